@@ -1,0 +1,1 @@
+"""The run configuration: pydantic sections, YAML, overrides. Imports no torch."""

@@ -1,0 +1,106 @@
+"""What is asked: sources of rows, their columns, prompts and pixel limits."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rl_core.config.section import Section
+
+
+class Columns(Section):
+    """Which column of a row holds what (EasyR1's prompt_key, image_key and answer_key)."""
+
+    prompt_key: str = "problem"
+    """Column with the question; each `<image>` in it is the place of one image."""
+    image_key: str = "images"
+    """Column with the images: a list of PIL images, encoded bytes or paths; absent or empty for text-only rows."""
+    answer_key: str = "answer"
+    """Column with the ground truth."""
+
+
+class CountingSource(Section):
+    """CLEVR-like scenes drawn on the spot; the question is how many objects are there."""
+
+    type: Literal["counting"]
+    """Selects this source."""
+    size: int = Field(ge=1, le=1_000_000)
+    """Number of scenes."""
+    scene_seed: int = Field(ge=0)
+    """Seed of the scenes; two sources with different seeds share no image."""
+    image_size: int = Field(default=84, ge=28, le=1024)
+    """Side of the square image, pixels."""
+    min_objects: int = Field(default=1, ge=0, le=20)
+    """Fewest objects in a scene."""
+    max_objects: int = Field(default=6, ge=1, le=20)
+    """Most objects in a scene."""
+    object_size: tuple[float, float] = (0.08, 0.12)
+    """Smallest and largest radius, as a share of the image side."""
+    max_overlap: float = Field(default=0.0, ge=0.0, le=0.9)
+    """Largest overlap of two objects, as a share of the smaller radius; 0 keeps them apart."""
+    lighting: tuple[float, float] = (0.8, 1.2)
+    """Range of the light's strength; equal ends fix it."""
+    question: str = "<image>How many objects are there?"
+    """The question asked of every scene."""
+
+
+class LocalSource(Section):
+    """A Parquet or JSONL file, or a folder of them or of items, on this machine."""
+
+    type: Literal["local"]
+    """Selects this source."""
+    path: str
+    """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says."""
+    format: Literal["auto", "parquet", "jsonl", "geometry3k"] = "auto"
+    """How rows are stored; `auto` goes by the ending. `geometry3k` is the published folder of item folders
+    (data.json + img_diagram.png)."""
+    columns: Columns = Columns()
+    """Names of the columns."""
+    media_dir: str | None = None
+    """Folder that relative image paths start from; the data file's own folder when null."""
+    limit: int | None = Field(default=None, ge=1)
+    """Take only the first rows."""
+
+
+class HubSource(Section):
+    """A dataset of the Hugging Face hub, loaded through `datasets` (HF_ENDPOINT and HF_HUB_OFFLINE are honoured)."""
+
+    type: Literal["hub"]
+    """Selects this source."""
+    name: str = Field(pattern=r"^[^@\s]+@[^@\s]+$")
+    """`owner/name@split`."""
+    revision: str | None = None
+    """Branch, tag or commit; pin a commit to make the run reproducible."""
+    columns: Columns = Columns()
+    """Names of the columns."""
+    limit: int | None = Field(default=None, ge=1)
+    """Take only the first rows."""
+
+
+Source = Annotated[CountingSource | LocalSource | HubSource, Field(discriminator="type")]
+
+
+class DataConfig(Section):
+    """Training and validation rows and how they become prompts."""
+
+    train: Source
+    """Rows that are trained on."""
+    validation: Source
+    """Held-out rows: validation during training and the evaluation stage. No image may be shared with `train`."""
+    prompt_template: str | None = None
+    """Jinja file (variable `content`) wrapped around each question; null leaves the question alone."""
+    system_prompt: str | None = None
+    """Text of a system message before the question."""
+    max_prompt_length: int = Field(default=1024, ge=8)
+    """Longest prompt in tokens, image tokens included."""
+    overlong: Literal["filter", "error"] = "filter"
+    """Longer prompts are dropped and counted, or refused; they are never cut."""
+    max_bad_share: float = Field(default=0.01, ge=0.0, le=1.0)
+    """Preparation stops when more than this share of the rows is unusable."""
+    min_pixels: int = Field(default=3136, ge=1)
+    """Smaller images are enlarged to this area, pixels."""
+    max_pixels: int = Field(default=4_194_304, ge=1)
+    """Larger images are reduced to this area, pixels."""
+    rollout_batch_size: int = Field(default=512, ge=1)
+    """Prompts a training step."""
+    shuffle: bool = True
+    """Draw the rows of an epoch in an order keyed by seed and epoch; false keeps their order."""

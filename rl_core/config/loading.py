@@ -1,0 +1,151 @@
+"""YAML with `extends:` and dotted overrides, resolved into a validated RunConfig."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from rl_core.config.run import RunConfig
+
+Tree = dict[str, Any]
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong; the message lists every problem with its key and what to do."""
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a YAML file, follow `extends:`, apply `key.path=value` overrides and validate.
+
+    Paths inside a config are relative to the working directory, as on a command line; `extends:` is relative to the
+    file that says it.
+
+    Raises:
+        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle, or a key or value is refused;
+            all refused keys are reported at once.
+    """
+    tree = read_tree(path, ())
+    for override in overrides:
+        _apply_override(tree, override)
+    return validate_config(tree, str(path))
+
+
+def validate_config(tree: Tree, origin: str) -> RunConfig:
+    """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        lines = [f"  {_explain(problem)}" for problem in error.errors()]
+        raise ConfigError(f"{origin}: {len(lines)} problem(s)\n" + "\n".join(lines)) from None
+
+
+def read_tree(path: Path, seen: tuple[Path, ...]) -> Tree:
+    """The file's mapping laid over the one it extends. Raises ConfigError as load_config does."""
+    path = path.resolve()
+    if path in seen:
+        raise ConfigError(f"`extends:` runs in a circle: {' -> '.join(map(str, (*seen, path)))}")
+    if not path.is_file():
+        raise ConfigError(f"no config file {path}")
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
+    parent = tree.pop("extends", None)
+    return tree if parent is None else merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
+
+
+def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
+    """`over` laid on `base`: mappings merge key by key, everything else is replaced. A mapping whose `type` differs
+    replaces the other whole, because the keys of another source kind mean nothing to it."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        if both and old.get("type") == value.get("type", old.get("type")):
+            merged[key] = merge_trees(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _apply_override(tree: Tree, override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"override {override!r} must read key.path=value")
+    *parents, last = key.strip().split(".")
+    node = tree
+    for part in parents:
+        if node.get(part) is None:
+            node[part] = {}
+        node = node[part]
+        if not isinstance(node, dict):
+            raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
+    node[last] = _parse_value(text)
+
+
+def _parse_value(text: str) -> Any:
+    """A YAML scalar or flow value. YAML 1.1 reads 1e-6 as text, so numbers are tried first."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return yaml.safe_load(text)
+
+
+def _explain(problem: Mapping[str, Any]) -> str:
+    location = [str(part) for part in problem["loc"]]
+    key = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        return f"{key}: unknown key{_suggestion(location)}"
+    return f"{key}: {problem['msg']} (got {problem['input']!r})" if location else problem["msg"]
+
+
+def _suggestion(location: Sequence[str]) -> str:
+    section = _section_at(location[:-1])
+    names = list(section.model_fields) if section else []
+    close = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean `{close[0]}`?"
+    return f"; valid keys here: {', '.join(names)}" if names else ""
+
+
+def _section_at(parts: Sequence[str]) -> type[BaseModel] | None:
+    """The section class at a dotted place; pydantic puts a union's chosen tag into the location too."""
+    candidates: list[type[BaseModel]] = [RunConfig]
+    for part in parts:
+        below = [model for c in candidates if part in c.model_fields for model in _models_in(c.model_fields[part].annotation)]
+        tagged = [c for c in candidates if "type" in c.model_fields and part in _literals(c.model_fields["type"].annotation)]
+        candidates = below or tagged
+    return candidates[0] if candidates else None
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__args__", ())
+
+
+def dump_config(config: RunConfig) -> str:
+    """The resolved config as YAML, every default written out; `load_config` of it gives an equal config."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, width=100)
+
+
+def digest_of(value: object) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of a value's canonical JSON; pydantic models are dumped first."""
+    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,65 @@
+"""The policy: which checkpoint, or which tiny random model, and how it is run."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rl_core.config.section import Section
+
+Family = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen2_5", "llama"]
+
+
+class PretrainedModel(Section):
+    """A checkpoint in Hugging Face format."""
+
+    type: Literal["pretrained"]
+    """Selects this kind."""
+    path: str
+    """Folder, or `owner/name` on the hub."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub."""
+    trust_remote_code: bool = False
+    """Allow the checkpoint to run its own Python code."""
+
+
+class TinyModel(Section):
+    """A small random model of a real family with a tokenizer trained on the prepared text; needs no download."""
+
+    type: Literal["tiny"]
+    """Selects this kind."""
+    family: Family = "qwen2_5_vl"
+    """Architecture."""
+    hidden_size: int = Field(default=128, ge=16, multiple_of=16)
+    """Width of the language model."""
+    num_layers: int = Field(default=4, ge=1)
+    """Depth of the language model."""
+    num_heads: int = Field(default=4, ge=1)
+    """Attention heads."""
+    num_key_value_heads: int = Field(default=2, ge=1)
+    """Key/value heads (grouped-query attention)."""
+    intermediate_size: int = Field(default=256, ge=16)
+    """Width of the feed-forward layers."""
+    vision_depth: int = Field(default=4, ge=1)
+    """Depth of the vision tower, for the VL families."""
+    vision_hidden_size: int = Field(default=128, ge=16)
+    """Width of the vision tower."""
+    max_vocab_size: int = Field(default=512, ge=300)
+    """Largest vocabulary of the byte-level BPE trained on the spot."""
+
+
+ModelSource = Annotated[PretrainedModel | TinyModel, Field(discriminator="type")]
+
+
+class ModelConfig(Section):
+    """The policy's weights, number format and attention."""
+
+    source: ModelSource
+    """Where the weights come from."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format of the trainer's weights and of the engine's."""
+    attention: Literal["auto", "sdpa", "flash"] = "auto"
+    """Attention kernel of the trainer; `auto` takes flash where flash-attn imports on a GPU, else sdpa."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    log_prob_chunk_tokens: int = Field(default=2048, ge=1)
+    """Tokens whose logits exist at one time in the output head."""

@@ -1,0 +1,47 @@
+"""The whole configuration of a run."""
+
+from pydantic import Field
+
+from rl_core.config.data import DataConfig
+from rl_core.config.model import ModelConfig
+from rl_core.config.section import Section
+from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
+from rl_core.config.training import (
+    ActorConfig,
+    AlgorithmConfig,
+    ColdStartConfig,
+    RewardConfig,
+    RolloutConfig,
+    TrainerConfig,
+)
+
+
+class RunConfig(Section):
+    """Everything a run depends on, and nothing else: same config, same numbers."""
+
+    experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)
+    """Name of the experiment: start of the run's name, and the MLflow experiment."""
+    seed: int = Field(default=1, ge=0)
+    """Keys every random draw of the run."""
+    data: DataConfig
+    """What is asked."""
+    model: ModelConfig
+    """Who answers."""
+    reward: RewardConfig
+    """Who judges."""
+    cold_start: ColdStartConfig | None = None
+    """Supervised stage before RL; null starts RL from the model as it is."""
+    rollout: RolloutConfig = RolloutConfig()
+    """How responses are drawn."""
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    """What the update optimises."""
+    actor: ActorConfig = ActorConfig()
+    """How the update is done."""
+    trainer: TrainerConfig = TrainerConfig()
+    """How long, and what is kept."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How it is measured."""
+    merge: MergeConfig = MergeConfig()
+    """What leaves the run."""
+    tracking: TrackingConfig = TrackingConfig()
+    """Where it is shown."""

@@ -1,0 +1,140 @@
+"""How the policy is improved: cold start, rollouts, algorithm, optimizer, trainer."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rl_core.config.data import Source
+from rl_core.config.section import Section
+
+
+class OptimConfig(Section):
+    """AdamW and its learning-rate warm-up."""
+
+    lr: float = Field(default=1e-6, gt=0.0)
+    """Learning rate after warm-up."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's moment decay rates."""
+    eps: float = Field(default=1e-8, gt=0.0)
+    """AdamW's denominator floor."""
+    weight_decay: float = Field(default=1e-2, ge=0.0)
+    """Decoupled weight decay, applied to matrices and not to biases and norms."""
+    lr_warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
+
+
+class ColdStartConfig(Section):
+    """A short supervised stage before RL that teaches the form of an answer."""
+
+    source: Source | None = None
+    """Rows to imitate; null takes the training rows."""
+    target_template: str = "{{ answer }}"
+    """Jinja text (variables `answer`, `question`) of the response to imitate."""
+    steps: int = Field(ge=1)
+    """Optimizer steps."""
+    batch_size: int = Field(default=64, ge=1)
+    """Rows an optimizer step."""
+    optim: OptimConfig = OptimConfig(lr=1e-5)
+    """Optimizer of this stage."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradient norm above which the gradient is scaled down."""
+
+
+class RolloutConfig(Section):
+    """How the engine draws responses in training."""
+
+    n: int = Field(default=8, ge=2)
+    """Responses a prompt: the size of a group."""
+    temperature: float = Field(default=1.0, gt=0.0)
+    """Sampling temperature; the trainer's log-probs use it too. top_p, top_k and min_p are refused in training."""
+    max_response_length: int = Field(default=512, ge=1)
+    """Longest response in tokens."""
+    gpu_memory_utilization: float = Field(default=0.6, gt=0.0, lt=1.0)
+    """Share of the GPU that vLLM may take."""
+    cpu_kv_cache_gib: int = Field(default=1, ge=1)
+    """KV cache of vLLM on a CPU, GiB."""
+    max_num_seqs: int = Field(default=512, ge=1)
+    """Responses that the engine decodes at one time."""
+    enforce_eager: bool = True
+    """Run vLLM without graph capture; turn off on a GPU for speed."""
+    max_log_prob_gap: float = Field(default=0.5, gt=0.0)
+    """Largest difference of an engine and a trainer log-prob before the run stops (2e-5 for float32 tiny models)."""
+
+
+class KLConfig(Section):
+    """Keeps the policy near the reference (the model that RL starts from)."""
+
+    coef: float = Field(gt=0.0)
+    """Weight of the KL term in the loss."""
+    penalty: Literal["low_var_kl"] = "low_var_kl"
+    """Estimator: `low_var_kl` is Schulman's k3."""
+
+
+class AlgorithmConfig(Section):
+    """GRPO: group-relative advantages and the clipped policy loss."""
+
+    adv_estimator: Literal["grpo"] = "grpo"
+    """Advantage estimator."""
+    clip_ratio_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    """The ratio is clipped below 1 - this."""
+    clip_ratio_high: float = Field(default=0.3, gt=0.0)
+    """The ratio is clipped above 1 + this (clip-higher when larger than the lower bound)."""
+    clip_ratio_dual: float = Field(default=3.0, gt=1.0)
+    """Dual clip: bound of the loss for negative advantages, in multiples of the advantage."""
+    loss_avg_mode: Literal["token", "seq"] = "token"
+    """`token`: mean over all response tokens of the optimizer batch. `seq`: mean over sequences of token means."""
+    kl: KLConfig | None = None
+    """KL to the reference in the loss; null builds no reference."""
+
+
+class ActorConfig(Section):
+    """The policy update."""
+
+    global_batch_size: int = Field(default=128, ge=1)
+    """Prompts an optimizer step; rollout_batch_size must be a multiple."""
+    micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
+    """Token budget of a forward-backward: this times (max_prompt_length + max_response_length) tree tokens."""
+    micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
+    """The same for log-prob passes without a gradient."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradient norm above which the gradient is scaled down."""
+    optim: OptimConfig = OptimConfig()
+    """Optimizer."""
+
+
+class RewardConfig(Section):
+    """Who judges a response, and what it may cost."""
+
+    function: str
+    """A built-in (`math`, `r1v`, `count`), or `path/to/file.py:function`."""
+    kwargs: dict[str, float | int | str | bool] = {}
+    """Keyword arguments of the function."""
+    workers: int = Field(default=2, ge=1, le=256)
+    """Processes of the isolated pool."""
+    timeout_seconds: float = Field(default=10.0, gt=0.0)
+    """Time limit of one call; a call over it costs that sample."""
+    memory_limit_gib: float = Field(default=4.0, gt=0.0)
+    """Address space a worker process may use, GiB."""
+    max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
+    """The run stops when more than this share of a step's rewards failed."""
+
+
+class TrainerConfig(Section):
+    """Length of the run, validation, checkpoints."""
+
+    total_epochs: int = Field(default=15, ge=1)
+    """Passes over the training rows."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Stop after this many steps, whatever the epochs say."""
+    val_freq: int = Field(default=-1, ge=-1)
+    """Validate every so many steps; -1 never, 0 is refused by `plan`."""
+    val_before_train: bool = True
+    """Validate once before the first step."""
+    save_freq: int = Field(default=5, ge=1)
+    """Checkpoint every so many steps; the end of an epoch is always saved."""
+    save_limit: int = Field(default=3, ge=1)
+    """Complete checkpoints kept, the newest ones; the best by validation is kept beside them."""
+    save_model_only: bool = False
+    """Leave the optimizer out of the checkpoint: smaller, but the run cannot be resumed exactly."""
+    max_nonfinite_steps: int = Field(default=3, ge=1)
+    """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""

@@ -1,0 +1,85 @@
+"""What the training session asks of the workers; the driver touches no model tensor (design contract 9)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rl_core.types import Float32Array, GenerationRequest, Group, Int32Array, Prompt, Rollout, Sampling, TrainGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateBatch:
+    """One training step's groups, split into optimizer batches by the session (whole groups, in order).
+
+    Attributes:
+        step: The training step, from 1; keys the draws made inside the update.
+        optimizer_batches: One list of groups an optimizer step.
+        check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move.
+    """
+
+    step: int
+    optimizer_batches: Sequence[Sequence[TrainGroup]]
+    check_agreement: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateResult:
+    """What an update reports.
+
+    Attributes:
+        metrics: Functions of config, data and seed only (they go to metrics.jsonl).
+        policy_version: Version of the weights after the update.
+        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient.
+    """
+
+    metrics: Mapping[str, float]
+    policy_version: int
+    nonfinite_streak: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupervisedExample:
+    """A prompt and the response to imitate. `target_ids`: [R] int32, end-of-sequence token included."""
+
+    prompt: Prompt
+    target_ids: Int32Array
+
+
+class WorkerGroup(Protocol):
+    """The workers that own the model shards and their engines: in this process, or Ray actors later. Every argument
+    and result pickles cheaply."""
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the trainer's weights: 0 as loaded, one more after each update."""
+
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """Sync the engine's weights if they are older than the trainer's, wake it, and yield rollouts as they end."""
+
+    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference; the engine sleeps."""
+
+    def update(self, batch: UpdateBatch) -> UpdateResult:
+        """The policy update. Raises AgreementError when engine and trainer disagree beyond the configured bound."""
+
+    def imitate(self, examples: Sequence[SupervisedExample], *, learning_rate_step: int) -> Mapping[str, float]:
+        """One supervised optimizer step (the cold start) on the mean token negative log-likelihood."""
+
+    def load_policy(self, folder: Path) -> None:
+        """Take the weights of a Hugging Face folder; the optimizer starts anew and the version goes up."""
+
+    def load_reference(self, folder: Path) -> None:
+        """Make the frozen reference from a Hugging Face folder."""
+
+    def save_state(self, folder: Path, *, model_only: bool, probe_prompts: Sequence[Prompt]) -> None:
+        """Write the shards of model, optimizer and counters, and the probe, into an existing empty folder."""
+
+    def load_state(self, folder: Path, *, model_only: bool = False) -> None:
+        """Take them back. `model_only` leaves the optimizer as it is (evaluation, export)."""
+
+    def export(self, folder: Path) -> None:
+        """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""
+
+    def close(self) -> None:
+        """End engines and process groups."""

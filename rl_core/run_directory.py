@@ -1,0 +1,93 @@
+"""The run directory is the truth (design contract 4): one class that knows where everything of a run lies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Paths of one run. Makes no folder and reads no file; those who write make what they need."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        """The run's name: `<experiment>-<config digest>[-<tag>]`."""
+        return self.root.name
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration, YAML."""
+        return self.root / "config.yaml"
+
+    @property
+    def lock(self) -> Path:
+        """Held (flock) by the one process that writes here; its text is the owner's pid."""
+        return self.root / "lock"
+
+    def stage_manifest(self, stage: str) -> Path:
+        """Manifest of a finished stage ("prepare", "cold-start", "train-epoch-003", ...)."""
+        return self.root / "stages" / f"{stage}.json"
+
+    @property
+    def data(self) -> Path:
+        """Prepared rows and images with their manifest."""
+        return self.root / "data"
+
+    @property
+    def initial_model(self) -> Path:
+        """Hugging Face folder of the model as configured, before any training."""
+        return self.root / "model" / "initial"
+
+    @property
+    def base_model(self) -> Path:
+        """Hugging Face folder of the model that RL starts from, after the cold start."""
+        return self.root / "model" / "base"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON line a step: functions of config, data and seed only."""
+        return self.root / "metrics.jsonl"
+
+    @property
+    def timings(self) -> Path:
+        """One JSON line a step: wall-clock seconds a phase, tokens a second."""
+        return self.root / "timings.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """One JSON line an incident: start, resume, failed reward, skipped step."""
+        return self.root / "events.jsonl"
+
+    def rollouts(self, step: int) -> Path:
+        """Parquet of one step's rollouts with scores and advantages."""
+        return self.root / "rollouts" / f"step-{step:06d}.parquet"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Complete checkpoints `step-NNNNNN`; anything else in it is unfinished."""
+        return self.root / "checkpoints"
+
+    def evaluation(self, name: str) -> Path:
+        """Folder of one evaluation ("base", "trained"): items.parquet and result.json."""
+        return self.root / "evaluations" / name
+
+    @property
+    def merged_model(self) -> Path:
+        """Hugging Face folder of the trained model."""
+        return self.root / "merged"
+
+    @property
+    def report(self) -> Path:
+        """The self-contained HTML report."""
+        return self.root / "report.html"
+
+    @property
+    def summary(self) -> Path:
+        """summary.json: accuracies, timings, throughput, where things are."""
+        return self.root / "summary.json"
+
+    @property
+    def log(self) -> Path:
+        """The run's log, appended to by every attempt."""
+        return self.root / "run.log"

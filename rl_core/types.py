@@ -1,0 +1,147 @@
+"""The values that cross rooms and processes: token ids, log-probs, scalars and image uids.
+
+Every sequence is an array of its own length; nothing here is padded and nothing here is a model tensor, so all of it
+pickles cheaply (design contract 1: "ragged, never padded").
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array = npt.NDArray[np.int32]
+Float32Array = npt.NDArray[np.float32]
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompt:
+    """One prepared row: what is asked, in text and in token ids.
+
+    Attributes:
+        uid: Stable identity of the row (a content hash); keys every random draw made for it.
+        data_source: Name of the source it came from.
+        question: The user's text before the prompt template.
+        text: The rendered chat prompt, as it was tokenised (one placeholder an image).
+        answer: Ground truth, only ever shown to the reward and the cold start.
+        token_ids: [P] int32, every image expanded to its placeholder tokens; what the trainer sees.
+        engine_token_ids: [E] int32, one placeholder token an image; what vLLM takes and expands itself.
+        image_uids: One uid an image, in the order of their places in the prompt.
+        extra: Every other column of the row (JSON values).
+    """
+
+    uid: str
+    data_source: str
+    question: str
+    text: str
+    answer: str
+    token_ids: Int32Array
+    engine_token_ids: Int32Array
+    image_uids: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How responses are drawn. Training allows only a temperature: other filters would change the distribution that
+    the trainer's log-probs describe (design contract 7); evaluation may use all of them.
+
+    Attributes:
+        temperature: Divides the logits; 0 is greedy.
+        max_tokens: Longest response, in tokens.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Number of candidates; -1 is off.
+    """
+
+    temperature: float
+    max_tokens: int
+    top_p: float = 1.0
+    top_k: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationRequest:
+    """One response to draw. Its 63-bit seed is keyed by what it is for, never by when it runs (contract 2)."""
+
+    prompt: Prompt
+    sample_index: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """One sampled response with its engine log-probs.
+
+    Attributes:
+        prompt_uid: The prompt it answers.
+        sample_index: Its place in the group, 0 .. n-1.
+        response_ids: [R] int32, R >= 1, the end-of-sequence token included when it was sampled.
+        log_probs: [R] float32, of the distribution sampled from (temperature and token ban applied).
+        text: The decoded response, special tokens left out.
+        finish_reason: "stop" at an end-of-sequence token, "length" at max_tokens.
+        policy_version: Version of the weights it was drawn with; the step asserts it.
+    """
+
+    prompt_uid: str
+    sample_index: int
+    response_ids: Int32Array
+    log_probs: Float32Array
+    text: str
+    finish_reason: FinishReason
+    policy_version: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """A prompt and its n rollouts, ordered by sample_index: one tree in the packed forward."""
+
+    prompt: Prompt
+    rollouts: Sequence[Rollout]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """A reward's verdict on one rollout.
+
+    Attributes:
+        components: Named numbers, `overall` among them; empty when `error` is set.
+        parsed: The answer the scorer read from the response, if it reads one.
+        error: Why there is no score (timeout, crash, exception text); None when there is one.
+    """
+
+    components: Mapping[str, float]
+    parsed: str | None = None
+    error: str | None = None
+
+    @property
+    def overall(self) -> float:
+        """The number that is optimised. Raises KeyError for a failed score: check `error` first."""
+        return self.components["overall"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainSample:
+    """A rollout with what its policy loss needs, all [R] float32.
+
+    Attributes:
+        rollout: The sampled response.
+        advantages: Credit of each token.
+        old_log_probs: Log-probs under the policy that sampled (the engine's, or recomputed).
+        ref_log_probs: Log-probs under the frozen reference; None when KL is off.
+    """
+
+    rollout: Rollout
+    advantages: Float32Array
+    old_log_probs: Float32Array
+    ref_log_probs: Float32Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainGroup:
+    """A prompt and its samples: the tree that one part of an update walks."""
+
+    prompt: Prompt
+    samples: Sequence[TrainSample]
