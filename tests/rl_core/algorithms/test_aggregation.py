@@ -1,0 +1,46 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
+MODES = ["token", "seq"]
+
+
+def total_loss(parts: list[list[int]], losses: dict[int, torch.Tensor], mode: LossAverage, totals: BatchTotals) -> float:
+    """The batch's loss as the sum over micro-batches `parts` of sequence numbers."""
+    total = 0.0
+    for part in parts:
+        weights = token_weights([losses[i].numel() for i in part], mode=mode, totals=totals)
+        total += float((weights * torch.cat([losses[i] for i in part])).sum())
+    return total
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(lengths=LENGTHS, cut=st.integers(1, 5), seed=st.integers(0, 99))
+def test_the_loss_does_not_depend_on_micro_batches(mode: LossAverage, lengths: list[int], cut: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    losses = {i: torch.randn(length, generator=generator) for i, length in enumerate(lengths)}
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths))
+    order = list(losses)
+    whole = total_loss([order], losses, mode, totals)
+    parts = [order[i : i + cut] for i in range(0, len(order), cut)]
+    assert total_loss(parts[::-1], losses, mode, totals) == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(lengths=LENGTHS)
+def test_the_weights_of_a_whole_batch_sum_to_one(mode: LossAverage, lengths: list[int]) -> None:
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths))
+    assert float(token_weights(lengths, mode=mode, totals=totals).sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_mean_of_micro_batch_means_would_differ() -> None:
+    """The control: the naive aggregation that the required denominator rules out."""
+    losses = {0: torch.tensor([4.0]), 1: torch.zeros(3)}
+    naive = (losses[0].mean() + losses[1].mean()) / 2
+    right = total_loss([[0], [1]], losses, "token", BatchTotals(tokens=4, sequences=2))
+    assert right == pytest.approx(1.0)
+    assert naive.item() == pytest.approx(2.0)
