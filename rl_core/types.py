@@ -145,3 +145,11 @@ class TrainGroup:
 
     prompt: Prompt
     samples: Sequence[TrainSample]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupervisedExample:
+    """A prompt and the response to imitate. `target_ids`: [R] int32, end-of-sequence token included."""
+
+    prompt: Prompt
+    target_ids: Int32Array

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rl_core.types import Float32Array, GenerationRequest, Group, Int32Array, Prompt, Rollout, Sampling, TrainGroup
+from rl_core.types import (
+    Float32Array,
+    GenerationRequest,
+    Group,
+    Prompt,
+    Rollout,
+    Sampling,
+    SupervisedExample,
+    TrainGroup,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,14 +45,6 @@ class UpdateResult:
     metrics: Mapping[str, float]
     policy_version: int
     nonfinite_streak: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SupervisedExample:
-    """A prompt and the response to imitate. `target_ids`: [R] int32, end-of-sequence token included."""
-
-    prompt: Prompt
-    target_ids: Int32Array
 
 
 class WorkerGroup(Protocol):

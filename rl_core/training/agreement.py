@@ -1,0 +1,67 @@
+"""Do the rollout engine and the trainer compute the same log-probs? (design contract 7)
+
+Both hold the same weights, so the engine's log-prob of a sampled token and the trainer's first one may differ by
+rounding only. Stale weights, a missed token ban, another temperature or other images all show here, and nowhere else
+until the run fails to learn.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rl_core.types import Float32Array, TrainSample
+
+
+class AgreementError(RuntimeError):
+    """Engine and trainer disagree beyond the configured bound; training on would optimise another distribution."""
+
+
+class AgreementMeter:
+    """Collects the largest and the mean difference over an optimizer batch."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._count = 0
+        self._worst = (0.0, "")
+
+    def add(self, samples: Sequence[TrainSample], trainer_log_probs: Float32Array) -> None:
+        """Compare samples with the trainer's log-probs of their tokens, [sum R] in the samples' order."""
+        engine = np.concatenate([sample.rollout.log_probs for sample in samples])
+        gaps = np.abs(engine - trainer_log_probs)
+        # A NaN on either side is the largest disagreement there is, and max() would lose it.
+        gaps = np.where(np.isnan(gaps), np.inf, gaps)
+        self._sum += float(gaps.sum())
+        self._count += gaps.size
+        position = int(gaps.argmax())
+        if gaps[position] > self._worst[0]:
+            self._worst = (float(gaps[position]), _locate(samples, position))
+
+    @property
+    def max_gap(self) -> float:
+        """Largest absolute difference, nats."""
+        return self._worst[0]
+
+    @property
+    def mean_gap(self) -> float:
+        """Mean absolute difference, nats."""
+        return self._sum / self._count
+
+    def check(self, bound: float) -> None:
+        """Raises AgreementError when the largest difference is above `bound`."""
+        if self.max_gap > bound:
+            raise AgreementError(
+                f"engine and trainer log-probs differ by up to {self.max_gap:.3g} (mean {self.mean_gap:.3g}) at "
+                f"{self._worst[1]}, above rollout.max_log_prob_gap = {bound:.3g}. Equal weights agree to rounding: look "
+                f"for a missed weight sync, another temperature or token ban, or images processed differently; raise the "
+                f"bound only when the number format explains the gap"
+            )
+
+
+def _locate(samples: Sequence[TrainSample], position: int) -> str:
+    for sample in samples:
+        length = len(sample.rollout.response_ids)
+        if position < length:
+            rollout = sample.rollout
+            return f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {position}"
+        position -= length
+    raise IndexError(position)

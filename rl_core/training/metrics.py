@@ -1,0 +1,29 @@
+"""Metrics of an update, averaged with the loss's own weights."""
+
+from collections.abc import Mapping
+
+import torch
+
+
+class TokenMeans:
+    """Sums weighted token values over micro-batches; the mean is over the optimizer batches of a step.
+
+    The weights are those of the loss, so they sum to one over an optimizer batch and a metric means the same for
+    every micro-batch size.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._weight: torch.Tensor = torch.zeros(())
+        self.constants: dict[str, float] = {}
+
+    def add(self, per_token: Mapping[str, torch.Tensor], weights: torch.Tensor) -> None:
+        """Add a micro-batch: [K] values a name, [K] weights."""
+        for name, values in per_token.items():
+            weighted = (values.detach() * weights).sum().cpu()
+            self._sums[name] = self._sums.get(name, torch.zeros(())) + weighted
+        self._weight = self._weight + weights.sum().cpu()
+
+    def result(self) -> dict[str, float]:
+        """The means and the constants."""
+        return {name: float(total / self._weight) for name, total in self._sums.items()} | self.constants

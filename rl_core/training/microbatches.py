@@ -1,0 +1,57 @@
+"""Cutting groups into micro-batches by a budget of tree tokens (design contract 1)."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from rl_core.types import TrainGroup, TrainSample
+
+Item = TypeVar("Item")
+
+
+def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_budget: int) -> list[list[Item]]:
+    """Put items, in their order, into batches of at most `token_budget` tokens; an item above it has its own."""
+    batches: list[list[Item]] = []
+    room = 0
+    for item in items:
+        tokens = size(item)
+        if not batches or tokens > room:
+            batches.append([])
+            room = token_budget
+        batches[-1].append(item)
+        room -= tokens
+    return batches
+
+
+def tree_tokens(group: TrainGroup) -> int:
+    """Tokens of the group's tree: its prompt once and every response."""
+    return len(group.prompt.token_ids) + sum(len(sample.rollout.response_ids) for sample in group.samples)
+
+
+def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) -> list[list[TrainGroup]]:
+    """Pack groups into as few micro-batches as a greedy pass makes, each within the token budget.
+
+    A group larger than the budget is split, and every part carries the prompt again. Trees of like size go together,
+    because padding inside the attention call grows with their difference. The order is a function of the groups alone.
+
+    Args:
+        groups: Whole groups of one optimizer batch.
+        token_budget: Most tree tokens of a micro-batch; a single prompt with one response may exceed it.
+    """
+    parts = [part for group in groups for part in _split_group(group, token_budget)]
+    parts.sort(key=tree_tokens, reverse=True)
+    return fill_batches(parts, size=tree_tokens, token_budget=token_budget)
+
+
+def _split_group(group: TrainGroup, token_budget: int) -> Iterator[TrainGroup]:
+    part: list[TrainSample] = []
+    prompt_tokens = len(group.prompt.token_ids)
+    size = prompt_tokens
+    for sample in group.samples:
+        length = len(sample.rollout.response_ids)
+        if part and size + length > token_budget:
+            yield replace(group, samples=tuple(part))
+            part, size = [], prompt_tokens
+        part.append(sample)
+        size += length
+    yield replace(group, samples=tuple(part))

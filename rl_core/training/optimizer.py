@@ -1,0 +1,77 @@
+"""AdamW with linear warm-up, gradient clipping, and a step that a non-finite gradient cannot spoil."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from rl_core.config.training import OptimConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepOutcome:
+    """One optimizer step: gradient norm before clipping, learning rate, and whether the weights moved."""
+
+    grad_norm: float
+    lr: float
+    applied: bool
+
+
+class PolicyOptimizer:
+    """Owns the optimizer state of one module and counts its steps."""
+
+    def __init__(self, module: nn.Module, *, config: OptimConfig, max_grad_norm: float) -> None:
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
+        self._config = config
+        self._max_grad_norm = max_grad_norm
+        self.adamw = torch.optim.AdamW(
+            decay_groups(self._parameters, config.weight_decay),
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            fused=True,
+        )
+        self.steps = 0
+        self.nonfinite_streak = 0
+
+    def step(self) -> StepOutcome:
+        """Clip the gradient, step unless it is non-finite, and clear it.
+
+        A non-finite gradient (an overflow, a bad sample) would destroy every weight at once, so the step is skipped and
+        counted in `nonfinite_streak`; the caller ends the run when the streak is too long.
+        """
+        lr = warmup_lr(self.steps, config=self._config)
+        for group in self.adamw.param_groups:
+            group["lr"] = lr
+        grad_norm = float(nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm))
+        applied = grad_norm - grad_norm == 0.0  # false for inf and nan
+        if applied:
+            self.adamw.step()
+            self.nonfinite_streak = 0
+        else:
+            self.nonfinite_streak += 1
+        self.adamw.zero_grad(set_to_none=True)
+        self.steps += 1
+        return StepOutcome(grad_norm=grad_norm, lr=lr, applied=applied)
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside AdamW's own state."""
+        return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
+
+    def load_counters(self, counters: dict[str, Any]) -> None:
+        """Take back what `counters` gave."""
+        self.steps = counters["steps"]
+        self.nonfinite_streak = counters["nonfinite_streak"]
+
+
+def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Weight decay for matrices; none for biases and norm scales, whose size says nothing about overfitting."""
+    matrices = [p for p in parameters if p.ndim >= 2]
+    vectors = [p for p in parameters if p.ndim < 2]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def warmup_lr(step: int, *, config: OptimConfig) -> float:
+    """Learning rate of optimizer step `step` (from 0): rises linearly to `lr` over the warm-up, then stays."""
+    return config.lr * min(1.0, (step + 1) / (config.lr_warmup_steps + 1))
