@@ -1,0 +1,173 @@
+"""Files and folders that are there whole or not at all, whatever kills the process in between.
+
+Everything is written beside its final name, flushed to the disk, and renamed; the containing folder is flushed after
+the rename, so that the name survives a power cut too. A full disk (OSError, ENOSPC) passes through as it is, with the
+old state intact and the temporary removed. Temporaries are hidden siblings `.<name>.tmp-<pid>`; a killed process
+leaves them behind, and `sweep_temporaries` removes them at the next start.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
+
+
+def atomic_write_bytes(path: Path, data: bytes) -> None:
+    """Replace the file `path` by `data`; its folder is made if need be. Raises OSError with the old file intact."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _sibling(path, "tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_folder(path.parent)
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """`atomic_write_bytes` of UTF-8 text."""
+    atomic_write_bytes(path, text.encode())
+
+
+def atomic_write_json(path: Path, value: object) -> None:
+    """`atomic_write_text` of indented JSON with sorted keys: equal values give equal bytes.
+
+    Raises:
+        TypeError: `value` holds something that JSON does not know; nothing is written then.
+        ValueError: `value` holds NaN or an infinity, which JSON does not know either.
+    """
+    text = json.dumps(
+        value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
+    )
+    atomic_write_text(path, text + "\n")
+
+
+def fsync_folder(folder: Path) -> None:
+    """Flush a folder's list of names to the disk: a rename in it is durable only after this."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Flush every file below `folder`, then every folder, innermost first."""
+    for path in files_below(folder):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    for parent, _, _ in os.walk(folder, topdown=False):
+        fsync_folder(Path(parent))
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every regular file below `folder`, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file's content, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_hashes(folder: Path) -> dict[str, str]:
+    """Relative path (with `/`) -> SHA-256, of every file below `folder`."""
+    return {
+        path.relative_to(folder).as_posix(): hash_file(path)
+        for path in files_below(folder)
+    }
+
+
+@contextmanager
+def committed_folder(final: Path) -> Iterator[Path]:
+    """Yields an empty temporary folder beside `final`; leaving the block flushes it and puts it in `final`'s place.
+
+    An exception inside the block removes the temporary and leaves `final` as it was.
+    """
+    temporary = _sibling(final, "tmp")
+    _put_back(final)
+    shutil.rmtree(
+        temporary, ignore_errors=True
+    )  # a killed process may have had this pid, in a container above all
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        replace_folder(temporary, final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def replace_folder(temporary: Path, final: Path) -> None:
+    """Flush the folder `temporary` and give it the name `final`, on the same file system.
+
+    No file system lets one rename replace a folder that has files in it, so an existing `final` steps aside first.
+    A process killed between the two renames leaves no `final`, but its content waits beside it, and
+    `sweep_temporaries` or the next `committed_folder` of that name puts it back.
+    """
+    fsync_tree(temporary)
+    aside = _sibling(final, "old")
+    if final.exists():
+        os.rename(final, aside)
+    try:
+        os.rename(temporary, final)
+    except BaseException:
+        _put_back(final)
+        raise
+    fsync_folder(final.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder such that a killed process leaves it whole or gone, never half there under its name."""
+    temporary = _sibling(folder, "tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.rename(folder, temporary)
+    fsync_folder(folder.parent)
+    shutil.rmtree(temporary)
+
+
+def sweep_temporaries(parent: Path) -> None:
+    """Remove what killed processes left in `parent`, and put a folder back that was caught between its two renames.
+
+    Only for the owner of `parent` (the holder of the run's lock), before it starts to write: the temporaries of a
+    living writer would go too. A missing `parent` has nothing to sweep.
+    """
+    if not parent.is_dir():
+        return
+    for path in sorted(parent.iterdir()):
+        match = _TEMPORARY.fullmatch(path.name)
+        if match is None:
+            continue
+        if match["kind"] == "old":
+            _put_back(parent / match["name"])
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _sibling(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{kind}-{os.getpid()}")
+
+
+def _put_back(final: Path) -> None:
+    """Undo the first rename of an unfinished replacement; drop what a finished one left behind."""
+    for aside in sorted(final.parent.glob(f".{glob.escape(final.name)}.old-*")):
+        if final.exists():
+            shutil.rmtree(aside)
+        else:
+            os.rename(aside, final)
+            fsync_folder(final.parent)

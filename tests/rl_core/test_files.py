@@ -1,0 +1,224 @@
+"""Files and folders are there whole or not at all."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core import files
+
+KillRunner = Callable[..., int]
+
+
+def hidden(parent: Path) -> list[str]:
+    return [path.name for path in parent.iterdir() if path.name.startswith(".")]
+
+
+def test_a_written_file_holds_the_new_bytes_and_leaves_no_temporary(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "deep" / "file"
+    files.atomic_write_bytes(path, b"one")
+    files.atomic_write_bytes(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert hidden(path.parent) == []
+
+
+def test_a_kill_anywhere_in_a_file_replacement_leaves_the_old_or_the_new_file(
+    tmp_path: Path, killed_before_each_call: KillRunner
+) -> None:
+    path = tmp_path / "state.json"
+    kills = killed_before_each_call(
+        lambda: files.atomic_write_json(path, {"state": "old"}),
+        lambda: files.atomic_write_json(path, {"state": "new"}),
+        lambda: _check(json.loads(path.read_text())["state"] in {"old", "new"}),
+    )
+    assert kills == 4  # parent mkdir, fsync of the file, replace, fsync of the folder
+    assert json.loads(path.read_text()) == {"state": "new"}
+    files.sweep_temporaries(tmp_path)
+    assert hidden(tmp_path) == []
+
+
+def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folder(
+    tmp_path: Path, killed_before_each_call: KillRunner
+) -> None:
+    final = tmp_path / "stage"
+    seen = set()
+
+    def prepare() -> None:
+        shutil.rmtree(final, ignore_errors=True)
+        _write_folder(final, "old")
+
+    def check() -> None:
+        files.sweep_temporaries(tmp_path)
+        texts = {path.read_text() for path in files.files_below(final)}
+        assert len(files.files_below(final)) == 3 and len(texts) == 1, (
+            "a mixture of two states"
+        )
+        assert hidden(tmp_path) == []
+        seen.update(texts)
+
+    kills = killed_before_each_call(prepare, lambda: _write_folder(final, "new"), check)
+    assert kills > 10
+    assert seen == {"old", "new"}
+
+
+def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(
+    tmp_path: Path, killed_before_each_call: KillRunner
+) -> None:
+    folder = tmp_path / "stage"
+
+    def check() -> None:
+        assert not folder.exists() or len(files.files_below(folder)) == 3
+        files.sweep_temporaries(tmp_path)
+        assert hidden(tmp_path) == []
+
+    kills = killed_before_each_call(
+        lambda: _write_folder(folder, "x"), lambda: files.remove_folder(folder), check
+    )
+    assert kills >= 5
+    assert not folder.exists()
+
+
+def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temporary(
+    tmp_path: Path,
+) -> None:
+    final = tmp_path / "stage"
+    _write_folder(final, "old")
+    before = files.folder_hashes(final)
+    with (
+        pytest.raises(RuntimeError, match="half way"),
+        files.committed_folder(final) as temporary,
+    ):
+        (temporary / "a").write_text("new")
+        raise RuntimeError("half way")
+    assert files.folder_hashes(final) == before
+    assert hidden(tmp_path) == []
+
+
+def test_a_failed_second_rename_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = tmp_path / "stage"
+    _write_folder(final, "old")
+    before = files.folder_hashes(final)
+    rename, calls = os.rename, []
+
+    def failing(source: Path, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "the disk went away")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(OSError, match="went away"):
+        _write_folder(final, "new")
+    assert files.folder_hashes(final) == before
+    assert hidden(tmp_path) == []
+
+
+def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
+    small_disk: Path,
+) -> None:
+    path, folder = small_disk / "file", small_disk / "folder"
+    files.atomic_write_bytes(path, b"old")
+    _write_folder(folder, "old")
+    before = files.folder_hashes(small_disk)
+    with pytest.raises(OSError) as of_file:
+        files.atomic_write_bytes(path, bytes(2 << 20))
+    with (
+        pytest.raises(OSError) as of_folder,
+        files.committed_folder(folder) as temporary,
+    ):
+        (temporary / "big").write_bytes(bytes(2 << 20))
+    assert of_file.value.errno == of_folder.value.errno == errno.ENOSPC
+    assert files.folder_hashes(small_disk) == before
+    assert hidden(small_disk) == []
+
+
+def test_a_temporary_of_an_earlier_process_with_this_pid_is_not_mixed_in(
+    tmp_path: Path,
+) -> None:
+    final = tmp_path / "stage"
+    leftover = tmp_path / f".stage.tmp-{os.getpid()}"
+    leftover.mkdir()
+    (leftover / "stale").write_text("stale")
+    _write_folder(final, "new")
+    assert "stale" not in files.folder_hashes(final)
+
+
+def test_a_sweep_leaves_everything_else_alone(tmp_path: Path) -> None:
+    for name in (".stage.tmp-1", "stage.tmp-1", ".tmp-1", ".hidden", "step-000001"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".file.json.tmp-77").write_text("torn")
+    files.sweep_temporaries(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".hidden",
+        ".tmp-1",
+        "stage.tmp-1",
+        "step-000001",
+    ]
+    files.sweep_temporaries(tmp_path / "missing")
+
+
+def test_json_that_no_other_reader_would_take_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.json"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.atomic_write_json(path, {"loss": float("nan")})
+    assert not path.exists()
+
+
+@given(
+    st.dictionaries(
+        st.text("abc/", min_size=1).filter(lambda name: name.strip("/")), st.binary()
+    )
+)
+def test_folder_hashes_tell_apart_any_two_contents(contents: dict[str, bytes]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for relative, data in contents.items():
+            path = folder / relative.replace("/", "_")
+            path.write_bytes(data)
+        before = files.folder_hashes(folder)
+        assert set(before) == {relative.replace("/", "_") for relative in contents}
+        for relative in before:
+            path = folder / relative
+            path.write_bytes(path.read_bytes() + b"\0")
+            assert files.folder_hashes(folder)[relative] != before[relative]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB; needs root, as the test container has."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small tmpfs: {mounted.stderr.decode().strip()}")
+    yield mount
+    subprocess.run(["umount", mount], check=True)
+
+
+def _check(holds: bool) -> None:
+    assert holds
+
+
+def _write_folder(final: Path, text: str) -> None:
+    with files.committed_folder(final) as temporary:
+        (temporary / "inner").mkdir()
+        for name in ("a", "b", "inner/c"):
+            (temporary / name).write_text(text)
