@@ -1,0 +1,101 @@
+"""Tiny random models of real families: a complete Hugging Face folder that needs no download.
+
+The quickstart trains one and the tests use all of them. They differ from the published models in size only, so what
+works on them exercises the same code of transformers and vLLM.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    ProcessorMixin,
+    Qwen2_5_VLProcessor,
+    Qwen2Tokenizer,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
+    Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
+)
+
+from rl_core.config.model import TinyModel
+from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config, vision_patch_size
+from rl_core.models.tiny_tokenizer import CHAT_TEMPLATE, train_tokenizer
+from rl_core.randomness import keyed_seed
+
+_PROCESSORS: dict[
+    str,
+    tuple[type[ProcessorMixin], type[Qwen2VLVideoProcessor | Qwen3VLVideoProcessor]],
+] = {
+    "qwen2_vl": (Qwen2VLProcessor, Qwen2VLVideoProcessor),
+    "qwen2_5_vl": (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor),
+    "qwen3_vl": (Qwen3VLProcessor, Qwen3VLVideoProcessor),
+}
+
+
+def build_tiny_model(
+    source: TinyModel,
+    folder: Path,
+    *,
+    corpus: Iterable[str],
+    seed: int,
+    dtype: str = "float32",
+) -> None:
+    """Write a random model of `source.family` as a Hugging Face folder.
+
+    Config, generation config, weights (safetensors), tokenizer with chat template and, for the vision-language
+    families, the processor. Equal arguments give equal files, bit by bit.
+
+    Args:
+        source: Family and sizes.
+        folder: Where to write; made if missing.
+        corpus: Texts that the tokenizer is trained on.
+        seed: The run's seed; the weights are drawn from a forked generator keyed by it.
+        dtype: Number format of the weights, "float32" or "bfloat16".
+
+    Raises:
+        ValueError: The sizes of `source` do not fit together.
+    """
+    with_vision = source.family in VISION_FAMILIES
+    tokenizer = train_tokenizer(corpus, max_vocab_size=source.max_vocab_size, with_vision=with_vision)
+    model = _random_model(tiny_config(source, tokenizer), seed=seed, dtype=getattr(torch, dtype))
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        eos_token_id=[tokenizer.eos_token_id],
+        pad_token_id=tokenizer.pad_token_id,
+        do_sample=True,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    if with_vision:
+        _processor(source, tokenizer).save_pretrained(folder)
+    else:
+        tokenizer.save_pretrained(folder)
+
+
+def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) -> PreTrainedModel:
+    """A model with transformers' own initialisation; the process's random state is left as it was."""
+    factory = AutoModelForImageTextToText if config.model_type in VISION_FAMILIES else AutoModelForCausalLM
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_seed(seed, "initialise", config.model_type))
+        # Drawn in float32 and rounded after, so that every number format starts from the same model.
+        model: PreTrainedModel = factory.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+    torch.nn.Module.to(model, dtype)
+    return model
+
+
+def _processor(source: TinyModel, tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
+    """The family's processor: 9 tokens for an 84 x 84 image."""
+    patch_size = vision_patch_size(source.family)
+    processor_class, video_class = _PROCESSORS[source.family]
+    return processor_class(
+        image_processor=Qwen2VLImageProcessor(patch_size=patch_size),
+        tokenizer=tokenizer,
+        video_processor=video_class(patch_size=patch_size),
+        chat_template=CHAT_TEMPLATE,
+    )

@@ -1,0 +1,99 @@
+"""The tiny models' tokenizer: a byte-level BPE trained on the spot, and the chat template that goes with it."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from transformers import AddedToken, Qwen2Tokenizer
+
+PAD_TOKEN = "<|endoftext|>"
+TURN_START_TOKEN = "<|im_start|>"
+TURN_END_TOKEN = "<|im_end|>"
+VISION_START_TOKEN = "<|vision_start|>"
+VISION_END_TOKEN = "<|vision_end|>"
+VISION_PAD_TOKEN = "<|vision_pad|>"
+IMAGE_TOKEN = "<|image_pad|>"
+VIDEO_TOKEN = "<|video_pad|>"
+
+TEXT_SPECIAL_TOKENS = (PAD_TOKEN, TURN_START_TOKEN, TURN_END_TOKEN)
+VISION_SPECIAL_TOKENS = (
+    VISION_START_TOKEN,
+    VISION_END_TOKEN,
+    VISION_PAD_TOKEN,
+    IMAGE_TOKEN,
+    VIDEO_TOKEN,
+)
+
+MAX_POSITIONS = 32768
+
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+    {{- '<|im_start|>' + message['role'] + '\\n' -}}
+    {%- if message['content'] is string -%}
+        {{- message['content'] -}}
+    {%- else -%}
+        {%- for part in message['content'] -%}
+            {%- if part['type'] == 'image' -%}
+                {{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
+            {%- elif part['type'] == 'video' -%}
+                {{- '<|vision_start|><|video_pad|><|vision_end|>' -}}
+            {%- elif part['type'] == 'text' -%}
+                {{- part['text'] -}}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{- '<|im_start|>assistant\\n' -}}
+{%- endif -%}
+"""
+
+
+def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: bool) -> Qwen2Tokenizer:
+    """Train a byte-level BPE on `corpus`, with Qwen's special tokens after it as in the published models.
+
+    Args:
+        corpus: Texts the model will read and write. The same texts in the same order give the same tokenizer.
+        max_vocab_size: Largest size, special tokens included; room for the 256 bytes is needed.
+        with_vision: Add the vision tokens.
+
+    Returns:
+        A tokenizer whose end-of-sequence is `<|im_end|>` and whose padding is `<|endoftext|>`.
+    """
+    special_tokens = TEXT_SPECIAL_TOKENS + (VISION_SPECIAL_TOKENS if with_vision else ())
+    vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - len(special_tokens))
+    tokenizer = Qwen2Tokenizer(
+        vocab=vocabulary,
+        merges=merges,
+        eos_token=TURN_END_TOKEN,
+        pad_token=PAD_TOKEN,
+        extra_special_tokens=list(special_tokens),
+        model_max_length=MAX_POSITIONS,
+        padding_side="left",
+    )
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def _with_roles(corpus: Iterable[str]) -> Iterator[str]:
+    """Each text with the role lines that the chat template puts around it, so that these become single tokens."""
+    for text in corpus:
+        yield from ("system\n", "user\n", text, "assistant\n")
+
+
+def _train_bpe(corpus: Iterable[str], *, vocab_size: int) -> tuple[dict[str, int], list[Any]]:
+    """Vocabulary and merges, split into words exactly as Qwen2Tokenizer will split them."""
+    bpe = Tokenizer(models.BPE())
+    bpe.normalizer = normalizers.NFC()
+    bpe.pre_tokenizer = Qwen2Tokenizer().backend_tokenizer.pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(corpus, trainer=trainer)
+    trained = json.loads(bpe.to_str())["model"]
+    return trained["vocab"], [(left, right) for left, right in trained["merges"]]
