@@ -29,10 +29,12 @@ BIN := .venv/bin
 # file costs one call of pip.
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 
-.PHONY: help demo test lint test-slow chaos docs ui clean
+.PHONY: help install demo test lint test-slow chaos docs ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+install: $(STAMP)-dev ## make .venv with everything, the tools of development too
 
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
@@ -61,15 +63,15 @@ ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
 clean: ## remove the environment; runs are kept
 	rm -rf .venv
 
-$(BIN)/python:
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit("Sightline needs Python 3.11 or 3.12: make PYTHON=..." if not (3, 11) <= sys.version_info < (3, 13) else 0)'
 	$(PYTHON) -m venv .venv
 
-$(STAMP): | $(BIN)/python
+$(STAMP): | $(BIN)/pip
 	$(call install,$(ACCELERATOR))
 	touch $@
 
-$(STAMP)-dev: | $(BIN)/python
+$(STAMP)-dev: | $(BIN)/pip
 	$(call install,$(ACCELERATOR)$(comma)dev)
 	touch $@ $(STAMP)
 
