@@ -12,8 +12,11 @@ class Columns(Section):
 
     prompt_key: str = "problem"
     """Column with the question; each `<image>` in it is the place of one image."""
-    image_key: str = "images"
-    """Column with the images: a list of PIL images, encoded bytes or paths; absent or empty for text-only rows."""
+    image_key: str | None = "images"
+    """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
+    for a text-only source."""
+    images_first: bool = False
+    """Put a row's images before a question that marks no place for them; without it such a row is unusable."""
     answer_key: str = "answer"
     """Column with the ground truth."""
 
