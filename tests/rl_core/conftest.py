@@ -1,9 +1,11 @@
-"""What the tests of several rooms share: dying at a chosen moment."""
+"""What the tests of several rooms share: dying at a chosen moment, and a disk that is soon full."""
 
 import os
 import signal
+import subprocess
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -38,7 +40,7 @@ def _die_before_call(number: int) -> None:
 
 
 def _run_in_child(action: Callable[[], None], kill_before: int) -> int:
-    """Fork, run `action`, and return the raw wait status. A forked copy starts in a millisecond, a new Python does not."""
+    """Fork, run `action`, return the raw wait status. A forked copy starts in a millisecond, a new Python does not."""
     child = os.fork()
     if child == 0:
         try:
@@ -66,11 +68,23 @@ def killed_before_each_call() -> Callable[..., int]:
             status = _run_in_child(action, number)
             check()
             if os.WIFEXITED(status):
-                assert os.WEXITSTATUS(status) == 0, (
-                    "the action failed by itself; its traceback is above"
-                )
+                assert os.WEXITSTATUS(status) == 0, "the action failed by itself; its traceback is above"
                 return number - 1
             assert os.WTERMSIG(status) == signal.SIGKILL
         raise AssertionError("the action never got through")
 
     return run
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB; needs root, as the test container has."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small tmpfs: {mounted.stderr.decode().strip()}")
+    yield mount
+    subprocess.run(["umount", mount], check=True)

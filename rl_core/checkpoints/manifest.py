@@ -1,0 +1,144 @@
+"""What a checkpoint says about itself: where in the run it stands, and which files belong to it."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rl_core.files import atomic_write_json, files_below, hash_file
+
+MANIFEST_NAME = "manifest.json"
+_FORMAT = 1
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint's folder does not hold what its manifest says; the message names the folder, the file and why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointInfo:
+    """Where the run stands: all of the next step's state that is not a tensor. Everything in it is JSON.
+
+    Attributes:
+        step: The last finished training step.
+        epoch: The epoch that this step belongs to, from 1.
+        end_of_epoch: Whether it is that epoch's last step.
+        validation_score: Score of the validation made at this step, larger is better; None when there was none.
+        loader: The data loader's state.
+        counters: Everything else that counts on (policy version, optimizer steps, non-finite streak, ...).
+        model_only: The optimizer was left out, so the run cannot continue exactly from here.
+    """
+
+    step: int
+    epoch: int
+    end_of_epoch: bool
+    validation_score: float | None = None
+    loader: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    model_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.validation_score is not None and not math.isfinite(self.validation_score):
+            raise ValueError(
+                f"the validation score of step {self.step} is {self.validation_score}, not a finite number"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileRecord:
+    """A file's size in bytes and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Read from the file itself."""
+        return cls(bytes=path.stat().st_size, sha256=hash_file(path))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: its folder, its place in the run, and its files by relative path."""
+
+    folder: Path
+    info: CheckpointInfo
+    files: Mapping[str, FileRecord]
+
+    @property
+    def step(self) -> int:
+        """The last finished training step."""
+        return self.info.step
+
+
+def write_manifest(folder: Path, info: CheckpointInfo) -> None:
+    """Record every file below `folder`, and `info`, in its manifest.
+
+    Raises:
+        ValueError: the folder holds no file, or `info` holds something that is not JSON.
+    """
+    files = {path.relative_to(folder).as_posix(): asdict(FileRecord.of(path)) for path in files_below(folder)}
+    if not files:
+        raise ValueError(f"a checkpoint of step {info.step} without any file was about to be written to {folder}")
+    content = {"format": _FORMAT, "info": _as_json(info), "files": files}
+    atomic_write_json(folder / MANIFEST_NAME, content | {"sha256": _digest(content)})
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint's manifest and see that each of its files is there in its size (cheap: no file is read).
+
+    Raises:
+        DamagedCheckpoint: the manifest is missing, altered or of another format, or a file is missing or has grown
+            or shrunk.
+    """
+    content = _read_manifest(folder)
+    files = {name: FileRecord(**record) for name, record in content["files"].items()}
+    for name, record in files.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != record.bytes:
+            found = "is missing" if size is None else f"has {size} bytes instead of {record.bytes}"
+            raise DamagedCheckpoint(f"{folder}: {name} {found}")
+    return Checkpoint(folder=folder, info=CheckpointInfo(**content["info"]), files=files)
+
+
+def verify(checkpoint: Checkpoint) -> None:
+    """Read every file and compare its hash. Raises DamagedCheckpoint naming the first file that differs."""
+    for name, record in checkpoint.files.items():
+        if FileRecord.of(checkpoint.folder / name) != record:
+            raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
+
+
+def _as_json(info: CheckpointInfo) -> dict[str, Any]:
+    """`info` as it will be read back. What JSON would change on the way (a tuple, a key that is a number) would come
+    back as another state after a crash, and only then: it is refused now."""
+    content = asdict(info)
+    changed = [key for key, value in content.items() if json.loads(json.dumps(value, allow_nan=False)) != value]
+    if changed:
+        raise ValueError(
+            f"{', '.join(changed)} of step {info.step} cannot be read back from JSON as written: {content}"
+        )
+    return content
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST_NAME
+    try:
+        content = dict(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise DamagedCheckpoint(f"{folder}: there is no {MANIFEST_NAME}") from None
+    except (ValueError, TypeError):
+        raise DamagedCheckpoint(f"{path} is not a JSON object") from None
+    if content.pop("sha256", None) != _digest(content):
+        raise DamagedCheckpoint(f"{path} was altered: its own SHA-256 does not match")
+    if content["format"] != _FORMAT:
+        raise DamagedCheckpoint(f"{path} has format {content['format']}, this version reads format {_FORMAT}")
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON, so that a flipped bit in the manifest itself is seen too."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""A checkpoint is there whole or not at all; the newest ones and the best one are kept."""
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.checkpoints.manifest import CheckpointInfo, DamagedCheckpoint
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.files import files_below
+
+
+def info(step: int, score: float | None = None) -> CheckpointInfo:
+    return CheckpointInfo(
+        step=step,
+        epoch=1,
+        end_of_epoch=False,
+        validation_score=score,
+        loader={"cursor": step * 4, "order": [3, 1]},
+        counters={"policy_version": step},
+    )
+
+
+def write_state(text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / "shards").mkdir()
+        (folder / "shards" / "0.distcp").write_text(text * 100)
+        (folder / "probe.json").write_text(text)
+
+    return write
+
+
+def save(store: CheckpointStore, step: int, score: float | None = None, text: str = "state") -> None:
+    store.save(step, write_state(f"{text} {step}"), info=info(step, score))
+
+
+def steps(store: CheckpointStore) -> list[int]:
+    return [checkpoint.step for checkpoint in store.complete()]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+def test_what_was_saved_is_read_back_equal(root: Path) -> None:
+    saved = CheckpointStore(root, save_limit=2).save(3, write_state("x"), info=info(3, 0.1 + 0.2))
+    read = CheckpointStore(root, save_limit=2).get(3)
+    assert read == saved
+    assert read.info == info(3, 0.1 + 0.2)
+    assert set(read.files) == {"shards/0.distcp", "probe.json"}
+
+
+def test_an_empty_root_has_no_checkpoint(root: Path) -> None:
+    store = CheckpointStore(root, save_limit=1)
+    assert (store.latest(), store.best(), store.complete()) == (None, None, [])
+    with pytest.raises(DamagedCheckpoint, match=r"no manifest\.json"):
+        store.get(1)
+
+
+def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(
+    root: Path, killed_before_each_call: Callable[..., int]
+) -> None:
+    """Retention included: step 1 may go only when step 3 is safely there."""
+    seen = set()
+
+    def prepare() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        for step in (1, 2):
+            save(CheckpointStore(root, save_limit=2), step)
+
+    def check() -> None:
+        complete = steps(store := CheckpointStore(root, save_limit=2))
+        assert complete in ([1, 2], [1, 2, 3], [2, 3])
+        latest = store.latest()
+        assert latest is not None and (latest.folder / "probe.json").read_text() == f"state {latest.step}"
+        seen.add(tuple(complete))
+        save(store, 4)
+        assert [path.name for path in sorted(root.iterdir())][:-1] == [f"step-{complete[-1]:06d}"]
+
+    kills = killed_before_each_call(prepare, lambda: save(CheckpointStore(root, save_limit=2), 3), check)
+    assert kills > 15
+    assert seen == {(1, 2), (1, 2, 3), (2, 3)}
+
+
+def test_a_kill_anywhere_in_saving_a_step_again_leaves_a_complete_state_of_that_step(
+    root: Path, killed_before_each_call: Callable[..., int]
+) -> None:
+    seen = set()
+
+    def prepare() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        save(CheckpointStore(root, save_limit=1), 1, text="before")
+        save(CheckpointStore(root, save_limit=1), 2, text="old")
+
+    def check() -> None:
+        latest = CheckpointStore(root, save_limit=1).latest()
+        seen.add(None if latest is None else (latest.folder / "probe.json").read_text())
+        save(CheckpointStore(root, save_limit=1), 2, text="again")
+
+    action = lambda: save(CheckpointStore(root, save_limit=1), 2, text="new")  # noqa: E731
+    killed_before_each_call(prepare, action, check)
+    assert seen <= {"old 2", "new 2", None} and {"old 2", "new 2"} <= seen
+
+
+@pytest.mark.parametrize("size_mib", [2, 64])
+def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_disk: Path, size_mib: int) -> None:
+    store = CheckpointStore(small_disk / "checkpoints", save_limit=2)
+    save(store, 1)
+
+    def write(folder: Path) -> None:
+        for number in range(size_mib):
+            (folder / str(number)).write_bytes(bytes(1 << 20))
+
+    with pytest.raises(OSError) as full:
+        store.save(2, write, info=info(2))
+    assert full.value.errno == errno.ENOSPC
+    latest = store.latest()
+    assert latest is not None and latest.step == 1
+    assert [path.name for path in (small_disk / "checkpoints").iterdir()] == ["step-000001"]
+    save(store, 2)
+    assert steps(store) == [1, 2]
+
+
+def _flip_last_byte(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+DAMAGE = {
+    "a file is missing": lambda folder: (folder / "probe.json").unlink(),
+    "a file is cut": lambda folder: (folder / "probe.json").write_text("st"),
+    "a file is altered in place": lambda folder: _flip_last_byte(folder / "shards" / "0.distcp"),
+    "the manifest is missing": lambda folder: (folder / "manifest.json").unlink(),
+    "the manifest is torn": lambda folder: (folder / "manifest.json").write_text('{"format": 1, "inf'),
+    "the manifest is altered": lambda folder: (folder / "manifest.json").write_text(
+        (folder / "manifest.json").read_text().replace('"cursor": 32', '"cursor": 33')
+    ),
+    "the manifest is a list": lambda folder: (folder / "manifest.json").write_text("[]"),
+    "the folder was renamed": lambda folder: (
+        shutil.copytree(folder, folder.with_name("step-000009")) and shutil.rmtree(folder)
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_reported_once_and_the_next_older_one_is_used(root: Path, damage: str) -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    store = CheckpointStore(root, save_limit=3, log_event=lambda kind, **facts: events.append((kind, facts)))
+    for step in (4, 6, 8):
+        save(store, step, score=step / 10)
+    DAMAGE[damage](root / "step-000008")
+    for _ in range(2):
+        latest, best = store.latest(), store.best()
+        assert latest is not None and latest.step == 6
+        assert best is not None and best.step == 6
+    assert [kind for kind, _ in events] == ["checkpoint-damaged"]
+    assert events[0][1]["checkpoint"] in {"step-000008", "step-000009"}
+
+
+def test_a_damaged_later_checkpoint_never_pushes_out_the_one_just_saved(root: Path) -> None:
+    """With save_limit 1 a step 8 that only looks complete would otherwise leave nothing to resume from."""
+    store = CheckpointStore(root, save_limit=1)
+    save(store, 8)
+    _flip_last_byte(root / "step-000008" / "probe.json")
+    assert store.latest() is None
+    save(store, 5)
+    assert steps(store) == [5]
+
+
+def test_the_best_by_validation_outlives_the_newest_ones(root: Path) -> None:
+    store = CheckpointStore(root, save_limit=2)
+    for step, score in [(1, 0.2), (2, 0.9), (3, None), (4, 0.5), (5, 0.9), (6, 0.1)]:
+        save(store, step, score)
+    assert steps(store) == [2, 5, 6]
+    best = store.best()
+    assert best is not None and best.step == 2
+
+
+scores = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, -1.0]))
+
+
+@given(history=st.lists(scores, min_size=1, max_size=9), save_limit=st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_after_any_history_the_newest_and_the_earliest_best_are_kept(
+    history: list[float | None], save_limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = CheckpointStore(Path(folder), save_limit=save_limit)
+        for step, score in enumerate(history, start=1):
+            save(store, step, score)
+        everything = range(1, len(history) + 1)
+        expected = set(everything[-save_limit:])
+        known = [score for score in history if score is not None]
+        if known:
+            expected.add(history.index(max(known)) + 1)
+        assert steps(store) == sorted(expected)
+        assert len(files_below(Path(folder))) == 3 * len(expected)
+
+
+def test_a_state_that_json_would_change_is_refused_when_it_is_saved(root: Path) -> None:
+    for loader in ({"order": (1, 2)}, {"seen": {3: "three"}}):
+        with pytest.raises(ValueError, match="loader of step 1 cannot be read back"):
+            CheckpointStore(root, save_limit=1).save(
+                1, write_state("x"), info=CheckpointInfo(step=1, epoch=1, end_of_epoch=False, loader=loader)
+            )
+    assert list(root.iterdir()) == []
+
+
+def test_wrong_use_is_named(root: Path) -> None:
+    with pytest.raises(ValueError, match="save_limit is 0"):
+        CheckpointStore(root, save_limit=0)
+    with pytest.raises(ValueError, match="info of step 2 was given for the checkpoint of step 1"):
+        CheckpointStore(root, save_limit=1).save(1, write_state("x"), info=info(2))
+    with pytest.raises(ValueError, match="without any file"):
+        CheckpointStore(root, save_limit=1).save(1, lambda folder: None, info=info(1))
+    with pytest.raises(ValueError, match="nan, not a finite number"):
+        info(1, float("nan"))
