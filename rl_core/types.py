@@ -16,6 +16,9 @@ Float32Array = npt.NDArray[np.float32]
 
 FinishReason = Literal["stop", "length"]
 
+RolloutKey = tuple[str, int]
+"""(prompt uid, sample index): names a rollout within a step."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
@@ -92,6 +95,11 @@ class Rollout:
     text: str
     finish_reason: FinishReason
     policy_version: int
+
+    @property
+    def key(self) -> RolloutKey:
+        """Names the rollout within its step."""
+        return self.prompt_uid, self.sample_index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

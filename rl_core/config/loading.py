@@ -123,8 +123,12 @@ def _section_at(parts: Sequence[str]) -> type[BaseModel] | None:
     """The section class at a dotted place; pydantic puts a union's chosen tag into the location too."""
     candidates: list[type[BaseModel]] = [RunConfig]
     for part in parts:
-        below = [model for c in candidates if part in c.model_fields for model in _models_in(c.model_fields[part].annotation)]
-        tagged = [c for c in candidates if "type" in c.model_fields and part in _literals(c.model_fields["type"].annotation)]
+        below = [
+            model for c in candidates if part in c.model_fields for model in _models_in(c.model_fields[part].annotation)
+        ]
+        tagged = [
+            c for c in candidates if "type" in c.model_fields and part in _literals(c.model_fields["type"].annotation)
+        ]
         candidates = below or tagged
     return candidates[0] if candidates else None
 

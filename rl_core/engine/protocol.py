@@ -9,7 +9,6 @@ from rl_core.types import (
     Float32Array,
     GenerationRequest,
     Group,
-    Prompt,
     Rollout,
     Sampling,
     SupervisedExample,
@@ -53,30 +52,33 @@ class WorkerGroup(Protocol):
 
     @property
     def policy_version(self) -> int:
-        """Version of the trainer's weights: 0 as loaded, one more after each update."""
+        """Updates behind the trainer's weights: 0 for the model that RL starts from."""
+
+    def sync_weights(self) -> None:
+        """Hand the trainer's weights and their version to the engine, unless it has them."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Sync the engine's weights if they are older than the trainer's, wake it, and yield rollouts as they end."""
+        """Wake the engine, yield rollouts as they end, and let it sleep. Weights are those of the last sync."""
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference; the engine sleeps."""
+        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """The policy update. Raises AgreementError when engine and trainer disagree beyond the configured bound."""
 
-    def imitate(self, examples: Sequence[SupervisedExample], *, learning_rate_step: int) -> Mapping[str, float]:
-        """One supervised optimizer step (the cold start) on the mean token negative log-likelihood."""
+    def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
+        """One supervised optimizer step of the cold start."""
 
     def load_policy(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder; the optimizer starts anew and the version goes up."""
+        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
 
     def load_reference(self, folder: Path) -> None:
         """Make the frozen reference from a Hugging Face folder."""
 
-    def save_state(self, folder: Path, *, model_only: bool, probe_prompts: Sequence[Prompt]) -> None:
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
         """Write the shards of model, optimizer and counters, and the probe, into an existing empty folder."""
 
-    def load_state(self, folder: Path, *, model_only: bool = False) -> None:
+    def load_state(self, folder: Path, *, model_only: bool) -> None:
         """Take them back. `model_only` leaves the optimizer as it is (evaluation, export)."""
 
     def export(self, folder: Path) -> None:

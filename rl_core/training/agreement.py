@@ -51,9 +51,9 @@ class AgreementMeter:
         if self.max_gap > bound:
             raise AgreementError(
                 f"engine and trainer log-probs differ by up to {self.max_gap:.3g} (mean {self.mean_gap:.3g}) at "
-                f"{self._worst[1]}, above rollout.max_log_prob_gap = {bound:.3g}. Equal weights agree to rounding: look "
-                f"for a missed weight sync, another temperature or token ban, or images processed differently; raise the "
-                f"bound only when the number format explains the gap"
+                f"{self._worst[1]}, above rollout.max_log_prob_gap = {bound:.3g}. Equal weights agree to rounding: "
+                f"look for a missed weight sync, another temperature or token ban, or images processed differently; "
+                f"raise the bound only when the number format explains the gap"
             )
 
 

@@ -44,6 +44,9 @@ def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) 
 
 
 def _split_group(group: TrainGroup, token_budget: int) -> Iterator[TrainGroup]:
+    if tree_tokens(group) <= token_budget:
+        yield group
+        return
     part: list[TrainSample] = []
     prompt_tokens = len(group.prompt.token_ids)
     size = prompt_tokens

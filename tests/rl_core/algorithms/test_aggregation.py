@@ -9,7 +9,9 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 MODES = ["token", "seq"]
 
 
-def total_loss(parts: list[list[int]], losses: dict[int, torch.Tensor], mode: LossAverage, totals: BatchTotals) -> float:
+def total_loss(
+    parts: list[list[int]], losses: dict[int, torch.Tensor], mode: LossAverage, totals: BatchTotals
+) -> float:
     """The batch's loss as the sum over micro-batches `parts` of sequence numbers."""
     total = 0.0
     for part in parts:

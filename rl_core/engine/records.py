@@ -1,0 +1,58 @@
+"""What a step writes: metrics, timings and rollouts, each once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rl_core.engine.step import StepRecord
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs
+from rl_core.tracking.rollout_files import write_rollouts
+
+Metrics = Mapping[str, float]
+
+
+class StepRecorder:
+    """Writes a run's step files and reads back what resume needs."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._logs = RunLogs(run)
+
+    def record(self, record: StepRecord, validation: Metrics) -> None:
+        """Write the rollouts, then timings, incidents and, last, the step's metrics line."""
+        write_rollouts(self._rollouts(record.step), record.groups, record.scores, record.trained, step=record.step)
+        self._logs.log_timing(record.step, throughput(record))
+        for (uid, index), score in record.scores.items():
+            if score.error is not None:
+                self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
+        self._logs.log_step(record.step, {**record.metrics, **validation})
+
+    def record_validation(self, step: int, metrics: Metrics) -> None:
+        """Write a metrics line that holds a validation alone (before the first step)."""
+        self._logs.log_step(step, metrics)
+
+    def start_over(self) -> None:
+        """Drop everything a run without a checkpoint has written."""
+        self._logs.cut_back(-1)
+
+    def cut_back(self, step: int) -> None:
+        """Drop what lies after `step`: the resumed run writes it again, equal to the bit."""
+        self._logs.cut_back(step)
+        self._logs.log_event("resumed", step=step)
+
+    def metrics_of(self, step: int) -> dict[str, float]:
+        """The metrics line of a step. Raises KeyError when there is none."""
+        return self._logs.metrics_of(step)
+
+    def _rollouts(self, step: int) -> Path:
+        return self._run.rollouts(step)
+
+
+def throughput(record: StepRecord) -> dict[str, float]:
+    """Seconds by phase, and samples and tree tokens a second over the whole step."""
+    rollouts = [rollout for group in record.groups for rollout in group.rollouts]
+    prompt_tokens = sum(len(group.prompt.token_ids) for group in record.groups)
+    tokens = prompt_tokens + sum(len(rollout.response_ids) for rollout in rollouts)
+    seconds = {f"{name}_s": value for name, value in record.seconds.items()}
+    total = record.seconds["total"]
+    return seconds | {"samples_per_s": len(rollouts) / total, "tokens_per_s": tokens / total}

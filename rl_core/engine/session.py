@@ -1,0 +1,194 @@
+"""The session of a run: what is expensive to start is started once, on first use, and shared by the stages.
+
+The flow body owns it; tasks look it up by the run's name, because workers, pools and engines do not pickle.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from rl_core.checkpoints.store import Checkpoint, CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ColdStartConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.engine.cold_start import TargetRenderer, run_cold_start
+from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.protocol import WorkerGroup
+from rl_core.engine.records import StepRecorder
+from rl_core.engine.stop import StopRequest
+from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
+from rl_core.engine.validation import Validator
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.files import committed_folder
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+from rl_core.run_directory import RunDirectory
+
+Contender = Literal["base", "trained"]
+_OPEN: dict[str, "Session"] = {}
+
+
+class Session:
+    """The workers, rewards and data of one run."""
+
+    def __init__(self, config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> None:
+        self.config = config
+        self.run = run
+        self._progress = progress
+        self._stop = stop
+        self._workers: WorkerGroup | None = None
+        self._loop: TrainingLoop | None = None
+        self._rewards: RewardPool | None = None
+
+    @property
+    def rewards(self) -> RewardPool:
+        """The isolated reward processes."""
+        if self._rewards is None:
+            self._rewards = RewardPool(self.config.reward)
+            self._rewards.__enter__()
+        return self._rewards
+
+    @property
+    def workers(self) -> WorkerGroup:
+        """The workers. The reward processes start before them: a process spawned later would find the engine's
+        memory and threads already there (design contract 11)."""
+        if self._workers is None:
+            _ = self.rewards
+            self._workers = LocalWorker(self.config, WorkerFolders(model=self.run.initial_model, data=self.run.data))
+        return self._workers
+
+    @cached_property
+    def store(self) -> CheckpointStore:
+        """The run's checkpoints."""
+        return CheckpointStore(self.run.checkpoints, save_limit=self.config.trainer.save_limit)
+
+    @property
+    def base_model(self) -> Path:
+        """Hugging Face folder of the model that RL starts from."""
+        return self.run.initial_model if self.config.cold_start is None else self.run.base_model
+
+    def run_cold_start(self) -> Mapping[str, float]:
+        """Train the initial model on rendered answers and write it as the run's base model."""
+        config = self._cold_start_config()
+        self.workers.load_policy(self.run.initial_model)
+        metrics = run_cold_start(
+            config,
+            loader=self._loader("cold_start", config.batch_size),
+            targets=TargetRenderer(config.target_template, model_folder=self.run.initial_model),
+            workers=self.workers,
+            progress=self._progress,
+        )
+        with committed_folder(self.run.base_model) as folder:
+            self.workers.export(folder)
+        return metrics
+
+    def train_epoch(self, epoch: int) -> EpochResult:
+        """Train one epoch, continuing from the last complete checkpoint; see TrainingLoop.train_epoch."""
+        if self._loop is None:
+            self._loop = self._open_loop()
+        return self._loop.train_epoch(epoch)
+
+    def evaluate(self, contender: Contender) -> dict[str, list[EvaluationItem]]:
+        """Answer the held-out prompts with the base or the trained model. [mode] -> items."""
+        self._load(contender)
+        self.workers.sync_weights()
+        dataset = self._dataset("validation")
+        limit = self.config.evaluation.limit or len(dataset)
+        return evaluate_prompts(
+            [dataset[i] for i in range(min(limit, len(dataset)))],
+            generate=self.workers.generate,
+            pool=self.rewards,
+            config=self.config.evaluation,
+            max_response_length=self.config.rollout.max_response_length,
+            run_seed=self.config.seed,
+            progress=self._progress,
+        )
+
+    def export_trained(self, folder: Path) -> Checkpoint:
+        """Write the checkpoint chosen by `merge.checkpoint` in Hugging Face format into an existing empty folder."""
+        checkpoint = self.trained_checkpoint()
+        self._load("trained")
+        self.workers.export(folder)
+        return checkpoint
+
+    def trained_checkpoint(self) -> Checkpoint:
+        """The checkpoint that is evaluated and merged. Raises ValueError when there is none."""
+        best = self.config.merge.checkpoint == "best"
+        checkpoint = self.store.best() if best else self.store.latest()
+        if checkpoint is None:
+            raise ValueError(f"no {self.config.merge.checkpoint} checkpoint in {self.run.checkpoints}: train first")
+        return checkpoint
+
+    def close(self) -> None:
+        """End workers and reward processes; the session may be used again and starts them anew."""
+        if self._workers is not None:
+            self._workers.close()
+        if self._rewards is not None:
+            self._rewards.__exit__(None, None, None)
+        self._workers = self._loop = self._rewards = None
+
+    def _load(self, contender: Contender) -> None:
+        """Replace the trainer's weights; a training loop that was open resumes from its checkpoint when needed."""
+        self._loop = None
+        if contender == "base":
+            self.workers.load_policy(self.base_model)
+        else:
+            self.workers.load_state(self.trained_checkpoint().folder, model_only=True)
+
+    def _open_loop(self) -> TrainingLoop:
+        validation = self._dataset("validation")
+        if self.config.algorithm.kl is not None:
+            self.workers.load_reference(self.base_model)
+        validator = Validator(
+            config=self.config,
+            prompts=[validation[i] for i in range(len(validation))],
+            rewards=self.rewards,
+            progress=self._progress,
+        )
+        parts = LoopParts(
+            workers=self.workers,
+            rewards=self.rewards,
+            loader=self._loader("train", self.config.data.rollout_batch_size),
+            validator=validator,
+            store=self.store,
+            recorder=StepRecorder(self.run),
+            progress=self._progress,
+            stop=self._stop,
+        )
+        return TrainingLoop(self.config, parts, base_model=self.base_model)
+
+    def _loader(self, split: str, batch_size: int) -> PromptLoader:
+        return PromptLoader(
+            self._dataset(split), batch_size=batch_size, seed=self.config.seed, shuffle=self.config.data.shuffle
+        )
+
+    def _dataset(self, split: str) -> PreparedDataset:
+        return PreparedDataset.open(self.run.data, split)
+
+    def _cold_start_config(self) -> ColdStartConfig:
+        if self.config.cold_start is None:
+            raise ValueError("cold_start is not configured: RL starts from the model as it is")
+        return self.config.cold_start
+
+
+@contextmanager
+def open_session(config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> Iterator[Session]:
+    """A session that tasks find by the run's name for the length of a `with`; nothing starts until it is used."""
+    session = Session(config, run, progress=progress, stop=stop)
+    _OPEN[run.name] = session
+    try:
+        yield session
+    finally:
+        del _OPEN[run.name]
+        session.close()
+
+
+def current_session(run_name: str) -> Session:
+    """The open session of a run. Raises LookupError outside `open_session`."""
+    if run_name not in _OPEN:
+        raise LookupError(f"no open session for run {run_name}: call this inside `with open_session(...)`")
+    return _OPEN[run_name]

@@ -1,0 +1,27 @@
+"""Wall-clock seconds of a step's phases."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class PhaseTimer:
+    """Adds up the seconds of named phases; what no phase covers is `other`."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Times the body of a `with`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def result(self) -> dict[str, float]:
+        """Seconds by phase, with `other` and `total`."""
+        total = time.perf_counter() - self._start
+        return self._seconds | {"other": total - sum(self._seconds.values()), "total": total}

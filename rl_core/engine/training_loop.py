@@ -1,0 +1,168 @@
+"""The training loop: steps, validation, records, checkpoints; resumes exactly."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.checkpoints.store import Checkpoint, CheckpointInfo, CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.engine.protocol import WorkerGroup
+from rl_core.engine.records import StepRecorder
+from rl_core.engine.step import StepRecord, take_step
+from rl_core.engine.stop import StopRequest
+from rl_core.engine.validation import Validator
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+from rl_core.types import Group
+
+logger = logging.getLogger(__name__)
+
+PROBE_GROUPS = 2
+"""Groups of the saved step whose log-probs the checkpoint's probe holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpochResult:
+    """What an epoch of training leaves: small and serialisable.
+
+    Attributes:
+        epoch: From 1.
+        first_step: Its first step, from 1.
+        last_step: Its last step.
+        checkpoint: Folder of the checkpoint at its end.
+        metrics: Metrics of its last step.
+    """
+
+    epoch: int
+    first_step: int
+    last_step: int
+    checkpoint: Path
+    metrics: Mapping[str, float]
+
+
+class NonFiniteGradients(RuntimeError):
+    """Too many optimizer steps in a row had a non-finite gradient."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopParts:
+    """What the loop drives."""
+
+    workers: WorkerGroup
+    rewards: RewardPool
+    loader: PromptLoader
+    validator: Validator
+    store: CheckpointStore
+    recorder: StepRecorder
+    progress: Progress
+    stop: StopRequest
+
+
+class TrainingLoop:
+    """Runs the steps of a run, from wherever its last complete checkpoint is."""
+
+    def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
+        self._config = config
+        self._parts = parts
+        self._step = self._resume(base_model)
+
+    def train_epoch(self, epoch: int) -> EpochResult:
+        """Train until the end of `epoch` (from 1), or say at once what it left when it is behind already.
+
+        Raises:
+            Interrupted: a stop was requested; a checkpoint was written first.
+            NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
+            AgreementError, TooManyFailedRewards, StaleWeights: see take_step.
+        """
+        first, last = epoch_span(epoch, steps_per_epoch=self._parts.loader.steps_per_epoch, config=self._config)
+        with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
+            advance(min(self._step, last) - first + 1)
+            self._validate_before_training()
+            while self._step < last:
+                record = self._run_step()
+                self._save_if_due(record, end_of_epoch=self._step == last, epoch=epoch)
+                advance(1, f"reward {record.metrics['reward/overall']:.3f}")
+                self._parts.stop.raise_if_requested()
+        return EpochResult(
+            epoch=epoch,
+            first_step=first,
+            last_step=last,
+            checkpoint=self._checkpoint_at_or_after(last).folder,
+            metrics=self._parts.recorder.metrics_of(last),
+        )
+
+    def _resume(self, base_model: Path) -> int:
+        checkpoint = self._parts.store.latest()
+        if checkpoint is None:
+            self._parts.workers.load_policy(base_model)
+            self._parts.recorder.start_over()
+            return 0
+        self._parts.workers.load_state(checkpoint.folder, model_only=False)
+        self._parts.loader.load_state_dict(checkpoint.info.loader)
+        self._parts.recorder.cut_back(checkpoint.info.step)
+        logger.info("resumed from step %d", checkpoint.info.step)
+        return checkpoint.info.step
+
+    def _validate_before_training(self) -> None:
+        if self._step == 0 and self._config.trainer.val_before_train and self._config.trainer.val_freq > 0:
+            metrics = self._parts.validator.run(self._parts.workers, step=0)
+            self._parts.recorder.record_validation(0, metrics)
+
+    def _run_step(self) -> StepRecord:
+        step = self._step + 1
+        prompts = self._parts.loader.next_batch()
+        record = take_step(
+            prompts, step=step, config=self._config, workers=self._parts.workers, rewards=self._parts.rewards
+        )
+        validation = self._validation_metrics(step)
+        self._parts.recorder.record(record, validation)
+        self._step = step
+        if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
+            raise NonFiniteGradients(
+                f"step {step}: {record.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
+                f"actor.optim.lr or look at the rollouts of the last steps (`sightline show`)"
+            )
+        return record
+
+    def _validation_metrics(self, step: int) -> dict[str, float]:
+        frequency = self._config.trainer.val_freq
+        if frequency < 1 or step % frequency:
+            return {}
+        return self._parts.validator.run(self._parts.workers, step=step)
+
+    def _save_if_due(self, record: StepRecord, *, end_of_epoch: bool, epoch: int) -> None:
+        due = end_of_epoch or record.step % self._config.trainer.save_freq == 0
+        if not due and self._parts.stop.signum is None:
+            return
+        info = CheckpointInfo(
+            step=record.step,
+            epoch=epoch,
+            end_of_epoch=end_of_epoch,
+            validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
+            loader=self._parts.loader.state_dict(),
+        )
+        probe = record.groups[:PROBE_GROUPS]
+        self._parts.store.save(record.step, lambda folder: self._write_state(folder, probe), info=info)
+
+    def _write_state(self, folder: Path, probe: Sequence[Group]) -> None:
+        self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
+
+    def _checkpoint_at_or_after(self, step: int) -> Checkpoint:
+        return next(c for c in sorted(self._parts.store.complete(), key=lambda c: c.info.step) if c.info.step >= step)
+
+
+def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:
+    """First and last step of an epoch, both from 1, cut at `trainer.max_steps`."""
+    last = epoch * steps_per_epoch
+    limit = config.trainer.max_steps
+    return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
+
+
+def epoch_count(*, steps_per_epoch: int, config: RunConfig) -> int:
+    """Epochs that are trained: `trainer.total_epochs`, or as many as `trainer.max_steps` needs when it is set."""
+    limit = config.trainer.max_steps
+    if limit is None:
+        return config.trainer.total_epochs
+    return -(-limit // steps_per_epoch)

@@ -1,0 +1,41 @@
+"""Validation while training: greedy answers to the held-out prompts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rl_core.config.run import RunConfig
+from rl_core.engine.protocol import WorkerGroup
+from rl_core.evaluation.evaluate import evaluate_prompts, summarise
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+from rl_core.types import Prompt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validator:
+    """Answers the held-out prompts greedily with the trainer's weights of the moment."""
+
+    config: RunConfig
+    prompts: Sequence[Prompt]
+    rewards: RewardPool
+    progress: Progress
+
+    def run(self, workers: WorkerGroup, *, step: int) -> dict[str, float]:
+        """Metrics `val/...` of the weights after `step`."""
+        workers.sync_weights()
+        items = evaluate_prompts(
+            self.prompts,
+            generate=workers.generate,
+            pool=self.rewards,
+            config=self.config.evaluation.model_copy(update={"modes": ("greedy",)}),
+            max_response_length=self.config.rollout.max_response_length,
+            run_seed=self.config.seed,
+            progress=self.progress,
+        )["greedy"]
+        result = summarise(items)
+        return {
+            "val/accuracy": result.accuracy,
+            "val/reward": result.reward_mean,
+            "val/response_length": result.mean_length,
+            "val/truncation_rate": result.truncation_rate,
+        }

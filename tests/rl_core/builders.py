@@ -1,0 +1,40 @@
+"""Small values for tests: prompts, rollouts and groups with ids made up from a seed."""
+
+import numpy as np
+
+from rl_core.types import Group, Prompt, Rollout, TrainGroup, TrainSample
+
+
+def make_prompt(uid: str = "p0", *, length: int = 4) -> Prompt:
+    ids = np.arange(length, dtype=np.int32)
+    return Prompt(uid=uid, data_source="test", question="?", text="?", answer="1", token_ids=ids, engine_token_ids=ids)
+
+
+def make_rollout(uid: str = "p0", index: int = 0, *, length: int = 3, version: int = 0) -> Rollout:
+    return Rollout(
+        prompt_uid=uid,
+        sample_index=index,
+        response_ids=np.arange(length, dtype=np.int32),
+        log_probs=np.full(length, -0.5, dtype=np.float32),
+        text="1",
+        finish_reason="stop",
+        policy_version=version,
+    )
+
+
+def make_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prompt_length: int = 4) -> Group:
+    rollouts = [make_rollout(uid, i, length=length) for i, length in enumerate(lengths)]
+    return Group(prompt=make_prompt(uid, length=prompt_length), rollouts=rollouts)
+
+
+def make_train_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prompt_length: int = 4) -> TrainGroup:
+    group = make_group(uid, lengths=lengths, prompt_length=prompt_length)
+    samples = [
+        TrainSample(
+            rollout=rollout,
+            advantages=np.ones(len(rollout.response_ids), dtype=np.float32),
+            old_log_probs=rollout.log_probs,
+        )
+        for rollout in group.rollouts
+    ]
+    return TrainGroup(prompt=group.prompt, samples=samples)

@@ -1,0 +1,32 @@
+import math
+
+import numpy as np
+import pytest
+
+from rl_core.training.agreement import AgreementError, AgreementMeter
+from tests.rl_core.builders import make_train_group
+
+
+def meter_with(trainer: list[float]) -> AgreementMeter:
+    meter = AgreementMeter()
+    meter.add(make_train_group(lengths=(3, 1)).samples, np.array(trainer, dtype=np.float32))
+    return meter
+
+
+def test_equal_log_probs_have_no_gap() -> None:
+    meter = meter_with([-0.5, -0.5, -0.5, -0.5])
+    meter.check(1e-9)
+    assert meter.max_gap == 0.0
+
+
+def test_the_error_names_the_worst_token() -> None:
+    meter = meter_with([-0.5, -0.5, -0.4, -0.8])
+    with pytest.raises(AgreementError, match="prompt p0, sample 1, token 0"):
+        meter.check(0.2)
+    assert meter.mean_gap == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_nan_is_the_largest_gap() -> None:
+    meter = meter_with([-0.5, math.nan, -0.5, -0.5])
+    with pytest.raises(AgreementError, match="token 1"):
+        meter.check(1e9)

@@ -1,0 +1,36 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.training.microbatches import split_into_microbatches, tree_tokens
+from tests.rl_core.builders import make_train_group
+
+GROUPS = st.lists(
+    st.tuples(st.integers(1, 20), st.lists(st.integers(1, 15), min_size=1, max_size=6)), min_size=1, max_size=10
+).map(
+    lambda specs: [
+        make_train_group(f"p{i}", lengths=tuple(lengths), prompt_length=prompt)
+        for i, (prompt, lengths) in enumerate(specs)
+    ]
+)
+
+
+@given(groups=GROUPS, budget=st.integers(1, 200))
+def test_every_sample_lands_in_exactly_one_micro_batch(groups, budget) -> None:
+    batches = split_into_microbatches(groups, token_budget=budget)
+    found = [(p.prompt.uid, s.rollout.sample_index) for batch in batches for p in batch for s in p.samples]
+    wanted = [(g.prompt.uid, s.rollout.sample_index) for g in groups for s in g.samples]
+    assert sorted(found) == sorted(wanted)
+
+
+@given(groups=GROUPS, budget=st.integers(1, 200))
+def test_a_micro_batch_above_the_budget_is_a_single_sample(groups, budget) -> None:
+    for batch in split_into_microbatches(groups, token_budget=budget):
+        if sum(tree_tokens(part) for part in batch) > budget:
+            assert len(batch) == 1
+            assert len(batch[0].samples) == 1
+
+
+def test_a_group_within_the_budget_stays_one_tree() -> None:
+    group = make_train_group(lengths=(3, 3, 3), prompt_length=4)
+    assert split_into_microbatches([group], token_budget=13) == [[group]]
+    assert len(split_into_microbatches([group], token_budget=12)[0]) == 1
