@@ -1,0 +1,120 @@
+"""What a finished stage leaves behind, and whether it still stands: the project's only cache (design contract 4)."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rl_core.files import atomic_write_json
+from rl_core.run_directory import RunDirectory
+
+GROWING_SUFFIX = ".jsonl"
+"""A log that later stages append to: its manifest holds for the bytes that were there."""
+
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """A file as a stage left it. `sha256` is over its first `size` bytes."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageManifest:
+    """A finished stage.
+
+    Attributes:
+        stage: Its name.
+        digest: Digest of all it depends on (tasks.stages).
+        outputs: Its files by path relative to the run's folder.
+        result: Small JSON facts that later stages and the report read.
+        seconds: Wall time it took.
+        finished_at: UTC time, ISO 8601.
+        reused_from: Name of the run that it was taken from; None when this run made it.
+    """
+
+    stage: str
+    digest: str
+    outputs: Mapping[str, Output]
+    result: Mapping[str, Any]
+    seconds: float
+    finished_at: str
+    reused_from: str | None = field(default=None)
+
+
+def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
+    """Hash every file at or below `paths`; keys are relative to `root`.
+
+    Raises:
+        FileNotFoundError: a path does not exist, so the stage did not make what it promised.
+    """
+    files = sorted(file for path in paths for file in _files_at(path))
+    return {file.relative_to(root).as_posix(): _describe(file) for file in files}
+
+
+def _describe(file: Path) -> Output:
+    size = file.stat().st_size
+    return Output(sha256=hash_of_start(file, size), size=size)
+
+
+def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
+    """Put the manifest in place, whole or not at all."""
+    path = run.stage_manifest(manifest.stage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_json(path, dataclasses.asdict(manifest))
+
+
+def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
+    """The manifest of a stage that finished once; None when there is none, or when it is damaged."""
+    try:
+        record = json.loads(run.stage_manifest(stage).read_text(encoding="utf-8"))
+        outputs = {path: Output(**output) for path, output in record.pop("outputs").items()}
+        return StageManifest(outputs=outputs, **record)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None  # not the JSON that write_manifest writes: the stage is run again
+
+
+def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
+    """The first output that is missing or no longer what the manifest says, as a sentence; None when all stand."""
+    for path, output in outputs.items():
+        problem = _problem_of(root / path, output)
+        if problem:
+            return f"{path} {problem}"
+    return None
+
+
+def _problem_of(file: Path, output: Output) -> str | None:
+    if not file.is_file():
+        return "is missing"
+    size = file.stat().st_size
+    if size < output.size or (size > output.size and file.suffix != GROWING_SUFFIX):
+        return f"has {size} bytes instead of {output.size}"
+    matches = hash_of_start(file, output.size) == output.sha256
+    return None if matches else "was altered"
+
+
+def hash_of_start(file: Path, size: int) -> str:
+    """SHA-256 of the first `size` bytes of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    remaining = size
+    with file.open("rb") as stream:
+        while remaining and (block := stream.read(min(remaining, _BLOCK_BYTES))):
+            digest.update(block)
+            remaining -= len(block)
+    return digest.hexdigest()
+
+
+def _files_at(path: Path) -> list[Path]:
+    if path.is_dir():
+        return [file for file in path.rglob("*") if file.is_file()]
+    if not path.is_file():
+        raise FileNotFoundError(f"the stage should have written {path}")
+    return [path]

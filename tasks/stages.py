@@ -1,0 +1,204 @@
+"""Which stages a run has, what each depends on, and the digest that says so (design contract 4).
+
+A stage's digest covers the parts of the config that it reads, the digests of the stages before it, the bytes of the
+files that the config names, and a version bumped by hand when the stage's code changes its results. Nothing else: a
+stage whose digest is complete anywhere is not run again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rl_core.config.loading import digest_of
+from rl_core.config.model import PretrainedModel
+from rl_core.config.run import RunConfig
+
+STAGE_VERSIONS: Final[Mapping[str, int]] = {
+    "prepare": 1,
+    "cold-start": 1,
+    "train": 1,
+    "evaluate": 1,
+    "merge": 1,
+    "push": 1,
+    "report": 1,
+}
+"""Bump a stage's number when its code changes what it produces; every stage after it reruns with it."""
+
+Fingerprint = Callable[[Any], str]
+"""Maps a data source section to the hash of everything its rows depend on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One stage of a run.
+
+    Attributes:
+        name: "prepare", "train-epoch-002", ...: the name of its manifest.
+        kind: Key of STAGE_VERSIONS.
+        after: Names of the stages whose results it reads.
+        depends_on: Everything else that its result depends on, JSON values.
+    """
+
+    name: str
+    kind: str
+    after: tuple[str, ...]
+    depends_on: Mapping[str, Any]
+
+
+def epoch_stage(epoch: int) -> str:
+    """Name of the stage that trains `epoch`, counted from 1."""
+    return f"train-epoch-{epoch:03d}"
+
+
+def run_name(config: RunConfig, *, tag: str | None = None) -> str:
+    """`<experiment>-<config digest>[-<tag>]`. Tracking says where a run is shown: no part of its name."""
+    digest = digest_of(config.model_dump(mode="json", exclude={"tracking", "experiment"}))
+    return "-".join(part for part in (config.experiment, digest, tag) if part)
+
+
+def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> dict[str, str]:
+    """The digest of every stage, in the order in which they run; `training` stands for all epochs together.
+
+    Args:
+        config: The resolved config.
+        fingerprint: Hash of a data source; the data room's `source_fingerprint` when None.
+
+    Raises:
+        ValueError: a data source or a file that the config names cannot be read.
+    """
+    digests: dict[str, str] = {}
+    for stage in stages_of(config, fingerprint or _source_fingerprint):
+        digests[stage.name] = _digest(stage, digests)
+    return digests
+
+
+def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -> list[tuple[str, str]]:
+    """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
+    longer run continues from the epochs of a shorter one."""
+    known = dict(digests)
+    before = "cold-start"
+    chain = []
+    for epoch in range(1, epochs + 1):
+        name = epoch_stage(epoch)
+        after = ("prepare", before)
+        known[name] = _digest(Stage(name=name, kind="train", after=after, depends_on=_training_parts(config)), known)
+        chain.append((name, known[name]))
+        before = name
+    return chain
+
+
+def stages_of(config: RunConfig, fingerprint: Fingerprint) -> list[Stage]:
+    """Every stage of the config with what it depends on."""
+    training = _training_parts(config) | {"length": _training_length(config)}
+    judging = _evaluation_parts(config)
+    trained = judging | {"checkpoint": config.merge.checkpoint}
+    merging = config.merge.model_dump(exclude={"push"})
+    return [
+        Stage(name="prepare", kind="prepare", after=(), depends_on=_preparation_parts(config, fingerprint)),
+        Stage(name="cold-start", kind="cold-start", after=("prepare",), depends_on=_cold_start_parts(config)),
+        Stage(name="training", kind="train", after=("prepare", "cold-start"), depends_on=training),
+        Stage(name="evaluate-base", kind="evaluate", after=("prepare", "cold-start"), depends_on=judging),
+        Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
+        Stage(name="merge", kind="merge", after=("training",), depends_on=merging),
+        *_push_stage(config),
+        Stage(
+            name="report",
+            kind="report",
+            after=("evaluate-base", "evaluate-trained", "merge"),
+            depends_on={"gallery_items": config.tracking.gallery_items},
+        ),
+    ]
+
+
+def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
+    inputs = {name: digests[name] for name in stage.after}
+    return digest_of([stage.kind, STAGE_VERSIONS[stage.kind], dict(stage.depends_on), inputs])
+
+
+def _training_length(config: RunConfig) -> dict[str, int]:
+    """`trainer.max_steps` rules when it is set, whatever the epochs say."""
+    if config.trainer.max_steps is not None:
+        return {"steps": config.trainer.max_steps}
+    return {"epochs": config.trainer.total_epochs}
+
+
+def _push_stage(config: RunConfig) -> list[Stage]:
+    if config.merge.push is None:
+        return []
+    return [Stage(name="push", kind="push", after=("merge",), depends_on={"push": config.merge.push})]
+
+
+def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str, Any]:
+    cold = config.cold_start
+    own_source = cold.source if cold else None
+    return {
+        "seed": config.seed,
+        "data": config.data.model_dump(mode="json", exclude={"rollout_batch_size", "shuffle"}),
+        "template": _text_of(config.data.prompt_template),
+        "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
+        "weights": _weights_fingerprint(config),
+        "train": fingerprint(config.data.train),
+        "validation": fingerprint(config.data.validation),
+        "cold_start": fingerprint(own_source) if own_source else None,
+        "target_template": cold.target_template if cold else None,
+    }
+
+
+def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
+    cold_start = config.cold_start.model_dump(mode="json") if config.cold_start else None
+    return {"seed": config.seed, "model": config.model.model_dump(mode="json"), "cold_start": cold_start}
+
+
+def _training_parts(config: RunConfig) -> dict[str, Any]:
+    """What one epoch depends on; `total_epochs` is no part of it."""
+    return {
+        "seed": config.seed,
+        "order": config.data.model_dump(include={"rollout_batch_size", "shuffle"}),
+        "reward": _reward_parts(config),
+        "rollout": config.rollout.model_dump(mode="json"),
+        "algorithm": config.algorithm.model_dump(mode="json"),
+        "actor": config.actor.model_dump(mode="json"),
+        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
+        "evaluation": config.evaluation.model_dump(mode="json", include={"accuracy_key"}),
+    }
+
+
+def _evaluation_parts(config: RunConfig) -> dict[str, Any]:
+    return {
+        "seed": config.seed,
+        "evaluation": config.evaluation.model_dump(mode="json"),
+        "reward": _reward_parts(config),
+        "max_response_length": config.rollout.max_response_length,
+    }
+
+
+def _reward_parts(config: RunConfig) -> dict[str, Any]:
+    path, separator, _ = config.reward.function.rpartition(":")
+    return {"reward": config.reward.model_dump(mode="json"), "code": _text_of(path) if separator else None}
+
+
+def _text_of(path: str | None) -> str | None:
+    """A small file's text, so that editing it counts as a change."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
+
+
+def _weights_fingerprint(config: RunConfig) -> list[list[str | int]] | None:
+    """Names, sizes and modification times of a local checkpoint's files; hashing gigabytes would cost every start
+    seconds. None for tiny models and for hub names, which the config describes in full."""
+    source = config.model.source
+    if not isinstance(source, PretrainedModel) or not Path(source.path).is_dir():
+        return None
+    files = sorted(path for path in Path(source.path).iterdir() if path.is_file())
+    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+
+
+def _source_fingerprint(source: Any) -> str:
+    from rl_core.data.fingerprint import source_fingerprint
+
+    return source_fingerprint(source)

@@ -1,0 +1,119 @@
+"""Exactly the stages that depend on a change get a new digest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.data import LocalSource
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from tasks.stages import epoch_chain, run_name, stage_digests
+
+ROOT = Path(__file__).parents[2]
+ALL = {"prepare", "cold-start", "training", "evaluate-base", "evaluate-trained", "merge", "report"}
+AFTER_COLD_START = ALL - {"prepare"}
+AFTER_TRAINING = {"training", "evaluate-trained", "merge", "report"}
+EVALUATION = {"evaluate-base", "evaluate-trained", "report"}
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def quickstart(*overrides: str) -> RunConfig:
+    return load_config(Path("configs/quickstart.yaml"), overrides)
+
+
+def source_digest(source: object) -> str:
+    return json.dumps(source.model_dump(mode="json"))  # type: ignore[attr-defined]
+
+
+def changed(before: RunConfig, after: RunConfig) -> set[str]:
+    old, new = stage_digests(before, source_digest), stage_digests(after, source_digest)
+    return {stage for stage in old if old[stage] != new[stage]}
+
+
+@pytest.mark.parametrize(
+    ("override", "reruns"),
+    [
+        ("actor.optim.lr=1e-4", AFTER_TRAINING),
+        ("algorithm.clip_ratio_high=0.3", AFTER_TRAINING),
+        ("rollout.n=4", AFTER_TRAINING),
+        ("data.rollout_batch_size=32", AFTER_TRAINING),
+        ("data.shuffle=false", AFTER_TRAINING),
+        ("trainer.total_epochs=3", AFTER_TRAINING),
+        ("trainer.max_steps=10", AFTER_TRAINING),
+        ("reward.kwargs={format_weight: 0.2}", AFTER_TRAINING | EVALUATION),
+        ("rollout.max_response_length=16", AFTER_TRAINING | EVALUATION),
+        ("evaluation.temperature=0.5", EVALUATION),
+        ("evaluation.limit=100", EVALUATION),
+        ("merge.probe_tolerance=1e-3", {"merge", "report"}),
+        ("merge.checkpoint=best", {"evaluate-trained", "merge", "report"}),
+        ("cold_start.steps=10", AFTER_COLD_START),
+        ("cold_start.optim.lr=1e-4", AFTER_COLD_START),
+        ("data.max_prompt_length=128", ALL),
+        ("data.train.scene_seed=9", ALL),
+        ("model.source.num_layers=2", ALL),
+        ("seed=2", ALL),
+        ("tracking.gallery_items=3", {"report"}),
+        ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
+        ("experiment=other", set()),
+    ],
+)
+def test_exactly_the_stages_that_depend_on_a_change_get_a_new_digest(override: str, reruns: set[str]) -> None:
+    assert changed(quickstart(), quickstart(override)) == reruns
+
+
+def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
+    template = tmp_path / "prompt.jinja"
+    template.write_text("{{ content }}")
+    config = quickstart(f"data.prompt_template={template}")
+    before = stage_digests(config, source_digest)
+    template.write_text("{{ content }} Think first.")
+    after = stage_digests(config, source_digest)
+    assert {stage for stage in before if before[stage] != after[stage]} == ALL
+
+
+def test_editing_a_users_reward_file_changes_what_it_judged(tmp_path: Path) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text("def score(sample): return {'overall': 1.0}")
+    config = quickstart(f"reward.function={reward}:score")
+    before = stage_digests(config, source_digest)
+    reward.write_text("def score(sample): return {'overall': 0.0}")
+    after = stage_digests(config, source_digest)
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
+def test_a_missing_template_is_named() -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.jinja"):
+        stage_digests(quickstart("data.prompt_template=nowhere.jinja"), source_digest)
+
+
+def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
+    (tmp_path / "image.png").write_bytes(b"one")
+    (tmp_path / "rows.jsonl").write_text('{"problem": "<image>?", "images": ["image.png"], "answer": "1"}\n')
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"))
+    config = quickstart()
+    config = config.model_copy(update={"data": config.data.model_copy(update={"train": source})})
+    before = stage_digests(config)
+    (tmp_path / "image.png").write_bytes(b"two")
+    after = stage_digests(config)
+    assert {stage for stage in before if before[stage] != after[stage]} == ALL
+
+
+def test_an_epoch_depends_on_the_ones_before_it_and_not_on_the_number_that_follows() -> None:
+    short, long = quickstart("trainer.total_epochs=2"), quickstart("trainer.total_epochs=3")
+    chains = [epoch_chain(config, stage_digests(config, source_digest), epochs=3) for config in (short, long)]
+    assert chains[0] == chains[1]
+    assert len({digest for _, digest in chains[0]}) == 3
+    assert [name for name, _ in chains[0]] == ["train-epoch-001", "train-epoch-002", "train-epoch-003"]
+
+
+def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
+    name = run_name(quickstart())
+    assert name.startswith("quickstart-")
+    assert run_name(quickstart(), tag="20260101T000000") == f"{name}-20260101T000000"
+    assert run_name(quickstart("tracking.mlflow_uri=null")) == name
+    assert run_name(quickstart("actor.optim.lr=1e-4")) != name
