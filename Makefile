@@ -52,7 +52,7 @@ test-slow: $(STAMP)-dev ## the long proofs
 	$(BIN)/pytest -m slow
 
 chaos: $(STAMP)-dev ## kill the pipeline N times at random moments and compare with an unbroken run
-	$(BIN)/python benchmarks/chaos.py --kills $(N)
+	$(BIN)/python -m tests.e2e.chaos --n $(N)
 
 docs: $(STAMP) ## write docs/configuration.md anew from the configuration models
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md

@@ -1,0 +1,60 @@
+"""Starting the command line as a person would, and reading what a run leaves."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rl_core.run_directory import RunDirectory
+
+REPOSITORY = Path(__file__).parents[2]
+SMALL = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
+RESULTS = ("metrics.jsonl", "rollouts/*.parquet", "evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*")
+"""What must be equal to the bit after a run that was killed and resumed (design contract 6)."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a run whose Prefect database lies in `home`."""
+    return {**os.environ, "PREFECT_HOME": str(home / "prefect"), "OMP_NUM_THREADS": "2"}
+
+
+def command(*arguments: str, launcher: Sequence[str] = ("-m", "flows.cli")) -> list[str]:
+    """The command line `sightline ARGUMENTS` through a launcher of this interpreter."""
+    return [sys.executable, *launcher, *arguments]
+
+
+def sightline(
+    *arguments: str, home: Path, timeout: float = 280, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `sightline ARGUMENTS` to its end and capture what it prints."""
+    done = subprocess.run(
+        command(*arguments),
+        env=environment(home),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"sightline {' '.join(arguments)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def the_run(runs_dir: Path) -> RunDirectory:
+    """The only run below a folder of runs."""
+    (folder,) = [path for path in runs_dir.iterdir() if (path / "config.yaml").is_file()]
+    return RunDirectory(folder)
+
+
+def fingerprint(run: RunDirectory) -> Mapping[str, str]:
+    """Relative path -> SHA-256 of every result that must not depend on interruptions."""
+    files = sorted({path for pattern in RESULTS for path in run.root.glob(pattern) if path.is_file()})
+    return {str(path.relative_to(run.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Names of results that are missing, new or different."""
+    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
