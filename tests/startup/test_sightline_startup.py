@@ -121,7 +121,7 @@ def test_a_second_import_of_torchvision_declares_nothing_again(tmp_path: Path) -
 
 def test_the_start_of_an_interpreter_stays_cheap_and_imports_nothing() -> None:
     code = f"""
-import sys, time
+import os, sys, time
 sys.path.insert(0, {str(STARTUP)!r})
 loaded = set(sys.modules)
 import sightline_startup
