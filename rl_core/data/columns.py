@@ -1,0 +1,153 @@
+"""From a table's row (names and values) to a Row, by the configured columns."""
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from rl_core.config.data import Columns
+from rl_core.data.rows import BadRow, ImageInput, Row, json_columns
+
+IMAGE_PLACE = "<image>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowParser:
+    """Reads the rows of one table.
+
+    Attributes:
+        columns: Names of the columns.
+        data_source: Name of the source, passed on to the rows.
+        media_dir: Where relative image paths start.
+    """
+
+    columns: Columns
+    data_source: str
+    media_dir: Path
+
+    def parse(self, values: Mapping[str, Any], *, index: int, origin: str = "") -> Row | BadRow:
+        """One row. What is wrong with it becomes a BadRow, never an exception."""
+        keys = self.columns
+        column = keys.prompt_key
+        try:
+            question = _question(values.get(keys.prompt_key))
+            column = keys.answer_key
+            answer = _answer(values.get(keys.answer_key))
+            column = keys.image_key or ""
+            images = self._images(values)
+            column = keys.prompt_key
+            question = self._with_places(question, len(images))
+        except ValueError as error:
+            return BadRow(index=index, column=column, reason=str(error), origin=origin)
+        used = {keys.prompt_key, keys.answer_key, keys.image_key}
+        extra = json_columns({name: value for name, value in values.items() if name not in used})
+        return Row(
+            index=index,
+            question=question,
+            images=images,
+            answer=answer,
+            data_source=self.data_source,
+            extra=extra,
+            origin=origin,
+        )
+
+    def _images(self, values: Mapping[str, Any]) -> tuple[ImageInput, ...]:
+        value = values.get(self.columns.image_key) if self.columns.image_key else None
+        if value is None:
+            return ()
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(image_input(item, media_dir=self.media_dir) for item in items)
+
+    def _with_places(self, question: str, image_count: int) -> str:
+        places = question.count(IMAGE_PLACE)
+        if places == image_count:
+            return question
+        if places == 0 and self.columns.images_first:
+            return IMAGE_PLACE * image_count + question
+        advice = "; set columns.images_first to put the images before such questions" if places == 0 else ""
+        raise ValueError(f"{places} {IMAGE_PLACE} in the question and {image_count} image(s) in the row{advice}")
+
+
+def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:
+    """Check that a whole source has the configured columns.
+
+    The default image column may be absent (a text-only source), unless one of nearly that name is there.
+
+    Raises:
+        ValueError: A column is missing; names the nearest ones that exist.
+    """
+    problems = [
+        f"data source {place} has no column {name!r} (columns.{key}){_nearest(name, available)}"
+        for key, name in (("prompt_key", columns.prompt_key), ("answer_key", columns.answer_key))
+        if name not in available
+    ]
+    image_key = columns.image_key
+    if image_key is not None and image_key not in available:
+        is_default = image_key == Columns.model_fields["image_key"].default
+        if not is_default or _close(image_key, available):
+            problems.append(
+                f"data source {place} has no column {image_key!r} (columns.image_key; null for text-only rows)"
+                f"{_nearest(image_key, available)}"
+            )
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _close(name: str, available: Collection[str]) -> list[str]:
+    folded = {candidate.lower(): candidate for candidate in available}
+    return [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
+
+
+def _nearest(name: str, available: Collection[str]) -> str:
+    close = _close(name, available)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; its columns are {', '.join(map(repr, sorted(available)))}"
+
+
+def image_input(value: Any, *, media_dir: Path) -> ImageInput:
+    """An image as datasets store it: PIL image, encoded bytes, path, or a mapping with `bytes` or `path`.
+
+    Raises:
+        ValueError: It is none of these; the message is the reason for a BadRow.
+    """
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    match value:
+        case bytes():
+            return value
+        case Image.Image():
+            return value
+        case str() if "://" in value[:10]:
+            raise ValueError(f"{value} is an address; images are read from files, download it first")
+        case str() if value:
+            return media_dir / value
+        case Path():
+            return media_dir / value
+        case None | "":
+            raise ValueError("an image is missing (null)")
+        case _:
+            raise ValueError(f"an image is {type(value).__name__}, not bytes, a path or a PIL image")
+
+
+def _question(value: Any) -> str:
+    if value is None or value == "":
+        raise ValueError("the question is missing")
+    if not isinstance(value, str):
+        raise ValueError(f"the question is {type(value).__name__}, not text")
+    return value
+
+
+def _answer(value: Any) -> str:
+    """Numbers become text: graders compare text."""
+    if value is None or value == "" or value != value:
+        raise ValueError("the answer is missing")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"the answer is {type(value).__name__}, not text or a number")
+    answer = str(value)
+    if not answer.strip():
+        raise ValueError("the answer is blank")
+    return answer

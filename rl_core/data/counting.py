@@ -1,0 +1,68 @@
+"""The `counting` source: CLEVR-like scenes drawn on the spot."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from PIL import Image
+
+from rl_core.config.data import CountingSource
+from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.scene_layout import Scene, draw_scene
+from rl_core.data.scenes import render_scenes
+
+_CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CountingReader:
+    """Scenes 0 .. size-1 of a source; the answer is the number of objects.
+
+    `extra` of a row holds the `objects` with shape, colour, material, place and radius.
+
+    Raises:
+        ValueError: The configured numbers contradict each other.
+    """
+
+    source: CountingSource
+
+    def __post_init__(self) -> None:
+        source = self.source
+        if source.min_objects > source.max_objects:
+            raise ValueError(f"min_objects {source.min_objects} is above max_objects {source.max_objects}")
+        low, high = source.object_size
+        if not 0 < low <= high < 0.5:
+            raise ValueError(f"object_size {source.object_size} must be smallest, largest with 0 < both < 0.5")
+        dim, bright = source.lighting
+        if not 0 < dim <= bright <= 2:
+            raise ValueError(f"lighting {source.lighting} must be weakest, strongest with 0 < both <= 2")
+        if source.question.count(IMAGE_PLACE) != 1:
+            raise ValueError(f"the question of a counting source needs one {IMAGE_PLACE}: {source.question!r}")
+
+    @property
+    def name(self) -> str:
+        """Always "counting"."""
+        return self.source.type
+
+    def __len__(self) -> int:
+        return self.source.size
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for start in range(0, self.source.size, _CHUNK):
+            indices = range(start, min(start + _CHUNK, self.source.size))
+            scenes = [draw_scene(self.source, index) for index in indices]
+            images = render_scenes(scenes, image_size=self.source.image_size)
+            for index, scene, pixels in zip(indices, scenes, images, strict=True):
+                yield self._row(index, scene, Image.fromarray(pixels))
+
+    def _row(self, index: int, scene: Scene, image: Image.Image) -> Row:
+        objects = [asdict(item) for item in scene.objects]
+        return Row(
+            index=index,
+            question=self.source.question,
+            images=(image,),
+            answer=str(len(objects)),
+            data_source=self.name,
+            extra={"objects": objects},
+            origin=f"scene {self.source.scene_seed}/{index}",
+        )

@@ -1,0 +1,96 @@
+"""Geometry3K as published: a folder of item folders, each with data.json and img_diagram.png.
+
+Source: Lu et al., "Inter-GPS" (2021), https://github.com/lupantech/InterGPS; the columns are those of the dataset that
+EasyR1's baselines use: the annotated text after one image, and the text of the right choice as the answer.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.rows import BadRow, Row
+
+ITEM_FILE = "data.json"
+DIAGRAM_FILE = "img_diagram.png"
+_KEPT = ("id", "choices", "problem_type_graph", "problem_type_goal", "data_type")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Geometry3kReader:
+    """The item folders below `folder`, in the order of their numbers. `limit` takes only the first."""
+
+    folder: Path
+    limit: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def files(self) -> list[Path]:
+        """Every item's data.json."""
+        return sorted(self.folder.glob(f"*/{ITEM_FILE}"), key=_item_order)[: self.limit]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for index, path in enumerate(self.files):
+            yield self._row(index, path)
+
+    def _row(self, index: int, path: Path) -> Row | BadRow:
+        origin, column = path.parent.name, ITEM_FILE
+        try:
+            item = _read_item(path)
+            column = "annotat_text"
+            question = _text(item, column)
+            column = "answer"
+            answer = _right_choice(item)
+        except ValueError as error:
+            return BadRow(index=index, column=column, reason=str(error), origin=origin)
+        return Row(
+            index=index,
+            question=IMAGE_PLACE + question,
+            images=(path.with_name(DIAGRAM_FILE),),
+            answer=answer,
+            data_source=self.name,
+            extra={key: item[key] for key in _KEPT if key in item} | {"letter": item["answer"]},
+            origin=origin,
+        )
+
+
+def _item_order(path: Path) -> tuple[int, str]:
+    name = path.parent.name
+    return (int(name) if name.isdecimal() else 0, name)
+
+
+def _read_item(path: Path) -> dict[str, Any]:
+    try:
+        item = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read as JSON: {error}") from None
+    if not isinstance(item, dict):
+        raise ValueError("holds no JSON object")
+    return item
+
+
+def _text(item: Mapping[str, Any], key: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("the question is missing")
+    if IMAGE_PLACE in value:
+        raise ValueError(f"the question contains {IMAGE_PLACE}, which marks the diagram's place")
+    return value
+
+
+def _right_choice(item: Mapping[str, Any]) -> str:
+    letter, choices = item.get("answer"), item.get("choices")
+    if not letter:
+        raise ValueError("the answer is missing")
+    if not isinstance(choices, list) or letter not in [chr(ord("A") + number) for number in range(len(choices))]:
+        raise ValueError(f"the answer {letter!r} is none of the choices {choices}")
+    return str(choices[ord(letter) - ord("A")])

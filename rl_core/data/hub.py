@@ -1,0 +1,128 @@
+"""Datasets of the Hugging Face hub, read through `datasets` without decoding their images."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rl_core.config.data import HubSource
+from rl_core.data.columns import RowParser, check_columns
+from rl_core.data.rows import BadRow, Row
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_BATCH_ROWS = 64
+
+
+@dataclass(frozen=True)
+class HubReader:
+    """One split of a dataset repository, at one commit. A local folder in place of `owner/name` works as well.
+
+    Raises:
+        ValueError: The dataset, split or revision does not exist or cannot be reached, or a column is missing.
+    """
+
+    source: HubSource
+
+    def __post_init__(self) -> None:
+        check_columns(self._dataset.column_names, self.source.columns, place=self.source.name)
+
+    @property
+    def name(self) -> str:
+        """The repository's name."""
+        return _repository(self.source)
+
+    @cached_property
+    def _dataset(self) -> "Dataset":
+        return _load(self.source)
+
+    def __len__(self) -> int:
+        rows = len(self._dataset)
+        return rows if self.source.limit is None else min(rows, self.source.limit)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        parser = RowParser(columns=self.source.columns, data_source=self.name, media_dir=Path(self.name))
+        # Arrow tables hold an image as its bytes and path; any other format would decode it.
+        tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+        rows = (values for table in tables for values in table.to_pylist())
+        for index, values in enumerate(islice(rows, self.source.limit)):
+            yield parser.parse(values, index=index)
+
+
+def is_local_folder(source: HubSource) -> bool:
+    """Whether the name is a folder on this machine, which `datasets` reads in its stead."""
+    return Path(_repository(source)).is_dir()
+
+
+def resolve_commit(source: HubSource) -> str:
+    """The commit that a hub source's revision stands for: asked of the hub, or of its local cache when offline.
+
+    Raises:
+        ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
+    """
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    if source.revision and _COMMIT.fullmatch(source.revision):
+        return source.revision
+    repository = _repository(source)
+    try:
+        commit = HfApi().dataset_info(repository, revision=source.revision).sha
+    except (OfflineModeIsEnabled, httpx.TransportError):
+        return _cached_commit(repository, source.revision or "main")
+    except HfHubHTTPError as error:
+        raise ValueError(f"data source {source.name}: the hub refuses it: {error}") from None
+    assert commit is not None, "the hub names the commit of every revision"
+    return commit
+
+
+def _cached_commit(repository: str, revision: str) -> str:
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        cached = scan_cache_dir().repos
+    except CacheNotFound:
+        cached = frozenset()
+    for repo in cached:
+        if repo.repo_type == "dataset" and repo.repo_id == repository and revision in repo.refs:
+            return repo.refs[revision].commit_hash
+    raise ValueError(
+        f"data source {repository}: the hub cannot be reached and revision {revision!r} is not in the cache; "
+        "go online once, set `revision` to a commit, or use a local source"
+    )
+
+
+def _load(source: HubSource) -> "Dataset":
+    """The split, at the resolved commit."""
+    import datasets
+
+    repository, _, split = source.name.rpartition("@")
+    revision = None if is_local_folder(source) else resolve_commit(source)
+    try:
+        dataset = datasets.load_dataset(repository, split=split, revision=revision)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(f"data source {source.name}: {error}") from None
+    if revision is not None:
+        _check_commit(dataset, source, revision)
+    return dataset
+
+
+def _check_commit(dataset: "Dataset", source: HubSource, commit: str) -> None:
+    """`datasets` falls back to the newest cached copy when the hub is away, whatever the revision asked for."""
+    folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
+    if folders != {commit}:
+        raise ValueError(
+            f"data source {source.name}: the cache holds commit {', '.join(sorted(folders))}, not {commit}; "
+            "go online once, or set `revision` to the cached one"
+        )
+
+
+def _repository(source: HubSource) -> str:
+    return source.name.rpartition("@")[0]

@@ -1,0 +1,123 @@
+"""From an image as a source has it to the RGB image that the model sees."""
+
+import math
+import struct
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from rl_core.data.rows import ImageInput
+
+_EXIF_ORIENTATION = 0x0112
+_KEPT_FORMATS = ("PNG", "JPEG")
+# What Pillow's decoders raise on damaged files.
+_DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
+
+
+class StoredImage(NamedTuple):
+    """An image ready to be stored: PNG or JPEG bytes, and its size in pixels."""
+
+    encoded: bytes
+    width: int
+    height: int
+
+
+def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> StoredImage:
+    """Decode an image in full, bring it to RGB within the pixel limits, and encode it.
+
+    PNG and JPEG bytes that need no change are kept as they are; anything else becomes a PNG, which loses nothing.
+
+    Raises:
+        ValueError: The image is missing or damaged; the message is the reason for a BadRow.
+    """
+    image, original = read_image(source)
+    fitted = fit_pixels(image, min_pixels=min_pixels, max_pixels=max_pixels)
+    unchanged = original if fitted.size == image.size else None
+    return StoredImage(unchanged or encode_png(fitted), fitted.width, fitted.height)
+
+
+def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
+    """Decode an image as RGB, every pixel of it.
+
+    EXIF rotation is applied; transparent parts become white, as on paper; 16-bit gray keeps its upper eight bits; an
+    animation gives its first frame.
+
+    Returns:
+        The image, and its encoded bytes when they are a PNG or JPEG of exactly these pixels.
+
+    Raises:
+        ValueError: The image is missing or damaged, or of a kind that has no RGB form.
+    """
+    data = _read_file(source) if isinstance(source, Path) else source
+    try:
+        image = Image.open(BytesIO(data)) if isinstance(data, bytes) else data
+        image.load()
+        rgb = _to_rgb(image)
+    except UnidentifiedImageError:
+        raise ValueError("the image is of no known format, or its start is damaged") from None
+    except _DECODING_ERRORS as error:
+        raise ValueError(f"the image is damaged: {error}") from None
+    keeps_bytes = isinstance(data, bytes) and _is_plain(image)
+    return rgb, data if keeps_bytes and isinstance(data, bytes) else None
+
+
+def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image.Image:
+    """Bring an RGB image's area within limits, keeping its shape (EasyR1's rule: down first, then up, sides cut to
+    whole pixels). The model's own processor rounds further, to whole patches."""
+    if image.width * image.height > max_pixels:
+        image = _scale_to_area(image, max_pixels)
+    if image.width * image.height < min_pixels:
+        image = _scale_to_area(image, min_pixels)
+    return image
+
+
+def encode_png(image: Image.Image) -> bytes:
+    """PNG bytes of an image; fast rather than small."""
+    buffer = BytesIO()
+    image.save(buffer, format="PNG", compress_level=2)
+    return buffer.getvalue()
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"the image file {path} cannot be read: {error.strerror}") from None
+
+
+def _scale_to_area(image: Image.Image, area: int) -> Image.Image:
+    factor = math.sqrt(area / (image.width * image.height))
+    return image.resize((max(1, int(image.width * factor)), max(1, int(image.height * factor))))
+
+
+def _is_plain(image: Image.Image) -> bool:
+    """Whether decoding the bytes again gives the very RGB image, with nothing turned, laid over or left out."""
+    return (
+        image.format in _KEPT_FORMATS
+        and image.mode == "RGB"
+        and "transparency" not in image.info
+        and getattr(image, "n_frames", 1) == 1
+        and image.getexif().get(_EXIF_ORIENTATION, 1) == 1
+    )
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I"):
+        return _gray16_to_rgb(upright)
+    if upright.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, whose range nothing tells")
+    if not upright.has_transparency_data:
+        return upright.convert("RGB")
+    layer = upright.convert("RGBA")
+    paper = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+    return Image.alpha_composite(paper, layer).convert("RGB")
+
+
+def _gray16_to_rgb(image: Image.Image) -> Image.Image:
+    """Pillow's own conversion cuts every value above 255."""
+    values = np.asarray(image).astype(np.int64)
+    return Image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8)).convert("RGB")

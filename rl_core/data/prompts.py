@@ -1,0 +1,85 @@
+"""The text around a question: the Jinja prompt template, and its split at image places."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import jinja2
+import jinja2.meta
+import jinja2.sandbox
+
+from rl_core.config.data import DataConfig
+from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+
+_CORPUS_ROWS = 2000
+_SAMPLE = f"first {IMAGE_PLACE} second"
+
+Part = dict[str, str]
+Content = str | list[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """Wraps a question: Jinja text with the variable `content`.
+
+    Raises:
+        ValueError: The text is no Jinja, uses another variable, or does not show `content` exactly once.
+    """
+
+    source: str = "{{ content }}"
+    _compiled: jinja2.Template = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+        try:
+            variables = jinja2.meta.find_undeclared_variables(environment.parse(self.source.strip()))
+            if variables != {"content"}:
+                raise ValueError(f"a prompt template has the variable `content` and no other, this one: {variables}")
+            object.__setattr__(self, "_compiled", environment.from_string(self.source.strip()))
+        except jinja2.TemplateSyntaxError as error:
+            raise ValueError(f"the prompt template is no Jinja, line {error.lineno}: {error.message}") from None
+        if self.render(_SAMPLE).count(_SAMPLE) != 1 or self.render(_SAMPLE).count(IMAGE_PLACE) != 1:
+            raise ValueError("the prompt template must show `content` once, unchanged, and add no <image>")
+
+    @classmethod
+    def load(cls, path: str | None) -> "PromptTemplate":
+        """The template in a file; the bare question for None. Raises ValueError naming the file."""
+        if path is None:
+            return cls()
+        try:
+            return cls(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"data.prompt_template {path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"data.prompt_template {path}: {error}") from None
+
+    def render(self, question: str) -> str:
+        """The user's text."""
+        return self._compiled.render(content=question).strip()
+
+
+def chat_content(text: str) -> Content:
+    """The content of a chat message: the text itself, or its parts where it has image places."""
+    if IMAGE_PLACE not in text:
+        return text
+    first, *others = text.split(IMAGE_PLACE)
+    parts: list[Part] = [{"type": "text", "text": first}]
+    for piece in others:
+        parts += [{"type": "image"}, {"type": "text", "text": piece}]
+    return [part for part in parts if part.get("text") != ""]
+
+
+def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
+    """Texts that a tokenizer can be trained on: wrapped questions and answers of the first 2000 training rows, the
+    system prompt, and `extra_texts`. Raises ValueError as the source and the template do."""
+    template = PromptTemplate.load(data.prompt_template)
+    if data.system_prompt:
+        yield data.system_prompt
+    for row in islice(iter_rows(data.train), _CORPUS_ROWS):
+        if isinstance(row, Row):
+            yield template.render(row.question).replace(IMAGE_PLACE, "")
+            yield row.answer
+    yield from extra_texts

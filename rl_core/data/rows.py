@@ -1,0 +1,99 @@
+"""A row of a source as it was read, or why it could not be read."""
+
+import datetime
+import decimal
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from PIL import Image
+
+ImageInput = bytes | Path | Image.Image
+"""An image as a source has it: encoded, as a file, or decoded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One readable row.
+
+    Attributes:
+        index: Row number in its source, from 0; unreadable rows are counted too.
+        question: The text asked, with one `<image>` an image.
+        images: The row's images in the order of their places, not yet looked at.
+        answer: Ground truth as text.
+        data_source: Name of the source.
+        extra: Every other column that JSON can hold.
+        origin: Where a person finds the row: file and line, or item folder.
+    """
+
+    index: int
+    question: str
+    images: tuple[ImageInput, ...]
+    answer: str
+    data_source: str
+    extra: dict[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadRow:
+    """A row that cannot be used: where it is, which column is at fault, and why."""
+
+    index: int
+    column: str
+    reason: str
+    origin: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        return f"row {self.index}{place}, column {self.column!r}: {self.reason}"
+
+
+class RowReader(Protocol):
+    """An opened source."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source: the `data_source` of its rows."""
+
+    def __len__(self) -> int:
+        """Number of rows, unreadable ones included."""
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        """Every row in order; the same each time."""
+
+
+def json_value(value: Any) -> Any:
+    """The JSON form of a table's value: times as ISO 8601, decimals as text, non-finite floats as null.
+
+    Raises:
+        TypeError: JSON has no form for it (bytes, images).
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case decimal.Decimal():
+            return str(value)
+        case Mapping():
+            return {str(key): json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+        case _:
+            raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def json_columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that JSON can hold, in its form; the others (encoded media) are left out."""
+    columns = {}
+    for name, value in values.items():
+        try:
+            columns[name] = json_value(value)
+        except TypeError:
+            continue
+    return columns

@@ -1,0 +1,123 @@
+"""What stands where in a CLEVR-like scene: drawn from (scene_seed, index) alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_core.config.data import CountingSource
+from rl_core.randomness import keyed_seed
+
+SHAPES = ("sphere", "cube", "cylinder")
+MATERIALS = ("rubber", "metal")
+COLOURS = {
+    "gray": (74, 74, 78),
+    "red": (196, 38, 38),
+    "blue": (40, 74, 214),
+    "green": (24, 122, 32),
+    "brown": (124, 70, 26),
+    "purple": (136, 44, 190),
+    "cyan": (22, 176, 186),
+    "yellow": (240, 196, 16),
+}
+"""CLEVR's eight colours, sRGB, darkened where they came near the ground's light gray."""
+
+_GAP = 0.015  # of the image side, between objects that must not overlap: an edge stays visible between them
+_PLACES_TRIED = 64
+_LAYOUTS_TRIED = 40
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SceneObject:
+    """One object.
+
+    Attributes:
+        shape: "sphere", "cube" or "cylinder".
+        colour: A key of COLOURS.
+        material: "rubber" is matte, "metal" has a highlight.
+        x, y: Centre, as shares of the image side, y downwards.
+        radius: Of the circle that holds the object's outline, as a share of the image side.
+        yaw: Turn about the upright axis, radians; kept from 0 and pi/2, so that a cube shows three faces.
+    """
+
+    shape: str
+    colour: str
+    material: str
+    x: float
+    y: float
+    radius: float
+    yaw: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """Objects from the back to the front, the light's strength, and six numbers in [0, 1) that vary the ground."""
+
+    objects: tuple[SceneObject, ...]
+    light: float
+    ground: tuple[float, ...]
+
+
+def draw_scene(source: CountingSource, index: int) -> Scene:
+    """The scene number `index` of a source.
+
+    Raises:
+        ValueError: The objects do not fit beside each other; names what to change.
+    """
+    # PCG64's uniform doubles are the only draw used: numpy keeps its bit streams, not its distributions, stable.
+    generator = np.random.Generator(np.random.PCG64(keyed_seed(source.scene_seed, "scene", index)))
+    span = source.max_objects - source.min_objects + 1
+    count = source.min_objects + int(generator.random() * span)
+    low, high = source.object_size
+    radii = np.sort(low + (high - low) * generator.random(count))[::-1]
+    centres = _place(source, radii, generator)
+    objects = [_dress(*centre, radius, generator) for centre, radius in zip(centres, radii, strict=True)]
+    dim, bright = source.lighting
+    return Scene(
+        objects=tuple(sorted(objects, key=lambda item: item.y)),
+        light=dim + (bright - dim) * generator.random(),
+        ground=tuple(generator.random(6).tolist()),
+    )
+
+
+def _place(source: CountingSource, radii: np.ndarray, generator: np.random.Generator) -> list[tuple[float, float]]:
+    """Centres [count, 2] for radii sorted from large to small: the large ones find room first."""
+    for _ in range(_LAYOUTS_TRIED):
+        centres = _try_layout(source, radii, generator)
+        if centres is not None:
+            return centres
+    raise ValueError(
+        f"data source counting: {len(radii)} objects of up to {radii[0]:.2f} of the image side found no room in "
+        f"{_LAYOUTS_TRIED} tries; lower max_objects ({source.max_objects}) or object_size {source.object_size}, "
+        f"or raise max_overlap ({source.max_overlap})"
+    )
+
+
+def _try_layout(
+    source: CountingSource, radii: np.ndarray, generator: np.random.Generator
+) -> list[tuple[float, float]] | None:
+    gap = 0.0 if source.max_overlap else _GAP
+    placed = np.empty((0, 2))
+    for number, radius in enumerate(radii):
+        margin = min(radius + _GAP, 0.5)
+        candidates = margin + (1 - 2 * margin) * generator.random((_PLACES_TRIED, 2))
+        # Radii are sorted, so `radius` is the smaller one of each pair.
+        reach = radii[:number] + radius * (1 - source.max_overlap) + gap
+        distances = np.sqrt(np.sum((candidates[:, None] - placed[None]) ** 2, axis=2))
+        free = np.flatnonzero(np.all(distances >= reach, axis=1))
+        if not len(free):
+            return None
+        placed = np.vstack([placed, candidates[free[0]]])
+    return [(float(x), float(y)) for x, y in placed]
+
+
+def _dress(x: float, y: float, radius: float, generator: np.random.Generator) -> SceneObject:
+    shape, colour, material, yaw = generator.random(4)
+    return SceneObject(
+        shape=SHAPES[int(shape * len(SHAPES))],
+        colour=list(COLOURS)[int(colour * len(COLOURS))],
+        material=MATERIALS[int(material * len(MATERIALS))],
+        x=x,
+        y=y,
+        radius=float(radius),
+        yaw=float((0.1 + 0.8 * yaw) * np.pi / 2),
+    )

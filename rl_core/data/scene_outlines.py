@@ -1,0 +1,101 @@
+"""Outlines and surface normals of a scene's bodies, in closed form, for an orthographic camera.
+
+Coordinates of a body are in units of its radius: u to the right, v up, the third axis towards the camera. All arrays
+are float32 [N, S, S]: N bodies of one shape, each with a window of S x S pixels. Only operations that round the same
+for every array shape are used (no exp, no sums over axes), so a scene's pixels do not depend on its neighbours.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from rl_core.types import Float32Array
+
+# The camera looks down at 32 degrees.
+SINE, COSINE = np.float32(0.53), np.float32(0.848)
+
+# Sizes that bring each projected outline just inside the unit circle.
+_CUBE_HALF_SIDE = np.float32(0.6)
+_CYLINDER_RADIUS, _CYLINDER_HALF_HEIGHT = np.float32(0.74), np.float32(0.64)
+
+_TINY = np.float32(1e-6)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surface:
+    """What a window shows.
+
+    Attributes:
+        coverage: [N, S, S], share of the pixel inside the outline.
+        normal: Three [N, S, S], right, up and towards the camera.
+    """
+
+    coverage: Float32Array
+    normal: tuple[Float32Array, Float32Array, Float32Array]
+
+
+def sphere(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surface:
+    """Unit sphere. `pixels`: [N, 1, 1], pixels a unit, which set the width of a smooth edge."""
+    squared = u * u + v * v
+    towards = np.sqrt(np.maximum(1 - squared, 0))
+    return Surface(coverage=_cover(1 - np.sqrt(squared), pixels), normal=(u, v, towards))
+
+
+def cylinder(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surface:
+    """Upright cylinder: a band closed by half an ellipse below and its lid, a whole ellipse, above."""
+    across = u / _CYLINDER_RADIUS
+    arc = np.sqrt(np.maximum(1 - across * across, 0))
+    lid_height, lid_depth = COSINE * _CYLINDER_HALF_HEIGHT, SINE * _CYLINDER_RADIUS
+    # At the sides the ellipse stands upright; an unbounded slope would draw a hair above and below each edge.
+    slope = SINE * across / np.maximum(arc, np.float32(0.3))
+    above = (lid_height + lid_depth * arc - np.abs(v)) / np.sqrt(1 + slope * slope)
+    inside = np.minimum(_CYLINDER_RADIUS - np.abs(u), above)
+
+    along = (v - lid_height) / lid_depth
+    steepness = 2 * np.sqrt((across / _CYLINDER_RADIUS) ** 2 + (along / lid_depth) ** 2)
+    lid = _cover((1 - across * across - along * along) / np.maximum(steepness, _TINY), pixels)
+    side = 1 - lid
+    normal = (side * across, lid * COSINE - side * SINE * arc, lid * SINE + side * COSINE * arc)
+    return Surface(coverage=_cover(inside, pixels), normal=normal)
+
+
+def cube(u: Float32Array, v: Float32Array, *, pixels: Float32Array, yaw: Float32Array) -> Surface:
+    """Upright cube turned by `yaw` [N, 1, 1]: the ray of each pixel against three pairs of planes."""
+    axes = _cube_axes(yaw)
+    # A pixel's ray is inside pair i between depths leave[i] - thickness[i] and leave[i], the larger being nearer.
+    leave: list[Float32Array] = [(_CUBE_HALF_SIDE - axis[0] * u - axis[1] * v) / axis[2] for axis in axes]
+    thickness: list[Float32Array] = [2 * _CUBE_HALF_SIDE / axis[2] for axis in axes]
+    inside: Float32Array = np.full_like(u, np.inf)
+    shares: list[Float32Array] = [np.ones_like(u) for _ in axes]
+    for i, j in permutations(range(3), 2):
+        slope = _difference_slope(axes[i], axes[j])
+        inside = np.minimum(inside, (leave[i] - leave[j] + thickness[j]) / slope)
+        shares[i] = shares[i] * _cover((leave[j] - leave[i]) / slope, pixels)
+    total = np.maximum(shares[0] + shares[1] + shares[2], _TINY)
+    x, y, z = (sum(share * axis[part] for share, axis in zip(shares, axes, strict=True)) / total for part in range(3))
+    return Surface(coverage=_cover(inside, pixels), normal=(x, y, z))
+
+
+def _cube_axes(yaw: Float32Array) -> list[tuple[Float32Array, Float32Array, Float32Array]]:
+    """Outward normals of the three visible faces: right, up and towards the camera, each [N, 1, 1]."""
+    sine, cosine = np.sin(yaw), np.cos(yaw)
+    zero = np.zeros_like(yaw)
+    return [
+        (-cosine, -SINE * sine, COSINE * sine),
+        (sine, -SINE * cosine, COSINE * cosine),
+        (zero, zero + COSINE, zero + SINE),
+    ]
+
+
+def _difference_slope(first: tuple[Float32Array, ...], second: tuple[Float32Array, ...]) -> Float32Array:
+    """Steepness over the image of the difference of two planes' depths, [N, 1, 1]."""
+    across = first[0] / first[2] - second[0] / second[2]
+    along = first[1] / first[2] - second[1] / second[2]
+    slope: Float32Array = np.sqrt(across * across + along * along)
+    return slope
+
+
+def _cover(inside: Float32Array, pixels: Float32Array) -> Float32Array:
+    """Share of a pixel inside an edge at signed distance `inside`, in units of the body."""
+    return np.clip(inside * pixels + np.float32(0.5), 0, 1)

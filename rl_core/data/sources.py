@@ -1,0 +1,29 @@
+"""Opens any configured source."""
+
+from collections.abc import Iterator
+
+from rl_core.config.data import CountingSource, HubSource, LocalSource, Source
+from rl_core.data.counting import CountingReader
+from rl_core.data.hub import HubReader
+from rl_core.data.local import open_local
+from rl_core.data.rows import BadRow, Row, RowReader
+
+
+def open_source(source: Source) -> RowReader:
+    """The reader of a source.
+
+    Raises:
+        ValueError: The source does not exist, cannot be read, or misses a configured column altogether.
+    """
+    match source:
+        case CountingSource():
+            return CountingReader(source)
+        case LocalSource():
+            return open_local(source)
+        case HubSource():
+            return HubReader(source)
+
+
+def iter_rows(source: Source) -> Iterator[Row | BadRow]:
+    """Every row of a source in order; one that cannot be read is a BadRow. Raises ValueError as open_source does."""
+    yield from open_source(source)
