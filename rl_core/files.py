@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
@@ -47,10 +48,13 @@ def atomic_write_json(path: Path, value: object) -> None:
         TypeError: `value` holds something that JSON does not know; nothing is written then.
         ValueError: `value` holds NaN or an infinity, which JSON does not know either.
     """
-    text = json.dumps(
-        value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     atomic_write_text(path, text + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value that `atomic_write_json` wrote. Raises ValueError when the file is no JSON."""
+    return json.loads(path.read_bytes())
 
 
 def fsync_folder(folder: Path) -> None:
@@ -84,10 +88,7 @@ def hash_file(path: Path) -> str:
 
 def folder_hashes(folder: Path) -> dict[str, str]:
     """Relative path (with `/`) -> SHA-256, of every file below `folder`."""
-    return {
-        path.relative_to(folder).as_posix(): hash_file(path)
-        for path in files_below(folder)
-    }
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in files_below(folder)}
 
 
 @contextmanager
@@ -98,9 +99,7 @@ def committed_folder(final: Path) -> Iterator[Path]:
     """
     temporary = _sibling(final, "tmp")
     _put_back(final)
-    shutil.rmtree(
-        temporary, ignore_errors=True
-    )  # a killed process may have had this pid, in a container above all
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, in a container above all
     temporary.mkdir(parents=True)
     try:
         yield temporary

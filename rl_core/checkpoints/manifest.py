@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from rl_core.files import atomic_write_json, files_below, hash_file
+from rl_core.files import atomic_write_json, files_below, hash_file, read_json
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = 1
@@ -127,7 +127,7 @@ def _as_json(info: CheckpointInfo) -> dict[str, Any]:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST_NAME
     try:
-        content = dict(json.loads(path.read_bytes()))
+        content = dict(read_json(path))
     except FileNotFoundError:
         raise DamagedCheckpoint(f"{folder}: there is no {MANIFEST_NAME}") from None
     except (ValueError, TypeError):

@@ -1,0 +1,217 @@
+"""Model and optimizer tensors on disk through torch.distributed.checkpoint: each worker writes its shards, any number
+of workers reads them.
+
+What is loaded equals what was saved to the bit: names, shapes and number formats must match, nothing is cast and
+nothing is left out in silence. Equal states give equal files (no clock, no random id, no path in them). Loading runs
+no code: the metadata is unpickled through a list of known classes, plain values with `weights_only`.
+"""
+
+import io
+import pickle
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed import ProcessGroup
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import ReadItem
+from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+State = dict[str, Any]
+
+_METADATA_CLASSES = {
+    ("pathlib", "PosixPath"),
+    ("torch", "Size"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+    *(
+        ("torch.distributed.checkpoint.metadata", name)
+        for name in (
+            "BytesStorageMetadata",
+            "ChunkStorageMetadata",
+            "Metadata",
+            "MetadataIndex",
+            "StorageMeta",
+            "TensorProperties",
+            "TensorStorageMetadata",
+            "_MEM_FORMAT_ENCODING",
+        )
+    ),
+}
+
+
+class MismatchedState(ValueError):
+    """A checkpoint does not fit what it is loaded into; the message lists what differs."""
+
+
+def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
+    """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`.
+
+    Every worker of the process group calls it with its own shards; without a process group this process is the only
+    worker. Files and their bytes depend on the state and the number of workers alone. Raises OSError (disk full).
+    """
+    with _plain_library():
+        save(state, storage_writer=_Writer(folder), process_group=process_group)
+
+
+def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
+    """Fill `state`, whose tensors have the shapes, number formats and placements wanted, with what `folder` holds.
+
+    Tensors are filled in place, other values are replaced. Every worker of the process group calls it.
+
+    Raises:
+        MismatchedState: a name is missing on one side, or a shape or number format differs.
+        pickle.UnpicklingError: the files name a class that no checkpoint of ours holds; nothing was executed.
+    """
+    _check_fit(_Reader(folder).read_metadata(), state, folder)
+    with _plain_library():
+        load(state, storage_reader=_Reader(folder), planner=_Planner(), process_group=process_group)
+
+
+def model_state(model: nn.Module) -> State:
+    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2."""
+    return dict(get_model_state_dict(model))
+
+
+def load_model_state(folder: Path, model: nn.Module, *, process_group: ProcessGroup | None = None) -> None:
+    """Give `model` the tensors that `save_sharded(folder, model_state(model))` wrote. Raises as load_sharded does."""
+    state = model_state(model)
+    load_sharded(folder, state, process_group=process_group)
+    set_model_state_dict(model, state)
+
+
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    """Optimizer state by parameter name ({"layer.weight": {"step": ..., "exp_avg": ...}}).
+
+    A parameter that has had no gradient has no entry. torch's own `get_optimizer_state_dict` would take a step to make
+    one, which moves the bias correction of the live optimizer; learning rate and the like follow from config and step.
+    """
+    named = model.named_parameters()
+    return {name: dict(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
+
+
+def load_optimizer_state(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, *, process_group: ProcessGroup | None = None
+) -> None:
+    """Give `optimizer` the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote; parameters
+    without an entry there have none afterwards. Raises as load_sharded does."""
+    state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder)
+    load_sharded(folder, state, process_group=process_group)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    by_index = {i: state[names[parameter]] for i, parameter in enumerate(parameters) if names[parameter] in state}
+    optimizer.load_state_dict({"state": by_index, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -> State:
+    """Tensors for the entries that the checkpoint has: placed like their parameter where they have its shape, whole on
+    its device elsewhere (the step count)."""
+    parameters = dict(model.named_parameters())
+    state: State = {}
+    for key, stored in metadata.state_dict_metadata.items():
+        name, _, entry = key.rpartition(".")
+        if name not in parameters or not isinstance(stored, TensorStorageMetadata):
+            raise MismatchedState(f"{folder} holds optimizer state {key!r}, for which the model has no parameter")
+        parameter, dtype = parameters[name].detach(), stored.properties.dtype
+        if stored.size == parameter.shape:
+            value = torch.zeros_like(parameter, dtype=dtype)
+        else:
+            value = torch.zeros(stored.size, dtype=dtype)
+        state.setdefault(name, {})[entry] = value
+    return state
+
+
+def _check_fit(metadata: Metadata, state: State, folder: Path) -> None:
+    """DCP by itself ignores what the checkpoint has and the state has not, and casts in silence."""
+    planner = _Planner()
+    planner.set_up_planner(state, metadata, is_coordinator=True)
+    stored, wanted = metadata.state_dict_metadata, planner.state_dict
+    problems = [f"{name} is not in the checkpoint" for name in wanted if name not in stored]
+    problems += [f"{name} is in the checkpoint alone" for name in stored if name not in wanted]
+    for name in wanted.keys() & stored.keys():
+        saved, here = _form_of_record(stored[name]), _form_of_value(wanted[name])
+        if saved != here:
+            problems.append(f"{name} was saved as {saved} and is {here} here")
+    if problems:
+        shown = "\n  ".join(sorted(problems)[:20])
+        raise MismatchedState(f"{folder} does not fit ({len(problems)} difference(s)):\n  {shown}")
+
+
+def _form_of_record(record: object) -> str:
+    return _form(record.properties.dtype, record.size) if isinstance(record, TensorStorageMetadata) else "a plain value"
+
+
+def _form_of_value(value: object) -> str:
+    return _form(value.dtype, value.shape) if isinstance(value, torch.Tensor) else "a plain value"
+
+
+def _form(dtype: torch.dtype, shape: torch.Size) -> str:
+    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+
+
+class _Writer(FileSystemWriter):
+    """Leaves the folder's path and a random id out of the metadata."""
+
+    def storage_meta(self) -> StorageMeta:
+        return StorageMeta()
+
+
+class _Reader(FileSystemReader):
+    """Reads the metadata with the unpickler below."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        path = self._get_metadata_path(kwargs.get("rank"))
+        with self.fs.create_stream(path, "rb") as file:
+            metadata = _MetadataUnpickler(file).load()
+        if not isinstance(metadata, Metadata):
+            raise pickle.UnpicklingError(f"{path} does not hold checkpoint metadata")
+        return metadata
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    """Knows the classes of DCP's metadata and no other."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if not is_dtype and (module, name) not in _METADATA_CLASSES:
+            raise pickle.UnpicklingError(f"checkpoint metadata refers to {module}.{name}, which it never holds")
+        return super().find_class(module, name)
+
+
+class _Planner(DefaultLoadPlanner):
+    """Reads plain values without running code."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        torch.load(value, weights_only=True)  # raises on anything but plain data; the load below takes anything
+        value.seek(0)
+        super().load_bytes(read_item, value)
+
+
+@contextmanager
+def _plain_library() -> Iterator[None]:
+    """Silences DCP's warning that it runs without a process group, which is intended here, and raises what went wrong
+    (a full disk above all) instead of DCP's wrapper, a BaseException that no handler of OSError would see."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        try:
+            yield
+        except CheckpointException as wrapper:
+            error, _ = next(iter(wrapper.failures.values()))
+            raise _disk_error(error) or error from None
+
+
+def _disk_error(error: BaseException) -> OSError | None:
+    """The OSError behind `error`, if there is one: torch.save hides it behind a RuntimeError about file positions."""
+    link: BaseException | None = error
+    while link is not None and not isinstance(link, OSError):
+        link = link.__cause__ or link.__context__
+    return link
