@@ -1,0 +1,124 @@
+"""The report's curves: matplotlib drawings as inline SVG that takes its colours from the page's style sheet."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, Final
+
+# Colours that stand for custom properties of the style sheet: matplotlib wants real colours, the page has a light and a
+# dark theme, so the drawing is made with these and they are replaced in its text.
+_THEME: Final[Mapping[str, str]] = {
+    "#010101": "var(--series-1)",
+    "#020202": "var(--series-2)",
+    "#030303": "var(--series-3)",
+    "#040404": "var(--muted)",
+    "#050505": "var(--line)",
+}
+_SERIES_COLOURS = ("#010101", "#020202", "#030303")
+_TEXT, _GRID = "#040404", "#050505"
+_SIZE_INCHES = (4.6, 2.5)
+_MARKERS_UP_TO = 12
+_SETTINGS: Final[Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    "text.color": _TEXT,
+    "axes.edgecolor": _GRID,
+    "axes.labelcolor": _TEXT,
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-3, 5),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """A line: one value a step, in step order."""
+
+    label: str
+    steps: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chart:
+    """A curve card of the report.
+
+    Attributes:
+        title: What is drawn.
+        caption: How to read it, one sentence.
+        series: One to three lines; a chart without a point is left out of the report.
+        unit: "share" draws 0 to 1 as percent, "plain" leaves the numbers alone.
+        bound: A horizontal limit with its label.
+        log: Logarithmic values.
+    """
+
+    title: str
+    caption: str
+    series: Sequence[Series]
+    unit: str = "plain"
+    bound: tuple[float, str] | None = None
+    log: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(series.values for series in self.series)
+
+
+def draw(chart: Chart) -> str:
+    """The chart as an `<svg>` element: text stays text, the same chart gives the same bytes."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # The salt keeps the ids of clip paths apart: all charts share one page.
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": chart.title}):
+        figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+        FigureCanvasSVG(figure)
+        _draw_on(figure.add_subplot(), chart)
+        text = StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
+    return _inline(text.getvalue(), chart.title)
+
+
+_METADATA = ("Creator", "Date", "Format", "Type")
+
+
+def _draw_on(axes: Any, chart: Chart) -> None:
+    for colour, series in zip(_SERIES_COLOURS, chart.series, strict=False):
+        marker = "o" if len(series.values) <= _MARKERS_UP_TO else ""
+        axes.plot(series.steps, series.values, color=colour, linewidth=1.7, marker=marker, markersize=3.5)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.set_xlabel("step")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if chart.unit == "share":
+        axes.set_ylim(-0.02, 1.02)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    if chart.log:
+        axes.set_yscale("log")
+    if chart.bound is not None:
+        value, label = chart.bound
+        axes.axhline(value, color=_TEXT, linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate(label, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7.5)
+
+
+def _inline(svg: str, title: str) -> str:
+    """The bare element with the page's colours, without the ids that repeat from chart to chart."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for colour, variable in _THEME.items():
+        svg = svg.replace(colour, variable)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
