@@ -1,0 +1,153 @@
+"""The plain files that a run's numbers are written to: one JSON object a line, each line on the disk before the next.
+
+metrics.jsonl holds only functions of config, data and seed, so an interrupted and resumed run ends with the same bytes
+as one that was not. What depends on the clock goes to timings.jsonl, incidents go to events.jsonl (design contract 6).
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rl_core.files import atomic_write_bytes, fsync_folder, sweep_temporaries
+from rl_core.run_directory import RunDirectory
+
+_ROLLOUT_FILE = re.compile(r"step-(\d+)\.parquet")
+
+
+class JsonLines:
+    """A file of JSON objects, one a line, appended to by one process.
+
+    Equal records give equal bytes: keys are sorted, floats are the shortest text that reads back as the same number
+    (NaN and the infinities as Python's json writes them). Opening it cuts off a last line that a killed process or a
+    full disk left torn.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _cut_torn_end(path)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one line and flush it to the disk. Raises OSError (disk full) with the file as it was before."""
+        line = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+        is_new = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            _append_whole(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+        if is_new:
+            fsync_folder(self.path.parent)
+
+    def cut_back(self, step: int) -> None:
+        """Drop the lines of later steps than `step`, all at once or not at all; the bytes of the others stay."""
+        if not self.path.exists():
+            return
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        if len(kept) < len(lines):
+            atomic_write_bytes(self.path, b"".join(kept))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records of a file, also while another process appends to it: an unfinished last line is left out.
+
+    Raises:
+        ValueError: a line is no JSON; the message names it.
+    """
+    if not path.exists():
+        return []
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [_parse(line, path, number) for number, line in enumerate(lines, start=1)]
+
+
+class RunLogs:
+    """The metrics, timings and events of one run, for its one writer (the holder of the run's lock); others `read`."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._metrics = JsonLines(run.metrics)
+        self._timings = JsonLines(run.timings)
+        self._events = JsonLines(run.events)
+        self._last_step = max((record["step"] for record in read(run.metrics)), default=-1)
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write the metrics of a step (0 is the time before training). Raises ValueError for a step that is not
+        after the last one: each step is recorded once."""
+        if step <= self._last_step:
+            raise ValueError(f"metrics of step {step} come after those of step {self._last_step}")
+        self._metrics.append({"step": step} | {name: float(value) for name, value in metrics.items()})
+        self._last_step = step
+
+    def log_timing(self, step: int, timings: Mapping[str, float]) -> None:
+        """Write what a step cost: seconds a phase, tokens a second."""
+        self._timings.append({"step": step} | {name: float(value) for name, value in timings.items()})
+
+    def log_event(self, kind: str, **facts: object) -> None:
+        """Write an incident with the time of day (Unix seconds). `facts` are JSON values."""
+        self._events.append({"kind": kind, "time": time.time()} | facts)
+
+    def metrics_of(self, step: int) -> dict[str, float]:
+        """The metrics of a step. Raises KeyError when it has none."""
+        for record in reversed(read(self._run.metrics)):
+            if record["step"] == step:
+                return {name: value for name, value in record.items() if name != "step"}
+        raise KeyError(f"{self._run.metrics} has no step {step}")
+
+    def cut_back(self, step: int) -> None:
+        """Drop the metrics, timings and rollouts of later steps than `step` (-1 drops all): a run that resumes there
+        writes them again. Events stay, as they did happen."""
+        self._metrics.cut_back(step)
+        self._timings.cut_back(step)
+        folder = self._run.rollouts(0).parent
+        sweep_temporaries(folder)
+        for path in folder.glob("step-*.parquet"):
+            match = _ROLLOUT_FILE.fullmatch(path.name)
+            if match and int(match[1]) > step:
+                path.unlink()
+        self._last_step = min(self._last_step, step)
+
+
+def _append_whole(descriptor: int, data: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _cut_torn_end(path: Path) -> None:
+    """Drop the last line if it has no end, or an end but no JSON (blocks that a power cut left unwritten)."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    last = data[data.rfind(b"\n", 0, max(end - 1, 0)) + 1 : end]
+    if last and not _is_json(last):
+        end -= len(last)
+    if end < len(data):
+        with path.open("rb+") as file:
+            file.truncate(end)
+            os.fsync(file.fileno())
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        raise ValueError(f"{path}, line {number} is not a JSON object: {line[:80]!r}") from None

@@ -1,0 +1,145 @@
+"""One Parquet file a step with every rollout of it: what was asked, answered, scored and credited.
+
+The bytes are a function of the rollouts alone (no clock, no host name), so a resumed run writes the same files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.files import atomic_write_bytes
+from rl_core.types import FinishReason, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup, TrainSample
+
+_SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("prompt_uid", pa.string()),
+        ("data_source", pa.string()),
+        ("prompt", pa.string()),
+        ("question", pa.string()),
+        ("answer", pa.string()),
+        ("image_uids", pa.list_(pa.string())),
+        ("sample_index", pa.int32()),
+        ("response", pa.string()),
+        ("response_ids", pa.list_(pa.int32())),
+        ("log_probs", pa.list_(pa.float32())),
+        ("finish_reason", pa.string()),
+        ("policy_version", pa.int64()),
+        ("components", pa.map_(pa.string(), pa.float64())),
+        ("parsed", pa.string()),
+        ("error", pa.string()),
+        ("advantages", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutRecord:
+    """One rollout as it is kept: a row of a step's file.
+
+    Attributes:
+        step: The training step, from 1.
+        prompt_uid: Identity of the row that was asked.
+        data_source: The source it came from.
+        prompt: The rendered chat prompt.
+        question: The user's text before the template.
+        answer: Ground truth.
+        image_uids: Its images, in order.
+        sample_index: Place in the group.
+        response: The decoded response.
+        response_ids: [R] token ids.
+        log_probs: [R] the engine's log-probs, float32.
+        finish_reason: "stop" or "length".
+        policy_version: Version of the weights it was drawn with.
+        components: The reward's components, `overall` among them; empty when the reward failed.
+        parsed: The answer that the reward read from the response.
+        error: Why there is no score.
+        advantages: [R] credit of each token, float32; None for a rollout that was not trained on.
+    """
+
+    step: int
+    prompt_uid: str
+    data_source: str
+    prompt: str
+    question: str
+    answer: str
+    image_uids: list[str]
+    sample_index: int
+    response: str
+    response_ids: list[int]
+    log_probs: list[float]
+    finish_reason: FinishReason
+    policy_version: int
+    components: dict[str, float]
+    parsed: str | None
+    error: str | None
+    advantages: list[float] | None
+
+    @property
+    def advantage(self) -> float | None:
+        """Mean credit of a token; None for a rollout that was not trained on."""
+        return None if self.advantages is None else sum(self.advantages) / len(self.advantages)
+
+
+def write_rollouts(
+    path: Path,
+    groups: Sequence[Group],
+    scores: Mapping[RolloutKey, Score],
+    trained: Sequence[TrainGroup],
+    *,
+    step: int,
+) -> None:
+    """Write a step's file, whole or not at all.
+
+    Args:
+        path: The file (`RunDirectory.rollouts(step)`).
+        groups: All groups that were drawn, in the loader's order.
+        scores: The score of every rollout.
+        trained: The groups that were learnt from; a rollout that is not in them has no advantage.
+        step: The training step.
+
+    Raises:
+        KeyError: a rollout has no score.
+        OSError: the disk is full; an earlier file of that name is intact.
+    """
+    samples = {sample.rollout.key: sample for group in trained for sample in group.samples}
+    records = [
+        asdict(_record(step, group.prompt, rollout, scores[rollout.key], samples.get(rollout.key)))
+        for group in groups
+        for rollout in group.rollouts
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(records, schema=_SCHEMA), sink, compression="zstd")
+    atomic_write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read_rollouts(path: Path) -> list[RolloutRecord]:
+    """The rollouts of a step's file, in the order in which they were written."""
+    rows: list[dict[str, Any]] = pq.read_table(path, schema=_SCHEMA, partitioning=None).to_pylist()
+    return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
+
+
+def _record(step: int, prompt: Prompt, rollout: Rollout, score: Score, sample: TrainSample | None) -> RolloutRecord:
+    return RolloutRecord(
+        step=step,
+        prompt_uid=prompt.uid,
+        data_source=prompt.data_source,
+        prompt=prompt.text,
+        question=prompt.question,
+        answer=prompt.answer,
+        image_uids=list(prompt.image_uids),
+        sample_index=rollout.sample_index,
+        response=rollout.text,
+        response_ids=rollout.response_ids.tolist(),
+        log_probs=rollout.log_probs.tolist(),
+        finish_reason=rollout.finish_reason,
+        policy_version=rollout.policy_version,
+        components=dict(sorted(score.components.items())),
+        parsed=score.parsed,
+        error=score.error,
+        advantages=None if sample is None else sample.advantages.tolist(),
+    )
