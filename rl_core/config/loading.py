@@ -58,7 +58,11 @@ def read_tree(path: Path, seen: tuple[Path, ...]) -> Tree:
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
     parent = tree.pop("extends", None)
-    return tree if parent is None else merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
+    if parent is None:
+        return tree
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: `extends:` must be the path of one config file, not {parent!r}")
+    return merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
 
 
 def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
@@ -67,12 +71,15 @@ def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        if both and old.get("type") == value.get("type", old.get("type")):
+        if isinstance(old, dict) and isinstance(value, dict) and _same_kind(old, value):
             merged[key] = merge_trees(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _same_kind(old: Tree, new: Mapping[str, Any]) -> bool:
+    return "type" not in new or new["type"] == old.get("type")
 
 
 def _apply_override(tree: Tree, override: str) -> None:
@@ -87,7 +94,10 @@ def _apply_override(tree: Tree, override: str) -> None:
         node = node[part]
         if not isinstance(node, dict):
             raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
-    node[last] = _parse_value(text)
+    try:
+        node[last] = _parse_value(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"override {override!r}: the value is not YAML: {error}") from None
 
 
 def _parse_value(text: str) -> Any:
@@ -103,44 +113,48 @@ def _parse_value(text: str) -> Any:
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
-    location = [str(part) for part in problem["loc"]]
-    key = ".".join(location)
+    keys, section = _resolve(problem["loc"])
+    key = ".".join(keys)
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_suggestion(location)}"
-    return f"{key}: {problem['msg']} (got {problem['input']!r})" if location else problem["msg"]
+        return f"{key}: unknown key{_suggestion(keys[-1], section)}"
+    return f"{key}: {problem['msg']} (got {problem['input']!r})" if keys else str(problem["msg"])
 
 
-def _suggestion(location: Sequence[str]) -> str:
-    section = _section_at(location[:-1])
-    names = list(section.model_fields) if section else []
-    close = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean `{close[0]}`?"
-    return f"; valid keys here: {', '.join(names)}" if names else ""
+def _suggestion(key: str, section: type[BaseModel]) -> str:
+    names = list(section.model_fields)
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    return f"; did you mean `{close[0]}`?" if close else f"; valid keys here: {', '.join(names)}"
 
 
-def _section_at(parts: Sequence[str]) -> type[BaseModel] | None:
-    """The section class at a dotted place; pydantic puts a union's chosen tag into the location too."""
+def _resolve(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]:
+    """The keys a user wrote to get to a place, and the section that holds the last one.
+
+    pydantic puts a union's chosen tag into the location ("data", "train", "counting", "size"), which is no key.
+    """
+    keys: list[str] = []
+    section: type[BaseModel] = RunConfig
     candidates: list[type[BaseModel]] = [RunConfig]
-    for part in parts:
-        below = [
-            model for c in candidates if part in c.model_fields for model in _models_in(c.model_fields[part].annotation)
-        ]
-        tagged = [
-            c for c in candidates if "type" in c.model_fields and part in _literals(c.model_fields["type"].annotation)
-        ]
-        candidates = below or tagged
-    return candidates[0] if candidates else None
+    for part in map(str, location):
+        tagged = [c for c in candidates if part in _tags_of(c)]
+        if len(candidates) > 1 and tagged:
+            candidates = tagged
+            continue
+        keys.append(part)
+        section = candidates[0] if candidates else section
+        candidates = _models_in(section.model_fields[part].annotation) if part in section.model_fields else []
+    return keys, section
+
+
+def _tags_of(section: type[BaseModel]) -> tuple[Any, ...]:
+    """The values of a union member's `type` key."""
+    field = section.model_fields.get("type")
+    return getattr(field.annotation, "__args__", ()) if field else ()
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
-
-
-def _literals(annotation: Any) -> tuple[Any, ...]:
-    return getattr(annotation, "__args__", ())
 
 
 def dump_config(config: RunConfig) -> str:

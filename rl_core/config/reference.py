@@ -1,0 +1,145 @@
+"""docs/configuration.md, written from the models: a table a section, so that page and code cannot disagree.
+
+python -m rl_core.config.reference docs/configuration.md
+"""
+
+import inspect
+import json
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rl_core.config.run import RunConfig
+
+INTRODUCTION = """# Configuration
+
+Every key of a run, from the models in `rl_core/config` (`make docs` writes this page anew). A config is a YAML file of
+sections; `extends: other.yaml` starts from another one; `--set actor.optim.lr=1e-6` changes a key on the command line,
+and what the YAML of a value may look like holds there too: `--set 'evaluation.modes=[greedy]'`. A key that does not
+exist is refused, and so is a value out of bounds. Paths are relative to the folder in which the command is given.
+"""
+
+PLAIN_NAMES = {bool: "true / false", int: "integer", float: "number", str: "text", types.NoneType: "null"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A section and where it stands: its dotted key, and the `type:` that selects it among several."""
+
+    key: str
+    section: type[BaseModel]
+    kind: str | None = None
+
+
+def configuration_page() -> str:
+    """The whole page, Markdown. A section that stands in several places is described at the first one."""
+    described: dict[type[BaseModel], Place] = {}
+    for place in _places(Place(key="", section=RunConfig)):
+        described.setdefault(place.section, place)
+    return "\n".join([INTRODUCTION, *(_chapter(place, described) for place in described.values())])
+
+
+def _places(place: Place) -> Iterator[Place]:
+    """The place and every section below it, depth first, in the order of the fields."""
+    yield place
+    for name, field in place.section.model_fields.items():
+        sections = _sections_in(field.annotation)
+        for section in sections:
+            key = f"{place.key}.{name}".lstrip(".")
+            yield from _places(Place(key=key, section=section, kind=_kind_of(section) if len(sections) > 1 else None))
+
+
+def _sections_in(annotation: Any) -> list[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for argument in get_args(annotation) for section in _sections_in(argument)]
+
+
+def _kind_of(section: type[BaseModel]) -> str:
+    return str(get_args(section.model_fields["type"].annotation)[0])
+
+
+def _chapter(place: Place, described: Mapping[type[BaseModel], Place]) -> str:
+    title = f"`{place.key}`" if place.key else "The top level"
+    heading = f"## {title}" + (f" with `type: {place.kind}`" if place.kind else "")
+    header = ["| key | type | default | bounds | meaning |", "|---|---|---|---|---|"]
+    rows = [_row(name, field, place, described) for name, field in place.section.model_fields.items()]
+    return "\n".join([heading, "", _one_line(place.section.__doc__ or ""), "", *header, *rows, ""])
+
+
+def _row(name: str, field: FieldInfo, place: Place, described: Mapping[type[BaseModel], Place]) -> str:
+    kind = type_words(field.annotation)
+    for section in _sections_in(field.annotation)[:1]:
+        home = described[section].key
+        kind += f", as `{home}`" if home != f"{place.key}.{name}".lstrip(".") else ""
+    cells = [f"`{name}`", kind, _default(field), _bounds(field), _one_line(field.description or "")]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def type_words(annotation: Any) -> str:
+    """A type as a reader of YAML would call it: "integer or null", "one of `a`, `b`", "list of number"."""
+    if annotation in PLAIN_NAMES:
+        return PLAIN_NAMES[annotation]
+    if _sections_in(annotation):
+        return "section or null" if types.NoneType in get_args(annotation) else "section"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        values = ", ".join(f"`{value}`" for value in arguments)
+        return values if len(arguments) == 1 else f"one of {values}"
+    if origin is Annotated:
+        return type_words(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(type_words, arguments))
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return f"list of {len(arguments)}: " + ", ".join(map(type_words, arguments))
+    if origin in (tuple, list):
+        return f"list of {type_words(arguments[0])}"
+    assert origin is dict, f"no words for the type {annotation}"
+    return f"mapping of {type_words(arguments[0])} to {type_words(arguments[1])}"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if isinstance(field.default, BaseModel):
+        changed = field.default.model_dump(mode="json", exclude_defaults=True)
+        return f"`{json.dumps(changed)}`" if changed else "its defaults"
+    return f"`{json.dumps(field.default)}`"
+
+
+def _bounds(field: FieldInfo) -> str:
+    words = []
+    for bound in field.metadata:
+        match bound:
+            case annotated_types.Ge(ge=limit):
+                words.append(f">= {limit}")
+            case annotated_types.Gt(gt=limit):
+                words.append(f"> {limit}")
+            case annotated_types.Le(le=limit):
+                words.append(f"<= {limit}")
+            case annotated_types.Lt(lt=limit):
+                words.append(f"< {limit}")
+            case annotated_types.MultipleOf(multiple_of=step):
+                words.append(f"multiple of {step}")
+            case annotated_types.MaxLen(max_length=length):
+                words.append(f"at most {length} characters")
+            case _ if getattr(bound, "pattern", None):
+                words.append(f"matches `{bound.pattern}`")
+            case _:
+                raise AssertionError(f"no words for the bound {bound!r}")
+    return ", ".join(words)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(configuration_page())

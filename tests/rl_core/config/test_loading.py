@@ -1,0 +1,236 @@
+"""Reading a configuration: inheritance, overrides, refusals, and the way back to YAML."""
+
+import operator
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
+from rl_core.config.run import RunConfig
+
+REPOSITORY = Path(__file__).parents[3]
+SHIPPED = sorted((REPOSITORY / "configs").rglob("*.yaml"))
+
+SMALL = """
+experiment: small
+data:
+  train: {type: counting, size: 8, scene_seed: 1}
+  validation: {type: counting, size: 4, scene_seed: 2}
+model: {source: {type: tiny}}
+reward: {function: count}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_shipped_config_loads(path: Path) -> None:
+    assert isinstance(load_config(path), RunConfig)
+
+
+def test_there_are_shipped_configs() -> None:
+    assert REPOSITORY / "configs/quickstart.yaml" in SHIPPED
+
+
+def test_extends_lays_a_file_over_another_key_by_key(small: Path, tmp_path: Path) -> None:
+    child = tmp_path / "below" / "child.yaml"
+    child.parent.mkdir()
+    child.write_text("extends: ../small.yaml\nactor: {optim: {lr: 1e-4}}\ndata: {train: {size: 16}}\n")
+    config, parent = load_config(child), load_config(small)
+    assert config.actor.optim.lr == 1e-4
+    assert config.data.train.size == 16
+    assert config.data.train.scene_seed == 1
+    assert config.data.validation == parent.data.validation
+
+
+def test_a_section_of_another_type_replaces_the_extended_one_whole(small: Path, tmp_path: Path) -> None:
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: small.yaml\ndata: {train: {type: local, path: rows.jsonl}}\n")
+    assert load_config(child).data.train.path == "rows.jsonl"
+
+
+def test_null_in_a_child_takes_a_section_away(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "middle.yaml").write_text("extends: small.yaml\ncold_start: {steps: 3}\n")
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: middle.yaml\ncold_start: null\n")
+    assert load_config(tmp_path / "middle.yaml").cold_start.steps == 3
+    assert load_config(child).cold_start is None
+
+
+def test_a_circle_of_extends_is_refused_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    with pytest.raises(ConfigError, match=r"circle: .*a\.yaml -> .*b\.yaml -> .*a\.yaml"):
+        load_config(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: nowhere.yaml\n", "no config file .*nowhere.yaml"),
+        ("extends: [a.yaml, b.yaml]\n", "`extends:` must be the path of one config file"),
+        ("- a list\n", "must hold a mapping of sections, not list"),
+        ("", "must hold a mapping of sections, not NoneType"),
+        ("a: [1\n", "is not YAML"),
+    ],
+)
+def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no config file .*gone\.yaml"):
+        load_config(tmp_path / "gone.yaml")
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("actor.optim.lr=1e-6", "actor.optim.lr", 1e-6),
+        ("actor.optim.betas=[0.8, 0.95]", "actor.optim.betas", (0.8, 0.95)),
+        ("trainer.max_steps=null", "trainer.max_steps", None),
+        ("trainer.save_model_only=true", "trainer.save_model_only", True),
+        ("data.prompt_template=a=b.jinja", "data.prompt_template", "a=b.jinja"),
+        ("cold_start.steps=5", "cold_start.steps", 5),
+        ("data.train={type: local, path: x.parquet}", "data.train.path", "x.parquet"),
+    ],
+)
+def test_an_override_sets_one_key(small: Path, override: str, key: str, value: object) -> None:
+    assert operator.attrgetter(key)(load_config(small, [override])) == value
+
+
+def test_a_later_override_wins(small: Path) -> None:
+    assert load_config(small, ["seed=2", "seed=3"]).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "must read key.path=value"),
+        ("=3", "must read key.path=value"),
+        ("seed.deeper=3", "'seed' is a value, not a section"),
+        ("seed=[1", "the value is not YAML"),
+    ],
+)
+def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(small, ["seed=1", override])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rolout.n=4", "rolout: unknown key; did you mean `rollout`?"),
+        ("actor.optim.learning_rat=1", "actor.optim.learning_rat: unknown key; valid keys here: lr, betas"),
+        ("actor.global_batchsize=1", "actor.global_batchsize: unknown key; did you mean `global_batch_size`?"),
+        ("data.train.sizes=1", "data.train.sizes: unknown key; did you mean `size`?"),
+        ("model.source.hiddensize=1", "model.source.hiddensize: unknown key; did you mean `hidden_size`?"),
+        (
+            "cold_start={steps: 1, source: {type: local, pat: x}}",
+            "cold_start.source.pat: unknown key; did you mean `path`?",
+        ),
+        ("data.train.size=0", "data.train.size: Input should be greater than or equal to 1 (got 0)"),
+        ("actor.optim.lr=.nan", "actor.optim.lr: Input should be a finite number (got nan)"),
+        ("evaluation.modes=[gredy]", "evaluation.modes.0: Input should be 'greedy' or 'sampled' (got 'gredy')"),
+        ("model.source.type=huge", "model.source: Input tag 'huge' found"),
+    ],
+)
+def test_a_refused_key_is_named_as_the_user_wrote_it(small: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(small, [override])
+    assert message in str(refusal.value)
+
+
+def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(small, ["seed=-1", "rollout.n=1", "tracking.color=red"])
+    lines = str(refusal.value).splitlines()
+    assert lines[0].endswith("3 problem(s)")
+    assert sorted(line.split(":")[0].strip() for line in lines[1:]) == ["rollout.n", "seed", "tracking.color"]
+
+
+def test_a_digest_belongs_to_the_values_and_not_to_how_they_were_written(small: Path) -> None:
+    config = load_config(small)
+    reordered = dict(reversed(yaml.safe_load(SMALL).items()))
+    assert digest_of(validate_config(reordered, "reordered")) == digest_of(config)
+    assert digest_of(load_config(small, ["rollout.n=8"])) == digest_of(config), "a default written out changes nothing"
+    assert digest_of(load_config(small, ["rollout.n=4"])) != digest_of(config)
+
+
+def test_a_digest_stays_the_same_for_ever() -> None:
+    # Computed once by hand with sha256sum: a changed rule would orphan every run folder there is.
+    assert digest_of({"b": [1, 2.5, None], "a": "ü"}) == "91ff63a7ddb1"
+
+
+@pytest.mark.parametrize("module", ["rl_core.config.loading", "rl_core.config.reference", "rl_core.planning.preflight"])
+def test_configuration_and_planning_load_no_model_library(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(run.stdout.split())
+    assert module in loaded
+    assert not loaded & {"torch", "transformers", "vllm", "prefect", "mlflow"}
+
+
+def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
+    """Every value that a field of that type and those bounds may have."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return configs_of(annotation)
+    if origin is Annotated:
+        return values_of(arguments[0], [*bounds, *arguments[1:]])
+    if origin in (Union, types.UnionType):
+        return st.one_of([values_of(argument, bounds) for argument in arguments])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values_of(arguments[0], []), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*(values_of(argument, []) for argument in arguments))
+    if origin is dict:
+        return st.dictionaries(st.text(), values_of(arguments[1], []), max_size=2)
+    return scalars_of(annotation, bounds)
+
+
+def scalars_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
+    def bound(name: str, absent: Any = None) -> Any:
+        return next((getattr(bound, name) for bound in bounds if getattr(bound, name, None) is not None), absent)
+
+    if annotation is str and bound("pattern"):
+        return st.from_regex(bound("pattern"), fullmatch=True).filter(lambda text: len(text) <= bound("max_length", 60))
+    if annotation is int:
+        step = bound("multiple_of", 1)
+        return st.integers(bound("ge") and -(-bound("ge") // step), bound("le")).map(lambda number: number * step)
+    if annotation is float:
+        lowest, highest = bound("ge", bound("gt")), bound("le", bound("lt"))
+        open_ends = {"exclude_min": bound("gt") is not None, "exclude_max": bound("lt") is not None}
+        return st.floats(lowest, highest, allow_nan=False, allow_infinity=False, **open_ends)
+    return st.from_type(annotation)
+
+
+def configs_of(section: type[BaseModel]) -> st.SearchStrategy[Any]:
+    fields = {name: values_of(field.annotation, field.metadata) for name, field in section.model_fields.items()}
+    return st.fixed_dictionaries(fields).map(section.model_validate)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(config=configs_of(RunConfig))
+def test_a_dumped_config_loads_to_an_equal_one_with_the_same_digest(config: RunConfig) -> None:
+    again = validate_config(yaml.safe_load(dump_config(config)), "dumped")
+    assert again == config
+    assert digest_of(again) == digest_of(config)
