@@ -11,8 +11,8 @@ from typing import Any
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 
-GROWING_SUFFIX = ".jsonl"
-"""A log that later stages append to: its manifest holds for the bytes that were there."""
+GROWING_FILE = "metrics.jsonl"
+"""The log that later epochs append to: a manifest holds for the bytes that were there when its stage ended."""
 
 _BLOCK_BYTES = 1 << 20
 
@@ -95,7 +95,7 @@ def _problem_of(file: Path, output: Output) -> str | None:
     if not file.is_file():
         return "is missing"
     size = file.stat().st_size
-    if size < output.size or (size > output.size and file.suffix != GROWING_SUFFIX):
+    if size < output.size or (size > output.size and file.name != GROWING_FILE):
         return f"has {size} bytes instead of {output.size}"
     matches = hash_of_start(file, output.size) == output.sha256
     return None if matches else "was altered"

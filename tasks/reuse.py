@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rl_core.run_directory import RunDirectory
 from tasks.manifests import (
-    GROWING_SUFFIX,
+    GROWING_FILE,
     Output,
     StageManifest,
     altered_output,
@@ -78,10 +78,10 @@ def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) 
 
 
 def take_file(source: Path, target: Path, output: Output) -> None:
-    """Link a finished file, or copy the part of a growing log that belongs to the stage."""
+    """Link a finished file, or copy the part of the growing log that belongs to the stage."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    if source.suffix == GROWING_SUFFIX:
+    if source.name == GROWING_FILE:
         target.write_bytes(source.read_bytes()[: output.size])
         return
     try:

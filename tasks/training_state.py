@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs
 from tasks.manifests import Output, StageManifest, altered_output, read_manifest
 from tasks.reuse import adopt, other_runs, remove_paths
 
@@ -68,9 +69,7 @@ def rewind(run: RunDirectory, chain: Chain, epochs: int) -> None:
     _started_file(run).unlink(missing_ok=True)
     remove_paths(path for path in _manifests_of_epochs(run) if path.stem not in {stage for stage, _ in chain[:epochs]})
     remove_paths(path for path in run.checkpoints.glob("*") if _step_of(path) > last_step)
-    remove_paths(path for path in run.rollouts(0).parent.glob("*.parquet") if _step_of(path) > last_step)
-    if last_step == 0:
-        remove_paths((run.metrics, run.timings))
+    RunLogs(run).cut_back(last_step or -1)
 
 
 def _continues(run: RunDirectory, chain: Chain, epochs: int) -> bool:
@@ -142,6 +141,6 @@ def _manifests_of_epochs(run: RunDirectory) -> list[Path]:
 
 
 def _step_of(path: Path) -> int:
-    """The step in `step-000032` and `step-000032.parquet`; 0 for every other name, which is not ours to judge."""
+    """The step in `step-000032`; 0 for every other name, which the store judges."""
     prefix, _, number = path.stem.partition("-")
     return int(number) if prefix == "step" and number.isdecimal() else 0

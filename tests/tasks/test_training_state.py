@@ -111,7 +111,8 @@ def test_a_changed_first_epoch_leaves_no_training_state(run: RunDirectory) -> No
     train(run, 2)
     settle_training(run, [("train-epoch-001", "new")], elsewhere=True)
     assert list(run.checkpoints.iterdir()) == []
-    assert not run.metrics.exists() and not run.timings.exists() and not run.rollouts(1).exists()
+    assert run.metrics.read_text() == run.timings.read_text() == ""
+    assert not run.rollouts(1).exists()
 
 
 def test_a_half_trained_epoch_of_the_same_digest_is_kept(run: RunDirectory) -> None:
