@@ -1,0 +1,38 @@
+"""From what a reward function returned to named, finite numbers."""
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+
+OVERALL = "overall"
+
+
+def components_of(result: object) -> dict[str, float]:
+    """Named numbers, `overall` among them. A bare number is the `overall` of a score without other components.
+
+    Raises:
+        ValueError: it is no number and no dict, a component is no finite number, or `overall` is missing; the message
+            names which.
+    """
+    named = {OVERALL: result} if isinstance(result, Real) else result
+    if not isinstance(named, Mapping):
+        raise ValueError(f"returned {type(result).__name__}, not a number or a dict of numbers with `{OVERALL}`")
+    components = {_checked_name(name): _checked_number(name, value) for name, value in named.items()}
+    if OVERALL not in components:
+        raise ValueError(f"returned no `{OVERALL}`, just {sorted(components)}")
+    return components
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"component name {name!r} is {type(name).__name__}, not str")
+    return name
+
+
+def _checked_number(name: object, value: object) -> float:
+    if not isinstance(value, Real):
+        raise ValueError(f"component `{name}` is {type(value).__name__}, not a number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"component `{name}` is {number}, not a finite number")
+    return number

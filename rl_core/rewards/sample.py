@@ -1,0 +1,67 @@
+"""What a reward function sees of a response."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
+    from rl_core.types import FinishReason, Prompt, Rollout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewardSample:
+    """One response with all that may help to judge it; plain values, so it pickles cheaply and needs no library.
+
+    Attributes:
+        response: The decoded response, special tokens left out.
+        ground_truth: The row's answer.
+        response_length: Sampled tokens, the end-of-sequence token included.
+        prompt: The rendered chat prompt.
+        question: The user's text before the prompt template.
+        data_source: Name of the source that the row came from.
+        image_uids: One uid an image, in the order of their places in the prompt.
+        extra: Every other column of the row (JSON values).
+        response_ids: The sampled token ids.
+        finish_reason: "stop" at an end-of-sequence token, "length" at the token limit.
+    """
+
+    response: str
+    ground_truth: str
+    response_length: int
+    prompt: str
+    question: str
+    data_source: str
+    image_uids: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    response_ids: Sequence[int] = ()
+    finish_reason: "FinishReason" = "stop"
+
+    @classmethod
+    def of(cls, prompt: "Prompt", rollout: "Rollout") -> "RewardSample":
+        """The sample of one rollout of `prompt`."""
+        return cls(
+            response=rollout.text,
+            ground_truth=prompt.answer,
+            response_length=len(rollout.response_ids),
+            prompt=prompt.text,
+            question=prompt.question,
+            data_source=prompt.data_source,
+            image_uids=prompt.image_uids,
+            extra=dict(prompt.extra),
+            response_ids=rollout.response_ids.tolist(),
+            finish_reason=rollout.finish_reason,
+        )
+
+    @classmethod
+    def of_text(cls, prompt: "Prompt", response: str) -> "RewardSample":
+        """The sample of a response that was written, not sampled: it has no token ids and length 0."""
+        return cls(
+            response=response,
+            ground_truth=prompt.answer,
+            response_length=0,
+            prompt=prompt.text,
+            question=prompt.question,
+            data_source=prompt.data_source,
+            image_uids=prompt.image_uids,
+            extra=dict(prompt.extra),
+        )

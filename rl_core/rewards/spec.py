@@ -1,0 +1,27 @@
+"""What a scoring process must know to load a reward function. Imports nothing, for their sake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PARSER = "parse"
+"""Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewardSpec:
+    """A reward function by name; pickles to the processes that load it.
+
+    Attributes:
+        name: As configured, for messages.
+        source: Dotted module of a built-in, or the absolute path of a user's file.
+        function: Name of the function in it.
+        kwargs: Keyword arguments bound to every call.
+        has_parser: Whether the source also offers `parse`.
+    """
+
+    name: str
+    source: str | Path
+    function: str
+    kwargs: Mapping[str, float | int | str | bool]
+    has_parser: bool

@@ -1,0 +1,40 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.rewards.components import components_of
+
+
+@given(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), st.integers(-100, 100))
+def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: int) -> None:
+    result = components_of(components | {"overall": overall})
+    assert result == components | {"overall": overall}
+    assert all(type(value) is float for value in result.values())
+
+
+@pytest.mark.parametrize("number", [1, True, 0.5, Fraction(1, 2), np.float32(0.25), np.int64(2)])
+def test_a_bare_number_is_the_overall(number) -> None:
+    assert components_of(number) == {"overall": float(number)}
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        (None, "NoneType"),
+        ([1.0], "list"),
+        ({"accuracy": 1.0}, "no `overall`"),
+        ({}, "no `overall`"),
+        ({"overall": 1.0, "x": "1"}, "`x` is str"),
+        ({"overall": None}, "`overall` is NoneType"),
+        ({"overall": float("nan")}, "`overall` is nan"),
+        ({"overall": 1, "x": float("-inf")}, "`x` is -inf"),
+        ({"overall": 1, 2: 1.0}, "name 2 is int"),
+        (float("inf"), "`overall` is inf"),
+    ],
+)
+def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        components_of(result)

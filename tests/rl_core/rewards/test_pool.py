@@ -1,0 +1,235 @@
+"""Real processes, real crashes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rl_core.config.training import RewardConfig
+from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.sample import RewardSample
+from rl_core.types import Score
+from tests.rl_core.rewards.samples import make_sample
+
+STRANGERS = Path(__file__).with_name("strangers.py")
+
+
+def strangers(function: str = "judge", **settings) -> RewardPool:
+    settings = {"workers": 2, "timeout_seconds": 1.0, "memory_limit_gib": 1.0} | settings
+    return RewardPool(RewardConfig(function=f"{STRANGERS}:{function}", **settings))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[RewardPool]:
+    with strangers() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def counting() -> Iterator[RewardPool]:
+    with RewardPool(RewardConfig(function="count", workers=2)) as pool:
+        yield pool
+
+
+def counting_samples(number: int) -> list[RewardSample]:
+    return [make_sample(f"<answer>{i % 7}</answer>", str(i % 5), length=i % 12) for i in range(number)]
+
+
+FAILURES = {
+    "raise": "KeyError: 'the reason'",
+    "hang": "no result within reward.timeout_seconds = 1",
+    "runaway": "no result within reward.timeout_seconds = 1",
+    "segfault": "the process died in the call: signal SIGSEGV",
+    "hungry": "MemoryError: more than reward.memory_limit_gib = 1",
+    "leave": "the process died in the call: exit code 3",
+    "nan": "component `accuracy` is nan",
+    "text": "component `accuracy` is str, not a number",
+    "none": "component `overall` is NoneType, not a number",
+}
+
+
+def test_a_failing_call_costs_its_own_sample_and_says_why(pool: RewardPool) -> None:
+    acts = ["good"] * 40
+    for place, act in enumerate(FAILURES):
+        acts[4 * place + 1] = act
+    scores = pool.score_all([make_sample(act, length=7) for act in acts])
+    for act, score in zip(acts, scores, strict=True):
+        if act == "good":
+            assert score == Score(components={"overall": 1.0, "length": 7.0})
+        else:
+            assert not score.components
+            assert FAILURES[act] in score.error
+
+
+def test_a_pool_scores_on_after_every_kind_of_failure(pool: RewardPool) -> None:
+    assert pool.score_all([make_sample("good")] * 3) == [Score(components={"overall": 1.0, "length": 5.0})] * 3
+
+
+def test_scoring_processes_load_no_large_library(pool: RewardPool) -> None:
+    (score,) = pool.score_all([make_sample("modules")])
+    assert score.components == {"overall": 1.0}
+
+
+def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None:
+    (score,) = pool.score_all([make_sample("pid")])
+    server = psutil.Process(int(score.components["parent"]))
+    assert server.ppid() == os.getpid()
+    assert os.getsid(server.pid) != os.getsid(0), "a Ctrl-C for the run must not reach the rewards"
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.4])
+def test_an_idle_process_that_is_killed_is_replaced(pool: RewardPool, pause: float) -> None:
+    (score,) = pool.score_all([make_sample("pid")])
+    psutil.Process(int(score.components["pid"])).kill()
+    time.sleep(pause)
+    assert [score.error for score in pool.score_all([make_sample("good")] * 5)] == [None] * 5
+
+
+def test_draws_from_a_global_generator_depend_on_the_sample_alone(pool: RewardPool) -> None:
+    one, other = make_sample("draw", length=1), make_sample("draw", length=2)
+    draws = [score.components["draw"] for score in pool.score_all([one, make_sample("good"), other, one] * 5)[::4]]
+    assert len(set(draws)) == 1
+
+
+def test_a_bare_number_and_keyword_arguments_work() -> None:
+    with strangers("bare") as pool:
+        assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 0.25})]
+    with strangers(kwargs={"weight": 0.5}) as pool:
+        assert pool.score_all([make_sample("good")])[0].overall == 0.5
+    with strangers(kwargs={"wieght": 0.5}) as pool:
+        assert "unexpected keyword argument 'wieght'" in pool.score_all([make_sample("good")])[0].error
+
+
+def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting: RewardPool) -> None:
+    samples = counting_samples(300)
+    expected = counting.score_all(samples)
+    order = list(range(len(samples)))
+    random.Random(1).shuffle(order)
+    with RewardPool(RewardConfig(function="count", workers=1)) as alone:
+        futures = {}
+        for place in order:
+            futures[place] = alone.submit(samples[place])
+            if place % 17 == 0:
+                alone.flush()
+        alone.flush()
+        assert [futures[place].result() for place in range(len(samples))] == expected
+    assert {score.parsed for score in expected} == set("0123456")
+    assert sum(score.overall for score in expected) == pytest.approx(
+        sum(0.9 * (i % 7 == i % 5) + 0.1 for i in range(300))
+    )
+
+
+def test_512_fast_rewards_cost_the_generating_process_little(counting: RewardPool) -> None:
+    samples = counting_samples(512)
+    counting.score_all(samples)  # the pool knows now that a call is fast
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        counting.score_all(samples)
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.06
+
+
+def test_slow_rewards_start_without_a_flush_and_overlap() -> None:
+    with strangers("nap", workers=8, timeout_seconds=5.0) as pool:
+        pool.score_all([make_sample("0")] * 8)
+        began = time.perf_counter()
+        futures = [pool.submit(make_sample("0.2")) for _ in range(32)]
+        pool.flush()
+        assert all(future.result().overall == 1.0 for future in futures)
+        assert time.perf_counter() - began < 0.5 * 32 * 0.2
+        # Now the pool knows that a call is slow, and begins each at once.
+        assert pool.submit(make_sample("0.2")).result(timeout=3.0).overall == 1.0
+
+
+def test_calls_that_are_slow_together_but_not_alone_all_succeed() -> None:
+    with strangers("nap", workers=1, timeout_seconds=0.5) as pool:
+        pool.score_all([make_sample("0")] * 8)
+        scores = pool.score_all([make_sample("0.05")] * 30)  # 1.5 s in one chunk
+        assert [score.error for score in scores] == [None] * 30
+
+
+def test_a_file_that_cannot_be_imported_gives_the_reason_with_each_sample(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import neighbour\ndef score(sample): return neighbour.VALUE\nraise OSError('no model server')\n")
+    (tmp_path / "neighbour.py").write_text("VALUE = 2\n")
+    with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
+        (score,) = pool.score_all([make_sample("x")])
+        assert score.error == f"could not load {path}:score: OSError: no model server"
+    path.write_text("import neighbour\ndef score(sample): return neighbour.VALUE\n")
+    with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
+        assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 2.0})]
+
+
+def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "deadly.py"
+    path.write_text("import os\nos._exit(7)\ndef score(sample): return 1.0\n")
+    with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
+        scores = pool.score_all([make_sample("x")] * 3)
+        assert [score.error for score in scores] == ["the scoring processes died 3 times outside a call"] * 3
+
+
+def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path) -> None:
+    path = tmp_path / "chatty.py"
+    path.write_text("def score(sample):\n    print('chatter', flush=True)\n    return 1.0\n")
+    script = (
+        "from rl_core.config.training import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
+        "from tests.rl_core.rewards.samples import make_sample\n"
+        f"with RewardPool(RewardConfig(function='{path}:score', workers=1)) as pool:\n"
+        "    print(pool.score_all([make_sample('x')])[0].overall)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("1.0\n", "chatter\n")
+
+
+def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
+    with strangers(timeout_seconds=100.0) as pool:
+        pool.score_all([make_sample("good")])
+        future = pool.submit(make_sample("runaway"))
+        pool.flush()
+        time.sleep(0.2)
+        began = time.perf_counter()
+    assert time.perf_counter() - began < 5.0
+    assert future.cancelled()
+    with pytest.raises(RuntimeError, match="the reward pool is closed"):
+        pool.submit(make_sample("good"))
+
+
+def test_a_lost_server_is_an_error_and_not_a_wait() -> None:
+    with strangers(timeout_seconds=100.0) as pool:
+        (score,) = pool.score_all([make_sample("pid")])
+        future = pool.submit(make_sample("hang"))
+        pool.flush()
+        server = psutil.Process(int(score.components["parent"]))
+        scoring = server.children()
+        server.kill()
+        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
+            future.result(timeout=10)
+        assert psutil.wait_procs(scoring, timeout=10)[1] == []
+        with pytest.raises(RuntimeError, match="the reward server ended"):
+            pool.submit(make_sample("good"))
+
+
+def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path) -> None:
+    script = (
+        "import psutil, sys, time\n"
+        "from tests.rl_core.rewards.test_pool import strangers\nfrom tests.rl_core.rewards.samples import make_sample\n"
+        "with strangers(timeout_seconds=1000.0) as pool:\n"
+        "    pool.score_all([make_sample('good')])\n"
+        "    future = pool.submit(make_sample('runaway')); pool.flush(); time.sleep(0.3)\n"
+        "    print(*[p.pid for p in psutil.Process().children(recursive=True)], flush=True)\n"
+        "    time.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
+        processes = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
+        run.send_signal(signal.SIGKILL)
+    assert len(processes) >= 3  # the server and two scoring processes; Python's resource tracker beside them
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert alive == []

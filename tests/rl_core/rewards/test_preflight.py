@@ -1,0 +1,65 @@
+from dataclasses import replace
+from pathlib import Path
+
+from rl_core.config.training import RewardConfig
+from rl_core.rewards.preflight import GroundTruthTrial, try_on_ground_truth
+from rl_core.types import Prompt
+from tests.rl_core.builders import make_prompt
+
+
+def prompts(*answers: str) -> list[Prompt]:
+    return [replace(make_prompt(f"row-{i}"), answer=answer) for i, answer in enumerate(answers)]
+
+
+def trial(
+    function: str, *answers: str, template: str | None = None, accuracy_key: str = "accuracy", **kwargs
+) -> GroundTruthTrial:
+    config = RewardConfig(function=function, kwargs=kwargs, timeout_seconds=2.0)
+    return try_on_ground_truth(config, prompts(*answers), target_template=template, accuracy_key=accuracy_key)
+
+
+def test_a_good_reward_has_no_problems() -> None:
+    result = trial("count", "1", "2")
+    assert (result.problems, result.warnings) == ([], [])
+    assert result.responses == ["<answer>1</answer>", "<answer>2</answer>"]
+    assert [score.overall for score in result.scores] == [1.0, 1.0]
+
+
+def test_a_ground_truth_that_the_reward_cannot_read_is_a_problem_of_its_row() -> None:
+    (problem,) = trial("count", "1", "two").problems
+    assert problem.startswith("reward 'count' on the ground truth of row row-1: ValueError: the ground truth 'two'")
+
+
+def test_a_template_that_the_reward_does_not_read_is_a_warning() -> None:
+    (warning,) = trial("count", *"12345", template="It is {{ answer }}.").warnings
+    assert "calls the true answer wrong for 5 rows (row-0, row-1, row-2, ...) (of 5 tried)" in warning
+
+
+def test_a_template_renders_answer_and_question() -> None:
+    assert trial("count", "4", template="{{ question }}<answer>{{ answer }}</answer>").responses == [
+        "?<answer>4</answer>"
+    ]
+
+
+def test_an_unknown_name_in_the_template_is_a_problem() -> None:
+    assert trial("count", "4", template="{{ anwser }}").problems == ["'anwser' is undefined"]
+
+
+def test_a_missing_accuracy_component_is_a_problem_that_names_the_others() -> None:
+    (problem,) = trial("count", "1", accuracy_key="correct").problems
+    assert problem.endswith(
+        "its components (accuracy, format, overall) lack 'correct': name one of them as evaluation.accuracy_key"
+    )
+
+
+def test_a_wrong_keyword_argument_and_a_missing_file_are_problems() -> None:
+    assert "unexpected keyword argument 'wieght'" in trial("count", "1", wieght=1.0).problems[0]
+    assert "there is no file" in trial("nowhere.py:score", "1").problems[0]
+
+
+def test_the_example_file_for_users_works_on_the_bare_answer_form_of_its_docstring() -> None:
+    example = Path(__file__).parents[3] / "configs" / "rewards" / "own.py"
+    result = trial(f"{example}:score", "1", template="<answer>{{ answer }}</answer>", brevity_weight=0.2)
+    assert (result.problems, result.warnings) == ([], [])
+    assert result.scores[0].components == {"overall": 1.0, "accuracy": 1.0, "brevity": 1.0}
+    assert result.scores[0].parsed == "1"
