@@ -100,7 +100,8 @@ class ChatRenderer:
         if processor is None:
             raise ValueError(f"the model in {self._folder} reads no images")
         patches: int = processor.get_number_of_image_patches(height, width)
-        return patches // processor.merge_size**2
+        merge_size: int = processor.merge_size
+        return patches // merge_size**2
 
     def render(self, question: str, image_sizes: Sequence[ImageSize] = ()) -> RenderedPrompt:
         """One prompt; `image_sizes` in the order of the question's image places. Raises ValueError as render_all."""
@@ -144,10 +145,8 @@ def _chat_template(folder: Path) -> str | None:
     """The processor's chat template, which older vision-language checkpoints keep apart from the tokenizer's."""
     from transformers import ProcessorMixin
 
-    template = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")
-    if isinstance(template, dict):
-        template = template.get("default")
-    return template
+    template: str | dict[str, str] | None = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")
+    return template.get("default") if isinstance(template, dict) else template
 
 
 def _vision_token_ids(folder: Path) -> dict[str, int]:

@@ -52,6 +52,8 @@ class RowParser:
             data_source=self.data_source,
             extra=extra,
             origin=origin,
+            question_column=keys.prompt_key,
+            image_column=keys.image_key or "",
         )
 
     def _images(self, values: Mapping[str, Any]) -> tuple[ImageInput, ...]:

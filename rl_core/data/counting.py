@@ -1,7 +1,7 @@
 """The `counting` source: CLEVR-like scenes drawn on the spot."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from PIL import Image
 
@@ -56,7 +56,7 @@ class CountingReader:
                 yield self._row(index, scene, Image.fromarray(pixels))
 
     def _row(self, index: int, scene: Scene, image: Image.Image) -> Row:
-        objects = [asdict(item) for item in scene.objects]
+        objects = [item._asdict() for item in scene.objects]
         return Row(
             index=index,
             question=self.source.question,

@@ -60,6 +60,8 @@ class Geometry3kReader:
             data_source=self.name,
             extra={key: item[key] for key in _KEPT if key in item} | {"letter": item["answer"]},
             origin=origin,
+            question_column="annotat_text",
+            image_column=DIAGRAM_FILE,
         )
 
 

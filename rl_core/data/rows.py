@@ -26,6 +26,7 @@ class Row:
         data_source: Name of the source.
         extra: Every other column that JSON can hold.
         origin: Where a person finds the row: file and line, or item folder.
+        question_column, image_column: Names of the columns, for messages about them.
     """
 
     index: int
@@ -35,6 +36,8 @@ class Row:
     data_source: str
     extra: dict[str, Any] = field(default_factory=dict)
     origin: str = ""
+    question_column: str = "question"
+    image_column: str = "images"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """What stands where in a CLEVR-like scene: drawn from (scene_seed, index) alone."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ _PLACES_TRIED = 64
 _LAYOUTS_TRIED = 40
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SceneObject:
+class SceneObject(NamedTuple):
     """One object.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 Coordinates of a body are in units of its radius: u to the right, v up, the third axis towards the camera. All arrays
 are float32 [N, S, S]: N bodies of one shape, each with a window of S x S pixels. Only operations that round the same
-for every array shape are used (no exp, no sums over axes), so a scene's pixels do not depend on its neighbours.
+for every array shape are used (no sine, no power, no sum over an axis): a scene's pixels do not depend on what is
+rendered beside it.
 """
 
 from dataclasses import dataclass
@@ -60,12 +61,14 @@ def cylinder(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surfa
     return Surface(coverage=_cover(inside, pixels), normal=normal)
 
 
-def cube(u: Float32Array, v: Float32Array, *, pixels: Float32Array, yaw: Float32Array) -> Surface:
-    """Upright cube turned by `yaw` [N, 1, 1]: the ray of each pixel against three pairs of planes."""
-    axes = _cube_axes(yaw)
+def cube(
+    u: Float32Array, v: Float32Array, *, pixels: Float32Array, sine: Float32Array, cosine: Float32Array
+) -> Surface:
+    """Upright cube: the ray of each pixel against three pairs of planes. `sine`, `cosine`: of its turn, [N, 1, 1]."""
+    axes = _cube_axes(sine, cosine)
     # A pixel's ray is inside pair i between depths leave[i] - thickness[i] and leave[i], the larger being nearer.
-    leave: list[Float32Array] = [(_CUBE_HALF_SIDE - axis[0] * u - axis[1] * v) / axis[2] for axis in axes]
-    thickness: list[Float32Array] = [2 * _CUBE_HALF_SIDE / axis[2] for axis in axes]
+    leave: list[Float32Array] = [(-axis[0] * u - axis[1] * v + _CUBE_HALF_SIDE) / axis[2] for axis in axes]
+    thickness: list[Float32Array] = [(_CUBE_HALF_SIDE + _CUBE_HALF_SIDE) / axis[2] for axis in axes]
     inside: Float32Array = np.full_like(u, np.inf)
     shares: list[Float32Array] = [np.ones_like(u) for _ in axes]
     for i, j in permutations(range(3), 2):
@@ -77,10 +80,9 @@ def cube(u: Float32Array, v: Float32Array, *, pixels: Float32Array, yaw: Float32
     return Surface(coverage=_cover(inside, pixels), normal=(x, y, z))
 
 
-def _cube_axes(yaw: Float32Array) -> list[tuple[Float32Array, Float32Array, Float32Array]]:
+def _cube_axes(sine: Float32Array, cosine: Float32Array) -> list[tuple[Float32Array, Float32Array, Float32Array]]:
     """Outward normals of the three visible faces: right, up and towards the camera, each [N, 1, 1]."""
-    sine, cosine = np.sin(yaw), np.cos(yaw)
-    zero = np.zeros_like(yaw)
+    zero = np.zeros_like(sine)
     return [
         (-cosine, -SINE * sine, COSINE * sine),
         (sine, -SINE * cosine, COSINE * cosine),

@@ -1,5 +1,6 @@
 """Renders CLEVR-like scenes: shaded spheres, cubes and cylinders with soft shadows on a light ground."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -84,8 +85,8 @@ def _paint_shadows(
     canvas: Float32Array, objects: Sequence[SceneObject], owner: Sequence[int], *, side: int, pad: int
 ) -> None:
     """Darken the ground behind and right of every object, away from the light."""
-    windows = _windows(objects, side=side, reach=1.7)
-    across, along = (windows.u - np.float32(0.3)) / np.float32(1.2), (windows.v + np.float32(0.68)) / np.float32(0.62)
+    windows = _windows(objects, side=side, reach=1.2, right=0.3, down=0.68)
+    across, along = windows.u / np.float32(1.2), windows.v / np.float32(0.62)
     fading = np.maximum(1 - across * across - along * along, 0)
     kept = 1 - _SHADOW_DEPTH * fading * (2 - fading)
     size = kept.shape[1]
@@ -113,11 +114,14 @@ def _paint_bodies(
         patch += coverage[number, :, :, None] * (colours[number] - patch)
 
 
-def _windows(objects: Sequence[SceneObject], *, side: int, reach: float) -> _Windows:
-    """Windows that show `reach` radii around each object; one size for all, so that they stack."""
-    x, y, radius = (
-        np.array([getattr(item, name) * side for item in objects], np.float32) for name in ("x", "y", "radius")
-    )
+def _windows(
+    objects: Sequence[SceneObject], *, side: int, reach: float, right: float = 0.0, down: float = 0.0
+) -> _Windows:
+    """Windows that show `reach` radii around each object, or around a point beside it, `right` and `down` in radii;
+    one size for all, so that they stack."""
+    radius = np.array([item.radius * side for item in objects], np.float32)
+    x = np.array([(item.x + right * item.radius) * side for item in objects], np.float32)
+    y = np.array([(item.y + down * item.radius) * side for item in objects], np.float32)
     half = int(np.ceil(radius.max() * reach)) + 1
     left, top = (np.floor(centre).astype(np.int64) - half for centre in (x, y))
     steps = np.arange(2 * half + 1, dtype=np.float32) + np.float32(0.5)
@@ -157,8 +161,9 @@ def _outline(shape: str, objects: Sequence[SceneObject], windows: _Windows, chos
         case "cylinder":
             return scene_outlines.cylinder(u, v, pixels=pixels)
         case _:
-            yaw = np.array([item.yaw for item in objects], np.float32)[:, None, None]
-            return scene_outlines.cube(u, v, pixels=pixels, yaw=yaw)
+            turns = np.array([(math.sin(item.yaw), math.cos(item.yaw)) for item in objects], np.float32)
+            sine, cosine = turns[:, 0, None, None], turns[:, 1, None, None]
+            return scene_outlines.cube(u, v, pixels=pixels, sine=sine, cosine=cosine)
 
 
 def _shade(objects: Sequence[SceneObject], surface: Surface, light: Float32Array) -> Float32Array:

@@ -1,0 +1,93 @@
+"""Hands out the prompts of each step, epoch after epoch, and can continue anywhere."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from rl_core.randomness import keyed_seed
+from rl_core.types import Prompt
+
+
+class PromptLoader:
+    """Batches of prompts without end. An epoch shows every row at most once; what does not fill a batch is left out.
+
+    Args:
+        dataset: The rows.
+        batch_size: Prompts a batch.
+        seed: The run's seed; the order of an epoch is keyed by it and the epoch.
+        shuffle: False keeps the rows' own order.
+
+    Raises:
+        ValueError: The rows do not fill one batch.
+    """
+
+    def __init__(self, dataset: Sequence[Prompt], *, batch_size: int, seed: int, shuffle: bool) -> None:
+        if len(dataset) < batch_size:
+            raise ValueError(
+                f"data.rollout_batch_size {batch_size} is more than the {len(dataset)} training rows; lower it"
+            )
+        self._dataset = dataset
+        self._batch_size = batch_size
+        self._seed = seed
+        self._shuffle = shuffle
+        self._epoch = 0
+        self._position = 0
+        self._order = self._order_of(0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch belongs to, from 0."""
+        return self._epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches an epoch."""
+        return len(self._dataset) // self._batch_size
+
+    def next_batch(self) -> list[Prompt]:
+        """The next `batch_size` prompts."""
+        start = self._position * self._batch_size
+        batch = [self._dataset[int(number)] for number in self._order[start : start + self._batch_size]]
+        self._move_to(*divmod(self._epoch * self.steps_per_epoch + self._position + 1, self.steps_per_epoch))
+        return batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader stands, with the settings that this place depends on."""
+        return {"epoch": self._epoch, "position": self._position, **self._settings()}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue at a saved place.
+
+        Raises:
+            ValueError: The place belongs to other rows, another batch size, seed or order.
+        """
+        differences = [
+            f"{name} was {state[name]} and is {value}"
+            for name, value in self._settings().items()
+            if state[name] != value
+        ]
+        if differences:
+            raise ValueError(f"the saved place in the data does not fit this run: {', '.join(differences)}")
+        self._move_to(state["epoch"], state["position"])
+
+    def _settings(self) -> dict[str, int]:
+        return {
+            "rows": len(self._dataset),
+            "batch_size": self._batch_size,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+        }
+
+    def _move_to(self, epoch: int, position: int) -> None:
+        if epoch != self._epoch:
+            self._order = self._order_of(epoch)
+        self._epoch, self._position = epoch, position
+
+    def _order_of(self, epoch: int) -> npt.NDArray[np.int64]:
+        count = len(self._dataset)
+        if not self._shuffle:
+            return np.arange(count)
+        # Sorting raw draws, because numpy keeps the bits of PCG64 stable between versions and not its permutations.
+        draws = np.random.PCG64(keyed_seed(self._seed, "shuffle", epoch)).random_raw(count)
+        return np.argsort(draws, kind="stable")

@@ -1,0 +1,128 @@
+"""The prepared dataset on disk: Parquet rows and an image store."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rl_core.data.images import ImageStore
+from rl_core.data.manifest import DataManifest
+from rl_core.data.row_preparation import PreparedRow
+from rl_core.types import Int32Array, Prompt
+
+IMAGES_FILE = "images.arrow"
+REJECTED_FILE = "rejected.jsonl"
+
+SCHEMA = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("uid", pa.string()),
+        ("data_source", pa.string()),
+        ("question", pa.string()),
+        ("text", pa.string()),
+        ("answer", pa.string()),
+        ("token_ids", pa.large_list(pa.int32())),
+        ("engine_token_ids", pa.large_list(pa.int32())),
+        ("image_uids", pa.list_(pa.string())),
+        ("extra", pa.string()),
+    ]
+)
+
+
+def rows_file(split: str) -> str:
+    """Name of a split's Parquet file."""
+    return f"{split}.parquet"
+
+
+def rows_table(rows: Sequence[PreparedRow]) -> pa.Table:
+    """Rows as a table of SCHEMA; `extra` is JSON text, because every source has other columns."""
+    return pa.Table.from_pylist([_record(row) for row in rows], schema=SCHEMA)
+
+
+class PreparedDataset(Sequence[Prompt]):
+    """One split: a sequence of prompts, made from the table when asked for, and their `images`."""
+
+    def __init__(self, table: pa.Table, images: ImageStore) -> None:
+        self._table = table
+        self.images = images
+
+    @classmethod
+    def open(cls, folder: Path, split: str) -> "PreparedDataset":
+        """Open a split of a prepared folder, after checking every file against the manifest.
+
+        Raises:
+            ValueError: There is no such split, or a file is missing or altered.
+        """
+        manifest = DataManifest.read(folder)
+        if split not in manifest.splits:
+            raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(manifest.splits)}")
+        if altered := manifest.altered_files(folder):
+            raise ValueError(f"{folder}: {', '.join(altered)} missing or altered since preparation; prepare again")
+        table = pq.read_table(folder / rows_file(split), schema=SCHEMA)
+        return cls(table, ImageStore.open(folder / IMAGES_FILE))
+
+    def __len__(self) -> int:
+        count: int = self._table.num_rows
+        return count
+
+    @overload
+    def __getitem__(self, index: int) -> Prompt: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Prompt]: ...
+
+    def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
+        """The prompt at a place, or a list of prompts for a slice."""
+        if isinstance(index, slice):
+            return [self._prompt(number) for number in range(*index.indices(len(self)))]
+        return self._prompt(range(len(self))[index])  # a range knows IndexError and places from the end
+
+    def __iter__(self) -> Iterator[Prompt]:
+        return (self._prompt(number) for number in range(len(self)))
+
+    @property
+    def images_per_prompt(self) -> int:
+        """Images of the prompt that has most."""
+        longest: int | None = pc.max(pc.list_value_length(self._table.column("image_uids"))).as_py()
+        return longest or 0
+
+    def _prompt(self, number: int) -> Prompt:
+        return Prompt(
+            uid=self._value("uid", number),
+            data_source=self._value("data_source", number),
+            question=self._value("question", number),
+            text=self._value("text", number),
+            answer=self._value("answer", number),
+            token_ids=self._ids("token_ids", number),
+            engine_token_ids=self._ids("engine_token_ids", number),
+            image_uids=tuple(self._value("image_uids", number)),
+            extra=json.loads(self._value("extra", number)),
+        )
+
+    def _value(self, column: str, number: int) -> Any:
+        return self._table.column(column)[number].as_py()
+
+    def _ids(self, column: str, number: int) -> Int32Array:
+        ids: Int32Array = np.asarray(self._table.column(column)[number].values, np.int32)
+        return ids
+
+
+def _record(row: PreparedRow) -> dict[str, Any]:
+    prompt = row.prompt
+    return {
+        "index": row.index,
+        "uid": prompt.uid,
+        "data_source": prompt.data_source,
+        "question": prompt.question,
+        "text": prompt.text,
+        "answer": prompt.answer,
+        "token_ids": prompt.token_ids,
+        "engine_token_ids": prompt.engine_token_ids,
+        "image_uids": list(prompt.image_uids),
+        "extra": json.dumps(prompt.extra, ensure_ascii=False),
+    }

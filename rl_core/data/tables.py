@@ -1,0 +1,141 @@
+"""Rows of Parquet and JSONL files."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.config.data import LocalSource
+from rl_core.data.columns import RowParser
+from rl_core.data.rows import BadRow, Row
+
+_BATCH_ROWS = 64
+
+
+class RawRow(NamedTuple):
+    """A row before its columns have a meaning: values by column, or why there are none; and where it is."""
+
+    values: dict[str, Any] | str
+    file: Path
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReader(ABC):
+    """Rows of files of one kind, one file after the other."""
+
+    files: list[Path]
+    source: LocalSource
+
+    @property
+    def name(self) -> str:
+        """The path's last part, without its ending."""
+        return Path(self.source.path).stem
+
+    @abstractmethod
+    def columns(self) -> set[str]:
+        """Names of the columns that any file has. Raises ValueError naming a file that cannot be read."""
+
+    @abstractmethod
+    def raw_rows(self) -> Iterator[RawRow]:
+        """Every row. Raises ValueError naming a damaged file."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of rows in the files."""
+
+    def __len__(self) -> int:
+        return self.count() if self.source.limit is None else min(self.count(), self.source.limit)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for index, raw in enumerate(islice(self.raw_rows(), self.source.limit)):
+            if isinstance(raw.values, str):
+                yield BadRow(index=index, column="", reason=raw.values, origin=raw.origin)
+            else:
+                yield self._parser(raw.file).parse(raw.values, index=index, origin=raw.origin)
+
+    def _parser(self, file: Path) -> RowParser:
+        media_dir = Path(self.source.media_dir) if self.source.media_dir else file.parent
+        return RowParser(columns=self.source.columns, data_source=self.name, media_dir=media_dir)
+
+
+class ParquetReader(TableReader):
+    """Parquet; images may be structs of bytes and path, as `datasets` writes them."""
+
+    @cached_property
+    def _metadata(self) -> list[Any]:
+        return [_parquet_metadata(path) for path in self.files]
+
+    def columns(self) -> set[str]:
+        """Names from the files' schemas."""
+        return {name for metadata in self._metadata for name in metadata.schema.to_arrow_schema().names}
+
+    def count(self) -> int:
+        """Row counts from the files' footers."""
+        return sum(metadata.num_rows for metadata in self._metadata)
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """A few rows are in memory at a time."""
+        for path in self.files:
+            with pq.ParquetFile(path) as file:
+                batches = file.iter_batches(batch_size=_BATCH_ROWS)
+                number = 0
+                while (batch := _next_batch(batches, path)) is not None:
+                    for values in batch.to_pylist():
+                        yield RawRow(values, path, f"{path.name} row {number}")
+                        number += 1
+
+
+class JsonlReader(TableReader):
+    """One JSON object a line; blank lines are no rows."""
+
+    def columns(self) -> set[str]:
+        """Names that any row has; reads every line."""
+        return {name for raw in self.raw_rows() if isinstance(raw.values, dict) for name in raw.values}
+
+    def count(self) -> int:
+        """Number of lines that are not blank."""
+        return sum(1 for _ in self._lines())
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """A line that is no JSON object is a row without values."""
+        for path, number, line in self._lines():
+            yield RawRow(_json_object(line), path, f"{path.name} line {number}")
+
+    def _lines(self) -> Iterator[tuple[Path, int, str]]:
+        for path in self.files:
+            # A byte that is no UTF-8 becomes a mark: it costs its row's text, not the whole file.
+            with path.open(encoding="utf-8", errors="replace") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        yield path, number, line
+
+
+def _parquet_metadata(path: Path) -> Any:
+    try:
+        return pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"data source {path}: no readable Parquet file: {error}") from None
+
+
+def _next_batch(batches: Iterator[Any], path: Path) -> Any:
+    try:
+        return next(batches, None)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"data source {path}: the file is damaged: {error}") from None
+
+
+def _json_object(line: str) -> dict[str, Any] | str:
+    """The line's object, or why it has none."""
+    try:
+        values = json.loads(line)
+    except ValueError as error:
+        return f"the line is not JSON: {error}"
+    return values if isinstance(values, dict) else f"the line holds {type(values).__name__}, not an object"
