@@ -1,0 +1,170 @@
+"""Batch arithmetic: from the numbers of the configuration to steps, samples and token budgets."""
+
+import math
+from dataclasses import dataclass
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem, raise_if_fatal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPlan:
+    """What the batch sizes come to.
+
+    Attributes:
+        train_rows: Rows that are trained on.
+        prompts_per_step: `data.rollout_batch_size`.
+        samples_per_step: Responses drawn and scored a step: prompts x `rollout.n`.
+        optimizer_steps_per_step: The first of them is on-policy, the others are not quite.
+        samples_per_optimizer_step: Responses whose mean is one gradient.
+        steps_per_epoch: Whole rollout batches in an epoch.
+        rows_left_out_per_epoch: Rows that fill no batch; other ones in each epoch when the rows are shuffled.
+        epochs: Epochs that are begun.
+        total_steps: Steps of the run.
+        total_optimizer_steps: Optimizer steps of the run, the cold start's apart.
+        update_token_budget: Most tree tokens of a forward-backward pass.
+        experience_token_budget: Most tree tokens of a log-prob pass.
+        parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
+            spread; each of them computes the prompt again.
+    """
+
+    train_rows: int
+    prompts_per_step: int
+    samples_per_step: int
+    optimizer_steps_per_step: int
+    samples_per_optimizer_step: int
+    steps_per_epoch: int
+    rows_left_out_per_epoch: int
+    epochs: int
+    total_steps: int
+    total_optimizer_steps: int
+    update_token_budget: int
+    experience_token_budget: int
+    parts_per_longest_group: int
+
+
+def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
+    """The plan for `train_rows` prepared rows. Raises PlanError with every number that does not fit."""
+    raise_if_fatal([*divisibility_problems(config), *row_problems(config, train_rows)])
+    prompts, n = config.data.rollout_batch_size, config.rollout.n
+    steps_per_epoch = train_rows // prompts
+    total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
+    optimizer_steps = prompts // config.actor.global_batch_size
+    return BatchPlan(
+        train_rows=train_rows,
+        prompts_per_step=prompts,
+        samples_per_step=prompts * n,
+        optimizer_steps_per_step=optimizer_steps,
+        samples_per_optimizer_step=config.actor.global_batch_size * n,
+        steps_per_epoch=steps_per_epoch,
+        rows_left_out_per_epoch=train_rows - steps_per_epoch * prompts,
+        epochs=math.ceil(total_steps / steps_per_epoch),
+        total_steps=total_steps,
+        total_optimizer_steps=total_steps * optimizer_steps,
+        update_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update,
+        experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
+        parts_per_longest_group=_parts_per_longest_group(config),
+    )
+
+
+def longest_sequence(config: RunConfig) -> int:
+    """Longest prompt and longest response together, in tokens."""
+    return config.data.max_prompt_length + config.rollout.max_response_length
+
+
+def divisibility_problems(config: RunConfig) -> list[Problem]:
+    """Every batch size that does not divide the one it must divide."""
+    rollout, optimizer = config.data.rollout_batch_size, config.actor.global_batch_size
+    if rollout % optimizer == 0:
+        return []
+    multiples = _listed(nearest_multiples(rollout, optimizer))
+    divisors = _listed(nearest_divisors(rollout, optimizer))
+    return [
+        Problem(
+            where="data.rollout_batch_size",
+            what=f"{rollout} prompts a step do not split into optimizer steps of {optimizer} "
+            f"(actor.global_batch_size): {rollout % optimizer} are left over",
+            fix=f"set data.rollout_batch_size to {multiples}, or actor.global_batch_size to {divisors}",
+        )
+    ]
+
+
+def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
+    """What does not fit the number of training rows."""
+    batch = config.data.rollout_batch_size
+    if train_rows >= batch:
+        return _pace_problems(config, train_rows // batch)
+    return [
+        Problem(
+            where="data.rollout_batch_size",
+            what=f"{batch} prompts a step are more than the {train_rows} training rows, so no step can be made",
+            fix=f"set data.rollout_batch_size to {train_rows} or less" if train_rows else "give data.train usable rows",
+        )
+    ]
+
+
+def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
+    """Warm-up, validation and checkpoints against the length of the run."""
+    trainer = config.trainer
+    steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
+    optimizer_steps = steps * max(1, config.data.rollout_batch_size // config.actor.global_batch_size)
+    problems = []
+    if config.actor.optim.lr_warmup_steps >= optimizer_steps:
+        problems.append(
+            Problem(
+                where="actor.optim.lr_warmup_steps",
+                what=f"the warm-up of {config.actor.optim.lr_warmup_steps} optimizer steps is as long as the run, "
+                f"which has {optimizer_steps}: actor.optim.lr is never reached",
+                fix=f"set it to {optimizer_steps // 10} or so",
+                fatal=False,
+            )
+        )
+    if (
+        config.merge.checkpoint == "best"
+        and trainer.val_freq > 0
+        and not _has_scored_checkpoint(config, steps_per_epoch, steps)
+    ):
+        problems.append(
+            Problem(
+                where="merge.checkpoint",
+                what=f"`best` needs a step that is validated (every {trainer.val_freq}) and saved (every "
+                f"{trainer.save_freq}, and at the end of an epoch of {steps_per_epoch}); of {steps} steps none is both",
+                fix=f"set trainer.val_freq to {trainer.save_freq}",
+            )
+        )
+    return problems
+
+
+def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:
+    trainer = config.trainer
+    ends = (epoch_end for epoch_end in range(steps_per_epoch, steps + 1, steps_per_epoch))
+    return (
+        math.lcm(trainer.val_freq, trainer.save_freq) <= steps
+        or steps % trainer.val_freq == 0
+        or any(end % trainer.val_freq == 0 for end in ends)
+    )
+
+
+def nearest_multiples(number: int, base: int) -> list[int]:
+    """The positive multiples of `base` next to `number`: the one at or below it, if any, and the one at or above it."""
+    below, above = number // base * base, -(-number // base) * base
+    return sorted({multiple for multiple in (below, above) if multiple > 0})
+
+
+def nearest_divisors(number: int, near: int) -> list[int]:
+    """The divisors of `number` next to `near`: the largest at or below it, and the smallest at or above it, if any."""
+    divisors = {
+        part for small in range(1, math.isqrt(number) + 1) if number % small == 0 for part in (small, number // small)
+    }
+    below = max(divisor for divisor in divisors if divisor <= near)
+    return sorted({below, min((divisor for divisor in divisors if divisor >= near), default=below)})
+
+
+def _parts_per_longest_group(config: RunConfig) -> int:
+    budget = longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
+    responses_per_part = (budget - config.data.max_prompt_length) // config.rollout.max_response_length
+    return math.ceil(config.rollout.n / responses_per_part)
+
+
+def _listed(numbers: list[int]) -> str:
+    return " or ".join(map(str, numbers))

@@ -1,0 +1,72 @@
+"""What a run will take of disk, and whether it is there."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.memory import BYTES, GIB
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiskRow:
+    """One kind of file that a run writes: how large, and how many at the most."""
+
+    name: str
+    num_bytes: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiskForecast:
+    """All rows; prepared data, rollouts and logs come on top."""
+
+    rows: Sequence[DiskRow]
+
+    @property
+    def total_bytes(self) -> int:
+        """The most that is there at one time."""
+        return sum(row.num_bytes * row.count for row in self.rows)
+
+
+def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
+    """What the models and checkpoints of a run take at the most.
+
+    A new checkpoint is whole before the oldest is removed, so one more than `save_limit` is there for a moment; the
+    best by validation is kept beside them.
+    """
+    weights = sizes.parameters * BYTES[config.model.dtype]
+    models = 2 if config.cold_start is None else 3  # as configured, merged, and after the cold start
+    return DiskForecast(
+        rows=(
+            DiskRow(name="model", num_bytes=weights, count=models),
+            DiskRow(name="checkpoint", num_bytes=checkpoint_bytes(config, sizes), count=checkpoints_kept(config) + 1),
+        )
+    )
+
+
+def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Weights, and AdamW's two moments unless `trainer.save_model_only`."""
+    weights = sizes.parameters * BYTES[config.model.dtype]
+    return weights if config.trainer.save_model_only else 3 * weights
+
+
+def checkpoints_kept(config: RunConfig) -> int:
+    """`trainer.save_limit`, and the best beside them where the run validates."""
+    return config.trainer.save_limit + (1 if config.trainer.val_freq > 0 else 0)
+
+
+def check_free_disk(path: Path, needed_bytes: int) -> Problem | None:
+    """Whether `needed_bytes` are free where `path` is, or where it will be made."""
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    if free >= needed_bytes:
+        return None
+    return Problem(
+        where=f"disk of {path}",
+        what=f"{needed_bytes / GIB:.2f} GiB are needed and {free / GIB:.2f} GiB are free",
+        fix="free some, put the run elsewhere, lower trainer.save_limit, or set trainer.save_model_only",
+    )

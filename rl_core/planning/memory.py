@@ -1,0 +1,152 @@
+"""What a run will take of memory, as rows that a person can add up.
+
+A forecast of the large things, not a simulation: allocator slack, CUDA contexts and libraries come on top.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import longest_sequence
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.problem import Problem
+
+GIB = 1 << 30
+BYTES = {"float32": 4, "bfloat16": 2}
+
+# Logits of a chunk live in float32: themselves, their log-softmax, and the gradient.
+_LOGIT_COPIES = 3
+
+Phase = Literal["always", "generate", "update"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryRow:
+    """One thing that takes memory, in bytes, and while what it is there."""
+
+    name: str
+    num_bytes: int
+    phase: Phase
+
+    @property
+    def gib(self) -> float:
+        """The same in GiB."""
+        return self.num_bytes / GIB
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryForecast:
+    """All rows of one worker, and how far its KV cache reaches.
+
+    Attributes:
+        rows: What takes memory.
+        cached_sequences: Longest sequences whose keys and values the cache holds at one time; None where it is not
+            known because the device is not.
+    """
+
+    rows: Sequence[MemoryRow]
+    cached_sequences: int | None
+
+    @property
+    def peak_gib(self) -> float:
+        """The most at one time: generation and update follow each other."""
+        return self._total("always") + max(self._total("generate"), self._total("update"))
+
+    def _total(self, phase: Phase) -> float:
+        return sum(row.gib for row in self.rows if row.phase == phase)
+
+
+def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
+    """The forecast for a worker on the CPU, or on a GPU of `gpu_gib`."""
+    weights = sizes.parameters * BYTES[config.model.dtype]
+    cache = kv_cache_bytes(config, weights=weights, gpu_gib=gpu_gib)
+    rows = [
+        MemoryRow(name="weights", num_bytes=weights, phase="always"),
+        MemoryRow(name="AdamW's two moments", num_bytes=2 * weights, phase="always"),
+        MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib else "always"),
+        MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib else "always"),
+        MemoryRow(name="gradients", num_bytes=weights, phase="update"),
+        MemoryRow(name="activations of the language model", num_bytes=activation_bytes(config, sizes), phase="update"),
+        MemoryRow(name="logits of a chunk", num_bytes=logit_bytes(config, sizes), phase="update"),
+    ]
+    if config.algorithm.kl is not None:
+        rows.insert(2, MemoryRow(name="reference weights", num_bytes=weights, phase="always"))
+    one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
+    return MemoryForecast(rows=tuple(rows), cached_sequences=cache // one_sequence)
+
+
+def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
+    """A key and a value a layer."""
+    return 2 * sizes.num_layers * sizes.key_value_size * BYTES[config.model.dtype]
+
+
+def kv_cache_bytes(config: RunConfig, *, weights: int, gpu_gib: float | None) -> int:
+    """On a CPU as configured; on a GPU what the engine's share leaves beside its weights."""
+    if gpu_gib is None:
+        return config.rollout.cpu_kv_cache_gib * GIB
+    return max(0, math.floor(config.rollout.gpu_memory_utilization * gpu_gib * GIB) - weights)
+
+
+def activation_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """What the language model keeps of a micro-batch for its backward pass.
+
+    A layer keeps for every token the inputs of its norms and projections (4 x width), queries and attention output,
+    keys and values, and the four arrays of the gated feed-forward: the tally of Korthikanti et al. 2022, "Reducing
+    Activation Recomputation in Large Transformer Models", section 4.1, for this kind of layer and an attention kernel
+    that keeps no score matrix. With checkpointing only a layer's input is kept, and one layer is whole at a time.
+    """
+    tokens = longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
+    width = sizes.hidden_size
+    layer = 4 * width + 2 * sizes.query_size + 2 * sizes.key_value_size + 4 * sizes.intermediate_size
+    kept = sizes.num_layers * width + layer if config.model.gradient_checkpointing else sizes.num_layers * layer
+    return tokens * kept * BYTES[config.model.dtype]
+
+
+def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """float32 logits of `model.log_prob_chunk_tokens` tokens and what is derived from them at the same time."""
+    return _LOGIT_COPIES * 4 * config.model.log_prob_chunk_tokens * sizes.vocab_size
+
+
+def memory_problems(config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool) -> list[Problem]:
+    """What does not fit: the sum of all, a sequence in the KV cache, a sequence in the model's positions."""
+    forecast = memory_forecast(config, sizes, gpu_gib=available_gib if on_gpu else None)
+    checks = (_size_problem(forecast, available_gib, on_gpu), _cache_problem(config, sizes, forecast, on_gpu))
+    return [problem for problem in (*checks, position_problem(config, sizes)) if problem is not None]
+
+
+def position_problem(config: RunConfig, sizes: ModelSizes) -> Problem | None:
+    """A prompt and response longer than the model was made for."""
+    longest = longest_sequence(config)
+    if longest <= sizes.max_positions:
+        return None
+    return Problem(
+        where="rollout.max_response_length",
+        what=f"a prompt of {config.data.max_prompt_length} and a response of {config.rollout.max_response_length} "
+        f"tokens are {longest} together, more than the model's {sizes.max_positions} positions",
+        fix=f"lower data.max_prompt_length or rollout.max_response_length by {longest - sizes.max_positions} in all",
+    )
+
+
+def _size_problem(forecast: MemoryForecast, available_gib: float, on_gpu: bool) -> Problem | None:
+    if forecast.peak_gib <= available_gib:
+        return None
+    largest = max(forecast.rows, key=lambda row: row.num_bytes)
+    return Problem(
+        where="memory of the GPU" if on_gpu else "memory of this machine",
+        what=f"about {forecast.peak_gib:.1f} GiB are needed and {available_gib:.1f} GiB are there; the largest part is "
+        f"{largest.name}, {largest.gib:.1f} GiB",
+        fix="lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
+        "model.gradient_checkpointing on, or take a smaller model",
+    )
+
+
+def _cache_problem(config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, on_gpu: bool) -> Problem | None:
+    if forecast.cached_sequences:
+        return None
+    needed = kv_bytes_per_token(config, sizes) * longest_sequence(config) / GIB
+    where = "rollout.gpu_memory_utilization" if on_gpu else "rollout.cpu_kv_cache_gib"
+    what = f"the KV cache of one longest sequence takes {needed:.2f} GiB, more than the engine has for it"
+    fix = "raise it" if on_gpu else f"set it to {math.ceil(needed)} or more"
+    return Problem(where=where, what=what, fix=fix)

@@ -1,0 +1,71 @@
+"""Everything that can be known to be wrong from the configuration and the machine, reported at once, in milliseconds.
+
+What needs the data (bad rows, the reward on true answers) is checked where the data is read.
+"""
+
+import importlib.util
+
+import psutil
+
+from rl_core.config.data import CountingSource
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import divisibility_problems, row_problems
+from rl_core.planning.memory import GIB, memory_problems
+from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.problem import Problem
+from rl_core.planning.rules import value_problems
+from rl_core.planning.sources import file_problems, model_path_problems, offline_problems, overlap_problems
+
+
+def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Problem]:
+    """Every problem of the configuration on this machine; empty when all is well, warnings among them not fatal.
+
+    Args:
+        config: The resolved configuration.
+        gpu_gib: Memory of one GPU, GiB; None for a machine that trains on its CPU.
+    """
+    return [
+        *value_problems(config),
+        *divisibility_problems(config),
+        *_known_row_problems(config),
+        *file_problems(config),
+        *overlap_problems(config),
+        *offline_problems(config),
+        *_model_problems(config, gpu_gib),
+        *library_problems(),
+    ]
+
+
+def library_problems() -> list[Problem]:
+    """Installed packages that are known to break a run."""
+    if importlib.util.find_spec("deepspeed") is None:
+        return []
+    return [
+        Problem(
+            where="environment",
+            what="deepspeed is installed, and transformers changes how it loads and saves checkpoints when it is",
+            fix="remove it from this environment: pip uninstall deepspeed",
+        )
+    ]
+
+
+def _known_row_problems(config: RunConfig) -> list[Problem]:
+    """Rendered scenes are counted before they are drawn; other rows are known after preparation."""
+    train = config.data.train
+    return row_problems(config, train.size) if isinstance(train, CountingSource) else []
+
+
+def _model_problems(config: RunConfig, gpu_gib: float | None) -> list[Problem]:
+    problems = model_path_problems(config)
+    if problems:
+        return problems
+    try:
+        sizes = model_sizes(config.model.source)
+    except ValueError as error:
+        return [Problem(where="model.source", what=str(error), fix="name a checkpoint of one of these families")]
+    return [] if sizes is None else _size_problems(config, sizes, gpu_gib)
+
+
+def _size_problems(config: RunConfig, sizes: ModelSizes, gpu_gib: float | None) -> list[Problem]:
+    available = gpu_gib or psutil.virtual_memory().total / GIB
+    return memory_problems(config, sizes, available_gib=available, on_gpu=gpu_gib is not None)

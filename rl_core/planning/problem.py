@@ -1,0 +1,40 @@
+"""What is wrong with a plan: where, what, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One thing that a person should change before the run starts.
+
+    Attributes:
+        where: Dotted key of the configuration, or the part of the machine.
+        what: What is wrong, with the numbers.
+        fix: What to do about it.
+        fatal: False for a warning: the run works, but perhaps not as meant.
+    """
+
+    where: str
+    what: str
+    fix: str
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.fix}"
+
+
+class PlanError(ValueError):
+    """The run cannot work as configured; the message lists every problem, `problems` holds them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        lines = [f"  {problem}" for problem in problems]
+        super().__init__("\n".join([f"{len(problems)} problem(s) before the start", *lines]))
+        self.problems = tuple(problems)
+
+
+def raise_if_fatal(problems: Sequence[Problem]) -> None:
+    """Raise PlanError with every fatal problem, if there is one."""
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        raise PlanError(fatal)

@@ -1,0 +1,115 @@
+"""Rules between values of the configuration that no single field can express."""
+
+from collections.abc import Iterator
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+
+# What a forward in bfloat16 reproduces at the best, from the same weights in another process.
+_BFLOAT16_GAP = 1e-2
+
+
+def value_problems(config: RunConfig) -> list[Problem]:
+    """Every such rule that is broken."""
+    return [
+        *_trainer_problems(config),
+        *_tolerance_problems(config),
+        *_data_problems(config),
+        *_optimizer_problems(config),
+        *_evaluation_problems(config),
+        *_tracking_problems(config),
+    ]
+
+
+def _trainer_problems(config: RunConfig) -> Iterator[Problem]:
+    trainer = config.trainer
+    if trainer.val_freq == 0:
+        yield Problem(
+            where="trainer.val_freq",
+            what="0 is neither a number of steps nor never",
+            fix="set -1 to never validate, or validate every so many steps",
+        )
+    if config.merge.checkpoint == "best" and trainer.val_freq < 0:
+        yield Problem(
+            where="merge.checkpoint",
+            what="`best` is chosen by validation, and trainer.val_freq -1 never validates",
+            fix=f"set trainer.val_freq to {trainer.save_freq}, or merge.checkpoint to last",
+        )
+    if trainer.save_model_only:
+        yield Problem(
+            where="trainer.save_model_only",
+            what="checkpoints without the optimizer cannot be continued from: a run that is killed starts over",
+            fix="set it to false unless disk is short",
+            fatal=False,
+        )
+
+
+def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
+    """bfloat16 rounds to three digits; a bound made for float32 would stop every run."""
+    if config.model.dtype != "bfloat16":
+        return
+    bounds = {
+        "rollout.max_log_prob_gap": (config.rollout.max_log_prob_gap, 0.5),
+        "merge.probe_tolerance": (config.merge.probe_tolerance, 0.1),
+    }
+    for key, (bound, usual) in bounds.items():
+        if bound < _BFLOAT16_GAP:
+            yield Problem(
+                where=key,
+                what=f"{bound:g} is less than what model.dtype bfloat16 reproduces (about {_BFLOAT16_GAP:g})",
+                fix=f"set it to {usual}, or model.dtype to float32",
+            )
+
+
+def _data_problems(config: RunConfig) -> Iterator[Problem]:
+    data = config.data
+    if data.min_pixels > data.max_pixels:
+        yield Problem(
+            where="data.min_pixels",
+            what=f"{data.min_pixels} is above data.max_pixels {data.max_pixels}, so no image has an allowed size",
+            fix="lower it, or raise data.max_pixels",
+        )
+
+
+def _optimizer_problems(config: RunConfig) -> Iterator[Problem]:
+    optimizers = {"actor.optim": config.actor.optim}
+    if config.cold_start is not None:
+        optimizers["cold_start.optim"] = config.cold_start.optim
+    for key, optim in optimizers.items():
+        if not all(0.0 <= beta < 1.0 for beta in optim.betas):
+            yield Problem(
+                where=f"{key}.betas", what=f"{list(optim.betas)} are no decay rates", fix="set both in [0, 1)"
+            )
+    cold_start = config.cold_start
+    if cold_start is not None and cold_start.optim.lr_warmup_steps >= cold_start.steps:
+        yield Problem(
+            where="cold_start.optim.lr_warmup_steps",
+            what=f"a warm-up of {cold_start.optim.lr_warmup_steps} steps never ends within {cold_start.steps} steps",
+            fix=f"set it to {cold_start.steps // 10} or so",
+            fatal=False,
+        )
+
+
+def _evaluation_problems(config: RunConfig) -> Iterator[Problem]:
+    modes = config.evaluation.modes
+    if not modes or len(set(modes)) < len(modes):
+        yield Problem(
+            where="evaluation.modes",
+            what=f"{list(modes)} must name each pass once, and at least one",
+            fix="set [greedy], [sampled] or both",
+        )
+
+
+def _tracking_problems(config: RunConfig) -> Iterator[Problem]:
+    uri = config.tracking.mlflow_uri
+    is_folder = uri is not None and (uri.startswith("file:") or (":" not in uri and uri != "databricks"))
+    if is_folder:
+        yield Problem(
+            where="tracking.mlflow_uri",
+            what=f"{uri!r} is a folder, and MLflow no longer keeps runs in folders",
+            fix="give a database (sqlite:///mlflow.db), a server (http://host:port), or null",
+        )
+    if config.merge.push is not None and config.merge.push.count("/") != 1:
+        yield Problem(
+            where="merge.push", what=f"{config.merge.push!r} is no name on the hub", fix="write it as owner/name"
+        )

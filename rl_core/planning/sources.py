@@ -1,0 +1,122 @@
+"""Rules about what the configuration points at: files, folders, the hub."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from rl_core.config.data import CountingSource, HubSource, LocalSource, Source
+from rl_core.config.model import PretrainedModel
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+
+
+def configured_sources(config: RunConfig) -> Iterator[tuple[str, Source]]:
+    """Every data source with its key."""
+    yield "data.train", config.data.train
+    yield "data.validation", config.data.validation
+    if config.cold_start is not None and config.cold_start.source is not None:
+        yield "cold_start.source", config.cold_start.source
+
+
+def file_problems(config: RunConfig) -> list[Problem]:
+    """Every file and folder that the configuration names and that is not there."""
+    return [
+        Problem(where=key, what=f"there is no {kind} {path}", fix=f"write {path.absolute()}, or correct the path")
+        for key, path, kind in _named_paths(config)
+        if not (path.is_dir() if kind == "folder" else path.exists())
+    ]
+
+
+def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
+    if config.data.prompt_template is not None:
+        yield "data.prompt_template", Path(config.data.prompt_template), "file"
+    file, separator, _ = config.reward.function.rpartition(":")
+    if separator:
+        yield "reward.function", Path(file), "file"
+    for key, source in configured_sources(config):
+        if isinstance(source, LocalSource):
+            yield f"{key}.path", Path(source.path), "file or folder"
+            if source.media_dir is not None:
+                yield f"{key}.media_dir", Path(source.media_dir), "folder"
+
+
+def overlap_problems(config: RunConfig) -> list[Problem]:
+    """Held-out rows that would be seen in training or in the cold start."""
+    held_out = config.data.validation
+    return [
+        Problem(
+            where="data.validation",
+            what=f"its images would also be in {key}: {reason}",
+            fix="give it other rows, so that the accuracy measures what was not seen",
+        )
+        for key, source in configured_sources(config)
+        if key != "data.validation" and (reason := _shared(source, held_out)) is not None
+    ]
+
+
+def _shared(source: Source, held_out: Source) -> str | None:
+    if isinstance(source, CountingSource) and isinstance(held_out, CountingSource):
+        return f"both have scene_seed {source.scene_seed}" if source.scene_seed == held_out.scene_seed else None
+    if isinstance(source, LocalSource) and isinstance(held_out, LocalSource):
+        same = Path(source.path).absolute() == Path(held_out.path).absolute()
+        return f"both read {source.path}" if same else None
+    if isinstance(source, HubSource) and isinstance(held_out, HubSource):
+        same = (source.name, source.revision) == (held_out.name, held_out.revision)
+        return f"both read {source.name}" if same else None
+    return None
+
+
+def offline_problems(config: RunConfig) -> list[Problem]:
+    """What must come from the hub while HF_HUB_OFFLINE forbids to ask it."""
+    if not constants.HF_HUB_OFFLINE:
+        return []
+    problems = [
+        Problem(
+            where=key,
+            what=f"{name} must come from the hub, HF_HUB_OFFLINE is set, and {cache} does not hold it",
+            fix="unset HF_HUB_OFFLINE, or download it on a machine that reaches the hub and copy the cache",
+        )
+        for key, name, cache in _hub_names(config)
+        if not cache.is_dir()
+    ]
+    if config.merge.push is not None:
+        problems.append(
+            Problem(
+                where="merge.push",
+                what=f"the merged model cannot be uploaded to {config.merge.push} while HF_HUB_OFFLINE is set",
+                fix="unset HF_HUB_OFFLINE, or set merge.push to null and run `sightline merge --push` later",
+            )
+        )
+    return problems
+
+
+def _hub_names(config: RunConfig) -> Iterator[tuple[str, str, Path]]:
+    """Key, name and cache folder of everything that is fetched from the hub."""
+    cache = Path(constants.HF_HUB_CACHE)
+    model = config.model.source
+    if isinstance(model, PretrainedModel) and not Path(model.path).is_dir():
+        yield "model.source.path", model.path, cache / f"models--{model.path.replace('/', '--')}"
+    for key, source in configured_sources(config):
+        if isinstance(source, HubSource):
+            name = source.name.partition("@")[0]
+            if not Path(name).is_dir():
+                yield f"{key}.name", name, cache / f"datasets--{name.replace('/', '--')}"
+
+
+def model_path_problems(config: RunConfig) -> list[Problem]:
+    """A model path that is neither a folder with a config.json nor a name on the hub."""
+    source = config.model.source
+    if not isinstance(source, PretrainedModel):
+        return []
+    folder = Path(source.path)
+    if folder.is_dir():
+        if (folder / "config.json").is_file():
+            return []
+        what, fix = f"{folder} has no config.json, so it is no checkpoint", "name the folder that holds config.json"
+    elif source.path.count("/") == 1 and not source.path.startswith((".", os.sep, "~")):
+        return []
+    else:
+        what, fix = f"there is no folder {folder}", "correct the path, or name a checkpoint of the hub as owner/name"
+    return [Problem(where="model.source.path", what=what, fix=fix)]
