@@ -65,7 +65,7 @@ def build_tiny_model(
     with_vision = source.family in VISION_FAMILIES
     tokenizer = train_tokenizer(corpus, max_vocab_size=source.max_vocab_size, with_vision=with_vision)
     model = _random_model(tiny_config(source, tokenizer), seed=seed, dtype=getattr(torch, dtype))
-    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(
         eos_token_id=[tokenizer.eos_token_id],
         pad_token_id=tokenizer.pad_token_id,
         do_sample=True,
@@ -84,7 +84,7 @@ def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) ->
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(seed, "initialise", config.model_type))
         # Drawn in float32 and rounded after, so that every number format starts from the same model.
-        model: PreTrainedModel = factory.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+        model: PreTrainedModel = factory.from_config(config, dtype=torch.float32)
     torch.nn.Module.to(model, dtype)
     return model
 

@@ -1,0 +1,112 @@
+"""Which attention the policy runs with, registered with transformers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from rl_core.config.model import ModelConfig
+from rl_core.models.tree_attention import tree_sdpa, tree_varlen
+from rl_core.models.tree_layout import TreeLayout
+
+Backend = Literal["sdpa", "flash"]
+AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
+
+# transformers builds a mask only for names with a mask function. These have none: no T x T mask exists.
+_TREE_NAMES: dict[Backend, str] = {"sdpa": "tree", "flash": "tree_varlen"}
+_VISION_NAMES: dict[Backend, str] = {"sdpa": "sdpa", "flash": "flash_attention_2"}
+
+
+def attention_backend(config: ModelConfig) -> Backend:
+    """The kernel that `model.attention` comes to on this machine; the report names it.
+
+    Raises:
+        ValueError: flash was asked for where it does not run.
+    """
+    missing = _missing_for_flash(config)
+    if config.attention == "flash" and missing:
+        raise ValueError(f"model.attention is 'flash', but {missing}: set it to 'auto' or 'sdpa'")
+    return "sdpa" if config.attention == "sdpa" or missing else "flash"
+
+
+def _missing_for_flash(config: ModelConfig) -> str | None:
+    if not torch.cuda.is_available():
+        return "there is no NVIDIA GPU"
+    if find_spec("flash_attn") is None:
+        return "flash-attn is not installed (extra `flash`)"
+    if config.dtype == "float32":
+        return "flash-attn has no float32 kernels and model.dtype is 'float32'"
+    return None
+
+
+def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
+    """Make the language model attend over packed trees: its forward then needs the keyword `tree_layout`. The vision
+    tower keeps attention of the ordinary kind, because images do not branch."""
+    if backend == "flash":
+        from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]  # only GPU machines have it
+
+        _register("flash", partial(tree_varlen, attend=flash_attn_varlen_func))
+    set_attention(model, language=_TREE_NAMES[backend], vision=_VISION_NAMES[backend])
+
+
+def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None:
+    """Set the attention of the language model and of the vision tower, if there is one, by registered names."""
+    names = {name: vision if name == "vision_config" else language for name in model.config.sub_configs}
+    model.set_attn_implementation({"": language} | names)
+
+
+@contextmanager
+def standard_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Run the model's stock forward, without trees, inside the block. Activation checkpointing is off there (evaluation
+    mode), because it would run the forward a second time after the block."""
+    language = model.config.get_text_config()._attn_implementation
+    vision = getattr(model.config, "vision_config", model.config)._attn_implementation
+    was_training = model.training
+    set_attention(model, language="sdpa", vision="sdpa")
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        set_attention(model, language=language, vision=vision)
+
+
+def _attention_function(tree_attention: Callable[..., torch.Tensor]) -> AttentionFunction:
+    """Adapt a tree attention to the signature that transformers calls."""
+
+    def attention(
+        module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        *,
+        scaling: float,
+        dropout: float = 0.0,
+        sliding_window: int | None = None,
+        tree_layout: TreeLayout | None = None,
+        **_: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """[1, heads, T, D] -> [1, T, heads, D]."""
+        if tree_layout is None:
+            raise ValueError("tree attention needs `tree_layout`: call the policy with packed trees, or set 'sdpa'")
+        if dropout or sliding_window is not None:
+            raise ValueError("tree attention has neither attention dropout nor a sliding window; this model uses one")
+        out = tree_attention(
+            *(states[0].transpose(0, 1) for states in (query, key, value)), layout=tree_layout, scale=scaling
+        )
+        return out[None], None
+
+    return attention
+
+
+def _register(backend: Backend, tree_attention: Callable[..., torch.Tensor]) -> None:
+    AttentionInterface.register(_TREE_NAMES[backend], _attention_function(tree_attention))
+
+
+_register("sdpa", tree_sdpa)

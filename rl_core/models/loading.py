@@ -1,0 +1,118 @@
+"""Models in and out of Hugging Face folders, and the token ids that sampling must know."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    ProcessorMixin,
+)
+
+from rl_core.config.model import ModelConfig
+from rl_core.models.attention import attention_backend, use_tree_attention
+from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
+
+_VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+
+# What belongs to tokenizer, processor and chat template; weights and config are the model's own.
+_PROCESSOR_FILES = (
+    "added_tokens.json",
+    "chat_template.*",
+    "merges.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "special_tokens_map.json",
+    "tokenizer*",
+    "video_preprocessor_config.json",
+    "vocab.*",
+)
+
+
+def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
+    """Load a policy in `config.dtype`, on the CPU, with tree attention and activation checkpointing set.
+
+    Args:
+        folder: Hugging Face folder of a vision-language or a text model.
+        config: The run's `model` section.
+
+    Raises:
+        ValueError: The attention asked for does not run here.
+        OSError: The folder holds no loadable checkpoint.
+    """
+    trust = config.source.type == "pretrained" and config.source.trust_remote_code
+    architecture = AutoConfig.from_pretrained(folder, trust_remote_code=trust)
+    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    model: PreTrainedModel = factory.from_pretrained(
+        folder, dtype=getattr(torch, config.dtype), trust_remote_code=trust
+    )
+    use_tree_attention(model, attention_backend(config))
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model
+
+
+def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
+    """The processor of a vision-language model, or the tokenizer of a text model."""
+    loader = AutoProcessor if has_vision(AutoConfig.from_pretrained(folder)) else AutoTokenizer
+    processor: ProcessorMixin | PreTrainedTokenizerBase = loader.from_pretrained(folder)
+    return processor
+
+
+def has_vision(architecture: PreTrainedConfig) -> bool:
+    """Whether the model reads images."""
+    return "vision_config" in architecture.sub_configs
+
+
+def write_hf_folder(model: PreTrainedModel, *, processor_folder: Path, folder: Path) -> None:
+    """Write weights (safetensors), config and generation config, and copy what `processor_folder` has of tokenizer,
+    processor and chat template, byte for byte: the prompt of the trained model is the prompt it was trained with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    for pattern in _PROCESSOR_FILES:
+        for path in sorted(processor_folder.glob(pattern)):
+            shutil.copyfile(path, folder / path.name)
+
+
+def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight once, detached, under the name transformers has in memory (`model.language_model.layers.0...`),
+    which vLLM's loaders take beside the older names of checkpoint files. A tied output head is not repeated."""
+    for name, weight in model.named_parameters():
+        yield name, weight.detach()
+
+
+def stop_token_ids(folder: Path) -> tuple[int, ...]:
+    """End-of-sequence ids: those of the generation config, else those of the model's config.
+
+    Raises:
+        ValueError: Neither names one; a response would never end.
+    """
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        fields = json.loads(path.read_text()) if path.exists() else {}
+        ids = fields.get("eos_token_id", fields.get("text_config", {}).get("eos_token_id"))
+        if ids is not None:
+            return tuple(ids) if isinstance(ids, list) else (ids,)
+    raise ValueError(f"{folder} names no eos_token_id in generation_config.json or config.json: add one")
+
+
+def banned_token_ids(folder: Path) -> tuple[int, ...]:
+    """Ids that must never be sampled, ascending: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
+    forward), padding that is no end of sequence, and ids of the padded embedding that have no token."""
+    architecture = AutoConfig.from_pretrained(folder)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    vocabulary = tokenizer.get_vocab()
+    banned = {getattr(architecture, field, None) for field in _VISION_TOKEN_FIELDS}
+    banned |= {vocabulary.get(token) for token in VISION_SPECIAL_TOKENS}
+    banned |= set(range(architecture.get_text_config().vocab_size)) - set(vocabulary.values())
+    banned |= {tokenizer.pad_token_id} - set(stop_token_ids(folder))
+    return tuple(sorted(token for token in banned if token is not None))

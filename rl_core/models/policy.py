@@ -1,0 +1,87 @@
+"""The policy: one module from packed trees to log-probs and entropy.
+
+FSDP2, LoRA and compile wrap this module; nothing calls the parts of the model around its forward (design contract 1).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from rl_core.config.model import ModelConfig
+from rl_core.models.loading import banned_token_ids, load_model
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, PolicyOutput, token_log_probs
+from rl_core.models.packing import PackedTrees
+
+
+class PolicyModel(nn.Module):
+    """A Hugging Face model with tree attention, and the output head that reads log-probs off it."""
+
+    def __init__(self, model: PreTrainedModel, *, banned_token_ids: Sequence[int], chunk_tokens: int) -> None:
+        """Wrap a model that `load_model` made.
+
+        Args:
+            model: Language or vision-language model with tree attention.
+            banned_token_ids: Tokens that the engine never samples; the head lowers their logits as the engine does.
+            chunk_tokens: Tokens whose logits exist at one time.
+        """
+        super().__init__()
+        self.model = model
+        self._chunk_tokens = chunk_tokens
+        logit_bias = torch.zeros(model.get_output_embeddings().weight.shape[0], dtype=torch.float32)
+        logit_bias[list(banned_token_ids)] = BANNED_LOGIT_BIAS
+        self.logit_bias: torch.Tensor
+        self.register_buffer("logit_bias", logit_bias, persistent=False)
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """The Hugging Face config, as `pack_trees` takes it."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where packed trees must be."""
+        return self.logit_bias.device
+
+    def forward(self, packed: PackedTrees, *, temperature: float, with_entropy: bool = False) -> PolicyOutput:
+        """Log-probs of every response token under log_softmax((logits + ban) / temperature).
+
+        Args:
+            packed: A micro-batch on this module's device.
+            temperature: The sampling temperature, > 0.
+            with_entropy: Also give the entropy of each token's distribution (no gradient flows through it).
+        """
+        images = {}
+        if packed.pixel_values is not None:
+            images = {"pixel_values": packed.pixel_values, "image_grid_thw": packed.image_grid_thw}
+        hidden = self.model.base_model(
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids,
+            tree_layout=packed.layout,
+            use_cache=False,
+            **images,
+        ).last_hidden_state[0]
+        return token_log_probs(
+            hidden.index_select(0, packed.logit_index),
+            head=self.model.get_output_embeddings(),
+            logit_bias=self.logit_bias,
+            targets=packed.targets,
+            temperature=temperature,
+            with_entropy=with_entropy,
+            chunk_tokens=self._chunk_tokens,
+        )
+
+
+def load_policy(folder: Path, config: ModelConfig) -> PolicyModel:
+    """The policy of a Hugging Face folder, on the CPU.
+
+    Raises:
+        ValueError: The attention asked for does not run here.
+    """
+    return PolicyModel(
+        load_model(folder, config),
+        banned_token_ids=banned_token_ids(folder),
+        chunk_tokens=config.log_prob_chunk_tokens,
+    )
