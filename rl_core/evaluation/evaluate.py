@@ -1,0 +1,140 @@
+"""Answering held-out prompts and judging the answers."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+
+from rl_core.config.stages import EvaluationConfig
+from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.progress import Advance, Progress
+from rl_core.randomness import keyed_seed
+from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.sample import RewardSample
+from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling, Score
+
+Generate = Callable[[Sequence[GenerationRequest], Sampling], Iterator[Rollout]]
+"""WorkerGroup.generate, or anything that yields one rollout a request in any order."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def evaluate_prompts(
+    prompts: Sequence[Prompt],
+    *,
+    generate: Generate,
+    pool: RewardPool,
+    config: EvaluationConfig,
+    max_response_length: int,
+    run_seed: int,
+    progress: Progress,
+) -> dict[Mode, list[EvaluationItem]]:
+    """Answer the prompts in every configured mode. [mode] -> items, in the order of the prompts.
+
+    The greedy mode takes one response a prompt at temperature 0, the sampled one `config.n`. Seeds are keyed by mode,
+    prompt and sample, so a response depends on nothing else. A response without a score is wrong, and its item tells
+    the reason.
+
+    Args:
+        prompts: The held-out rows; `config.limit` takes the first ones.
+        generate: Draws the responses.
+        pool: Judges them, as they finish.
+        config: Modes, sampling and the component that holds the verdict.
+        max_response_length: Longest response, tokens.
+        run_seed: The run's seed.
+        progress: Shows a bar a mode.
+
+    Raises:
+        ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.
+        RuntimeError: a response is missing.
+    """
+    chosen = prompts[: config.limit]
+    if not chosen or len({prompt.uid for prompt in chosen}) != len(chosen):
+        raise ValueError(f"evaluation needs prompts, each with a uid of its own; got {len(chosen)}")
+    items: dict[Mode, list[EvaluationItem]] = {}
+    for mode in config.modes:
+        requests = _requests(chosen, mode, n=config.n if mode == "sampled" else 1, run_seed=run_seed)
+        sampling = _sampling(mode, config, max_tokens=max_response_length)
+        with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
+            answers = _answer(requests, generate(requests, sampling), pool, advance)
+        items[mode] = [
+            _item(request.prompt, *answer, mode=mode, accuracy_key=config.accuracy_key, has_parser=pool.has_parser)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+        _report_failures(mode, items[mode])
+    return items
+
+
+def _requests(prompts: Sequence[Prompt], mode: Mode, *, n: int, run_seed: int) -> list[GenerationRequest]:
+    return [
+        GenerationRequest(
+            prompt=prompt, sample_index=index, seed=keyed_seed(run_seed, "evaluation", mode, prompt.uid, index)
+        )
+        for prompt in prompts
+        for index in range(n)
+    ]
+
+
+def _sampling(mode: Mode, config: EvaluationConfig, *, max_tokens: int) -> Sampling:
+    if mode == "greedy":
+        return Sampling(temperature=0.0, max_tokens=max_tokens)
+    return Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=max_tokens)
+
+
+def _answer(
+    requests: Sequence[GenerationRequest], rollouts: Iterator[Rollout], pool: RewardPool, advance: Advance
+) -> list[tuple[Rollout, Score]]:
+    """Responses and scores in the order of the requests, each scored from the moment it is there."""
+    prompts = {request.prompt.uid: request.prompt for request in requests}
+    answers: dict[tuple[str, int], tuple[Rollout, Future[Score]]] = {}
+    for rollout in rollouts:
+        future = pool.submit(RewardSample.of(prompts[rollout.prompt_uid], rollout))
+        answers[rollout.prompt_uid, rollout.sample_index] = rollout, future
+        advance()
+    pool.flush()
+    keys = [(request.prompt.uid, request.sample_index) for request in requests]
+    if missing := [key for key in keys if key not in answers]:
+        raise RuntimeError(f"{len(missing)} of {len(keys)} responses never came, the first for {missing[0]}")
+    return [(rollout, future.result()) for rollout, future in map(answers.__getitem__, keys)]
+
+
+def _item(
+    prompt: Prompt, rollout: Rollout, score: Score, *, mode: Mode, accuracy_key: str, has_parser: bool
+) -> EvaluationItem:
+    knows_parsing = has_parser and score.error is None
+    return EvaluationItem(
+        uid=prompt.uid,
+        data_source=prompt.data_source,
+        image_uids=prompt.image_uids,
+        question=prompt.question,
+        prompt=prompt.text,
+        answer=prompt.answer,
+        response=rollout.text,
+        parsed=score.parsed,
+        parse_failed=score.parsed is None if knows_parsing else None,
+        verdict=_verdict(score, accuracy_key),
+        components=score.components,
+        length=len(rollout.response_ids),
+        finish_reason=rollout.finish_reason,
+        mode=mode,
+        sample_index=rollout.sample_index,
+        error=score.error,
+    )
+
+
+def _verdict(score: Score, accuracy_key: str) -> bool:
+    """Right from one half on: some scorers call wrong 0, others -1."""
+    if score.error is not None:
+        return False
+    if accuracy_key not in score.components:
+        known = ", ".join(sorted(score.components))
+        raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is no component of the reward; it has {known}")
+    return score.components[accuracy_key] >= 0.5
+
+
+def _report_failures(mode: Mode, items: Sequence[EvaluationItem]) -> None:
+    failed = [item for item in items if item.error is not None]
+    if failed:
+        _LOG.warning(
+            "%d of %d %s responses could not be scored and count as wrong; the first: %s: %s",
+            len(failed), len(items), mode, failed[0].uid, failed[0].error,
+        )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Held-out items worth looking at."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from rl_core.evaluation.comparison import pair_items
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.randomness import keyed_seed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GalleryRow:
+    """One item with both models' answers. The images are looked up by their uids."""
+
+    uid: str
+    image_uids: tuple[str, ...]
+    question: str
+    answer: str
+    base_response: str
+    trained_response: str
+    base_verdict: bool
+    trained_verdict: bool
+
+
+def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[GalleryRow]:
+    """At most `count` items: two thirds flips (what training lost and gained by turns, as long as there are both),
+    the rest by turns from what is still wrong and what both got right. Places that one kind cannot fill go to the
+    next. Which item of a kind is shown depends on its uid alone, so that two runs show the same ones.
+
+    Raises:
+        ValueError: as comparison.compare does.
+    """
+    rows = sorted((_row(one, other) for one, other in pair_items(base, trained)), key=_keyed_order)
+    flips = list(_by_turns(_of_kind(rows, base=True, trained=False), _of_kind(rows, base=False, trained=True)))
+    steady = list(_by_turns(_of_kind(rows, base=False, trained=False), _of_kind(rows, base=True, trained=True)))
+    first = flips[: max(count - count // 3, count - len(steady))]
+    return [*first, *steady][:count]
+
+
+def _row(base: EvaluationItem, trained: EvaluationItem) -> GalleryRow:
+    return GalleryRow(
+        uid=base.uid,
+        image_uids=base.image_uids,
+        question=base.question,
+        answer=base.answer,
+        base_response=base.response,
+        trained_response=trained.response,
+        base_verdict=base.verdict,
+        trained_verdict=trained.verdict,
+    )
+
+
+def _keyed_order(row: GalleryRow) -> tuple[int, str]:
+    return keyed_seed(0, "gallery", row.uid), row.uid
+
+
+def _of_kind(rows: Iterable[GalleryRow], *, base: bool, trained: bool) -> list[GalleryRow]:
+    return [row for row in rows if (row.base_verdict, row.trained_verdict) == (base, trained)]
+
+
+def _by_turns(*kinds: Sequence[GalleryRow]) -> Iterable[GalleryRow]:
+    return (row for row in chain.from_iterable(zip_longest(*kinds)) if row is not None)

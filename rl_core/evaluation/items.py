@@ -1,0 +1,99 @@
+"""One judged answer, and files of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.types import FinishReason
+
+Mode = Literal["greedy", "sampled"]
+
+SCHEMA = pa.schema(
+    [
+        ("uid", pa.string()),
+        ("data_source", pa.string()),
+        ("image_uids", pa.list_(pa.string())),
+        ("question", pa.string()),
+        ("prompt", pa.string()),
+        ("answer", pa.string()),
+        ("response", pa.string()),
+        ("parsed", pa.string()),
+        ("parse_failed", pa.bool_()),
+        ("verdict", pa.bool_()),
+        ("components", pa.map_(pa.string(), pa.float64())),
+        ("length", pa.int32()),
+        ("finish_reason", pa.string()),
+        ("mode", pa.string()),
+        ("sample_index", pa.int32()),
+        ("error", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationItem:
+    """One response to a held-out prompt, with its verdict.
+
+    Attributes:
+        uid: The prompt's.
+        data_source: Name of the source that the row came from.
+        image_uids: One uid an image.
+        question: The user's text before the prompt template.
+        prompt: The rendered chat prompt.
+        answer: The ground truth.
+        response: The decoded response.
+        parsed: The answer that the reward read from it, if it read one.
+        parse_failed: Whether the reward looked for an answer and found none; None where it says nothing about it (it
+            offers no `parse`, or it failed).
+        verdict: Whether the answer is right. A response without a score is wrong.
+        components: The reward's numbers; empty without a score.
+        length: Sampled tokens, the end-of-sequence token included.
+        finish_reason: "stop" or "length".
+        mode: "greedy" or "sampled".
+        sample_index: Its place among the responses to the prompt.
+        error: Why there is no score; None when there is one.
+    """
+
+    uid: str
+    data_source: str
+    image_uids: tuple[str, ...]
+    question: str
+    prompt: str
+    answer: str
+    response: str
+    parsed: str | None
+    parse_failed: bool | None
+    verdict: bool
+    components: Mapping[str, float]
+    length: int
+    finish_reason: FinishReason
+    mode: Mode
+    sample_index: int
+    error: str | None
+
+
+def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
+    """Write items as Parquet with SCHEMA; equal items give equal bytes."""
+    pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=SCHEMA), path, compression="zstd")
+
+
+def read_items(path: Path) -> list[EvaluationItem]:
+    """Read what `write_items` wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return [_item(record) for record in pq.read_table(path, schema=SCHEMA).to_pylist()]
+
+
+def _record(item: EvaluationItem) -> dict[str, Any]:
+    return asdict(item) | {"components": sorted(item.components.items())}
+
+
+def _item(record: dict[str, Any]) -> EvaluationItem:
+    values = record | {"components": dict(record["components"]), "image_uids": tuple(record["image_uids"])}
+    return EvaluationItem(**values)

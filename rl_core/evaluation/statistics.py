@@ -1,0 +1,140 @@
+"""Intervals and tests for accuracies: how far a difference is more than luck."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean
+
+Interval = tuple[float, float]
+
+
+def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> Interval:
+    """Score interval of a proportion (Wilson, JASA 22, 1927): it stays inside [0, 1] and is honest near the ends.
+
+    Args:
+        successes: Right answers, 0 .. n. A fraction is allowed, for an effective sample size.
+        n: Answers, more than 0.
+        confidence: Coverage, between 0 and 1.
+
+    Raises:
+        ValueError: `n` is not positive, `successes` lies outside 0 .. n, or `confidence` outside (0, 1).
+    """
+    if n <= 0 or not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} is no proportion")
+    z = _z(confidence)
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # Rounding alone could push an end past the estimate or past 0 and 1.
+    return max(0.0, min(share, (centre - half) / scale)), min(1.0, max(share, (centre + half) / scale))
+
+
+def clustered_wilson_interval(
+    item_shares: Sequence[float], *, samples_an_item: int, confidence: float = 0.95
+) -> Interval:
+    """Wilson's interval when every item was answered several times.
+
+    Answers to one item resemble each other, so N items with k answers each say less than N * k answers. They count as
+    n_eff = p (1 - p) / v answers, where v is the variance of the mean over items: the design effect of Kish, Survey
+    Sampling, 1965; for Wilson's interval with it see Franco et al., J. Survey Statistics and Methodology 7, 2019.
+    With k = 1, n_eff is N; it lies between N and N * k, and is N where all answers are right or all are wrong.
+
+    Args:
+        item_shares: [N] share of right answers of each item.
+        samples_an_item: k.
+        confidence: Coverage, between 0 and 1.
+
+    Raises:
+        ValueError: there is no item, or a share lies outside 0 .. 1.
+    """
+    items = len(item_shares)
+    if items == 0 or not all(0 <= share <= 1 for share in item_shares):
+        raise ValueError(f"need item shares between 0 and 1, got {list(item_shares)[:5]}")
+    mean = fmean(item_shares)
+    effective = _effective_answers(item_shares, mean, most=items * samples_an_item)
+    return wilson_interval(mean * effective, effective, confidence=confidence)
+
+
+def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) -> float:
+    items = len(item_shares)
+    if mean in (0.0, 1.0):
+        return items
+    variance = fmean((share - mean) ** 2 for share in item_shares) / items
+    if variance * most <= mean * (1 - mean):
+        return most
+    return max(items, mean * (1 - mean) / variance)  # a rounding error could fall below
+
+
+def mcnemar(b: int, c: int) -> float:
+    """Exact two-sided p-value that two answerers are equally good (McNemar, Psychometrika 12, 1947), given that `b`
+    items were answered rightly by the first alone and `c` by the second alone.
+
+    Under the null hypothesis each such item is a fair coin: p = min(1, 2 P[Binomial(b + c, 1/2) <= min(b, c)]).
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    if b < 0 or c < 0:
+        raise ValueError(f"counts must not be negative: {b}, {c}")
+    n = b + c
+    tail = sum(math.comb(n, k) for k in range(min(b, c) + 1))
+    return min(1.0, 2 * tail / (1 << n))  # whole numbers to the last step: exact for any n
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairedCounts:
+    """Items by who answered rightly."""
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @property
+    def n(self) -> int:
+        """All items."""
+        return self.both + self.only_first + self.only_second + self.neither
+
+
+def paired_difference_interval(counts: PairedCounts, *, confidence: float = 0.95) -> Interval:
+    """Interval of the second accuracy minus the first, on the same items (Newcombe, Statistics in Medicine 17, 1998,
+    pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation.
+
+    Raises:
+        ValueError: there are no items.
+    """
+    n = counts.n
+    first, second = counts.both + counts.only_first, counts.both + counts.only_second
+    low1, high1 = wilson_interval(first, n, confidence=confidence)
+    low2, high2 = wilson_interval(second, n, confidence=confidence)
+    p1, p2 = first / n, second / n
+    phi = _phi(counts)
+    below = _combined(p2 - low2, high1 - p1, phi)
+    above = _combined(high2 - p2, p1 - low1, phi)
+    return max(-1.0, p2 - p1 - below), min(1.0, p2 - p1 + above)
+
+
+def _combined(one: float, other: float, phi: float) -> float:
+    return math.sqrt(max(0.0, one * one - 2 * phi * one * other + other * other))
+
+
+def _phi(counts: PairedCounts) -> float:
+    """Correlation of the two answers, with method 10's continuity correction; 0 where one of them never varies."""
+    margins = (
+        (counts.both + counts.only_first)
+        * (counts.only_second + counts.neither)
+        * (counts.both + counts.only_second)
+        * (counts.only_first + counts.neither)
+    )
+    if margins == 0:
+        return 0.0
+    cross = counts.both * counts.neither - counts.only_first * counts.only_second
+    corrected = max(cross - counts.n / 2, 0.0) if cross > 0 else float(cross)
+    return corrected / math.sqrt(margins)
+
+
+def _z(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} must lie between 0 and 1")
+    return NormalDist().inv_cdf(0.5 + confidence / 2)

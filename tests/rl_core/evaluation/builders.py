@@ -1,0 +1,32 @@
+"""Evaluation items for tests."""
+
+from dataclasses import replace
+
+from rl_core.evaluation.items import EvaluationItem
+
+ITEM = EvaluationItem(
+    uid="p0",
+    data_source="test",
+    image_uids=("i0",),
+    question="How many?",
+    prompt="<|im_start|>user\nHow many?",
+    answer="3",
+    response="<answer>3</answer>",
+    parsed="3",
+    parse_failed=False,
+    verdict=True,
+    components={"overall": 1.0, "accuracy": 1.0, "format": 1.0},
+    length=5,
+    finish_reason="stop",
+    mode="greedy",
+    sample_index=0,
+    error=None,
+)
+
+
+def make_items(verdicts: str, **fields) -> list[EvaluationItem]:
+    """One greedy item a sign: "+" is right, "-" is wrong."""
+    return [
+        replace(ITEM, uid=f"p{i}", image_uids=(f"i{i}",), verdict=sign == "+", **fields)
+        for i, sign in enumerate(verdicts)
+    ]

@@ -1,0 +1,136 @@
+"""Evaluation with the real scoring pool; the responses come from a table."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rl_core.config.stages import EvaluationConfig
+from rl_core.config.training import RewardConfig
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.result import summarise
+from rl_core.progress import SilentProgress
+from rl_core.randomness import keyed_seed
+from rl_core.rewards.pool import RewardPool
+from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
+from tests.rl_core.builders import make_prompt
+
+PROMPTS = [replace(make_prompt(f"p{i}"), answer=str(i), image_uids=(f"i{i}",)) for i in range(6)]
+
+
+class TableEngine:
+    """Yields `answer(request)` for each request, the last one first, and remembers what was asked."""
+
+    def __init__(self, answer) -> None:
+        self.answer = answer
+        self.asked: list[tuple[Sequence[GenerationRequest], Sampling]] = []
+
+    def __call__(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        self.asked.append((requests, sampling))
+        for request in reversed(requests):
+            text = self.answer(request)
+            if text is not None:
+                yield rollout_of(request, text)
+
+
+def rollout_of(request: GenerationRequest, text: str) -> Rollout:
+    ids = np.arange(len(text) + 1, dtype=np.int32)
+    return Rollout(
+        prompt_uid=request.prompt.uid,
+        sample_index=request.sample_index,
+        response_ids=ids,
+        log_probs=np.zeros(len(ids), dtype=np.float32),
+        text=text,
+        finish_reason="stop" if text else "length",
+        policy_version=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[RewardPool]:
+    with RewardPool(RewardConfig(function="count", workers=1)) as pool:
+        yield pool
+
+
+def evaluate(engine: TableEngine, pool: RewardPool, prompts: Sequence[Prompt] = PROMPTS, **settings):
+    return evaluate_prompts(
+        prompts,
+        generate=engine,
+        pool=pool,
+        config=EvaluationConfig(**settings),
+        max_response_length=12,
+        run_seed=3,
+        progress=SilentProgress(),
+    )
+
+
+def right(request: GenerationRequest) -> str:
+    return f"<answer>{request.prompt.answer}</answer>"
+
+
+def test_both_modes_ask_and_judge_every_prompt(pool: RewardPool) -> None:
+    engine = TableEngine(lambda request: right(request) if request.sample_index != 1 else "")
+    items = evaluate(engine, pool, n=3)
+    assert [len(requests) for requests, _ in engine.asked] == [6, 18]
+    assert [sampling for _, sampling in engine.asked] == [
+        Sampling(temperature=0.0, max_tokens=12),
+        Sampling(temperature=0.6, top_p=0.95, max_tokens=12),
+    ]
+    assert [item.uid for item in items["greedy"]] == [prompt.uid for prompt in PROMPTS]
+    assert [(item.uid, item.sample_index) for item in items["sampled"]] == [
+        (p.uid, i) for p in PROMPTS for i in range(3)
+    ]
+    assert summarise(items["greedy"]).accuracy == 1.0
+    sampled = summarise(items["sampled"])
+    assert (sampled.accuracy, sampled.parse_failure_rate, sampled.truncation_rate) == (
+        pytest.approx(2 / 3),
+        pytest.approx(1 / 3),
+        pytest.approx(1 / 3),
+    )
+
+
+def test_an_item_records_prompt_response_and_verdict(pool: RewardPool) -> None:
+    (item,) = evaluate(TableEngine(right), pool, PROMPTS[2:3], modes=("greedy",))["greedy"]
+    assert (item.answer, item.response, item.parsed, item.parse_failed) == ("2", "<answer>2</answer>", "2", False)
+    assert (item.verdict, item.components["overall"], item.error) == (True, 1.0, None)
+    assert (item.length, item.finish_reason, item.image_uids) == (19, "stop", ("i2",))
+
+
+def test_seeds_are_keyed_by_mode_prompt_and_sample(pool: RewardPool) -> None:
+    engine = TableEngine(right)
+    evaluate(engine, pool, n=2)
+    seeds = [request.seed for requests, _ in engine.asked for request in requests]
+    assert len(set(seeds)) == len(seeds) == 18
+    assert engine.asked[1][0][3].seed == keyed_seed(3, "evaluation", "sampled", "p1", 1)
+
+
+def test_the_limit_takes_the_first_prompts(pool: RewardPool) -> None:
+    items = evaluate(TableEngine(right), pool, modes=("greedy",), limit=2)
+    assert [item.uid for item in items["greedy"]] == ["p0", "p1"]
+
+
+def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, caplog: pytest.LogCaptureFixture) -> None:
+    prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
+    with caplog.at_level(logging.WARNING):
+        items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",))["greedy"]
+    assert [item.verdict for item in items] == [True, True, True, False]
+    assert "'many' is no whole number" in items[3].error
+    assert (items[3].components, items[3].parse_failed) == ({}, None)
+    assert summarise(items).failed_rewards == 1
+    assert "1 of 4 greedy responses could not be scored and count as wrong; the first: p3" in caplog.text
+
+
+def test_a_missing_response_and_an_unknown_accuracy_key_are_errors(pool: RewardPool) -> None:
+    silent = TableEngine(lambda request: None if request.prompt.uid == "p4" else right(request))
+    with pytest.raises(RuntimeError, match=r"1 of 6 responses never came, the first for \('p4', 0\)"):
+        evaluate(silent, pool, modes=("greedy",))
+    with pytest.raises(ValueError, match="'correct' is no component of the reward; it has accuracy, format, overall"):
+        evaluate(TableEngine(right), pool, accuracy_key="correct")
+
+
+@pytest.mark.parametrize("prompts", [[], [PROMPTS[0], PROMPTS[0]]])
+def test_prompts_without_a_uid_of_their_own_are_refused(prompts: list[Prompt], pool: RewardPool) -> None:
+    with pytest.raises(ValueError, match="each with a uid of its own"):
+        evaluate(TableEngine(right), pool, prompts)

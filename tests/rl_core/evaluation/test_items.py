@@ -1,0 +1,29 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rl_core.evaluation.items import read_items, write_items
+from tests.rl_core.evaluation.builders import ITEM, make_items
+
+FAILED = replace(
+    ITEM, uid="p9", parsed=None, parse_failed=None, verdict=False, components={}, error="no result", image_uids=()
+)
+
+
+def test_items_come_back_from_parquet_as_they_were(tmp_path: Path) -> None:
+    items = [*make_items("+-"), FAILED, replace(ITEM, mode="sampled", sample_index=3, finish_reason="length")]
+    write_items(tmp_path / "items.parquet", items)
+    assert read_items(tmp_path / "items.parquet") == items
+
+
+def test_equal_items_give_equal_bytes(tmp_path: Path) -> None:
+    turned = replace(ITEM, components=dict(reversed(ITEM.components.items())))
+    for name, item in (("a", ITEM), ("b", turned)):
+        write_items(tmp_path / name, [item, FAILED])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_items(tmp_path / "none.parquet")

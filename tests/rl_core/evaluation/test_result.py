@@ -1,0 +1,58 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from rl_core.evaluation.result import EvaluationResult, summarise
+from rl_core.evaluation.statistics import wilson_interval
+from tests.rl_core.evaluation.builders import ITEM, make_items
+
+
+def test_figures_of_a_greedy_pass() -> None:
+    items = make_items("+++-")
+    items[1] = replace(items[1], length=9, finish_reason="length")
+    items[2] = replace(items[2], parsed=None, parse_failed=True, components={"overall": 0.5})
+    items[3] = replace(items[3], components={}, error="died", parse_failed=None)
+    result = summarise(items)
+    assert result == EvaluationResult(
+        mode="greedy",
+        n=4,
+        samples=4,
+        accuracy=0.75,
+        ci95=wilson_interval(3, 4),
+        parse_failure_rate=1 / 3,
+        truncation_rate=0.25,
+        mean_length=6.0,
+        reward_mean=2.5 / 3,
+        failed_rewards=1,
+    )
+    assert EvaluationResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_several_responses_an_item_count_by_item() -> None:
+    items = [
+        replace(item, mode="sampled", sample_index=index)
+        for index in range(4)
+        for item in make_items("+" * 30 + "-" * 20)
+    ]
+    result = summarise(items)
+    assert (result.n, result.samples, result.accuracy) == (50, 200, pytest.approx(0.6))
+    assert result.ci95 == pytest.approx(wilson_interval(30, 50))
+
+
+def test_a_reward_that_reads_no_answer_has_no_parse_failure_rate() -> None:
+    assert summarise([replace(ITEM, parsed=None, parse_failed=None)]).parse_failure_rate is None
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        ([], "need the items of one mode"),
+        ([ITEM, replace(ITEM, mode="sampled")], r"\['greedy', 'sampled'\]"),
+        ([ITEM, ITEM, replace(ITEM, uid="p1")], r"same number of responses, got \[1, 2\]"),
+        ([replace(ITEM, error="no model server", components={})], "none of 1 responses has a score.*no model server"),
+    ],
+)
+def test_what_cannot_be_summed_up_is_refused(items: list, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        summarise(items)

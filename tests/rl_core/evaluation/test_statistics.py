@@ -1,0 +1,159 @@
+import math
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rl_core.evaluation.statistics import (
+    PairedCounts,
+    clustered_wilson_interval,
+    mcnemar,
+    paired_difference_interval,
+    wilson_interval,
+)
+
+counts = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+confidences = st.floats(0.5, 0.999)
+paired = st.builds(PairedCounts, **{name: st.integers(0, 200) for name in PairedCounts.__dataclass_fields__}).filter(
+    lambda counts: counts.n > 0
+)
+
+
+@given(counts, confidences)
+def test_wilson_equals_scipy(count: tuple[int, int], confidence: float) -> None:
+    successes, n = count
+    expected = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    assert wilson_interval(successes, n, confidence=confidence) == pytest.approx(expected, abs=1e-9)
+
+
+@given(counts, confidences)
+def test_wilson_lies_in_the_unit_interval_around_the_estimate(count: tuple[int, int], confidence: float) -> None:
+    successes, n = count
+    low, high = wilson_interval(successes, n, confidence=confidence)
+    assert 0 <= low <= successes / n <= high <= 1
+
+
+@given(counts, st.floats(0.5, 0.9))
+def test_wilson_grows_with_confidence_and_shrinks_with_n(count: tuple[int, int], confidence: float) -> None:
+    successes, n = count
+    low, high = wilson_interval(successes, n, confidence=confidence)
+    surer_low, surer_high = wilson_interval(successes, n, confidence=confidence + 0.05)
+    assert surer_low <= low
+    assert high <= surer_high
+    more_low, more_high = wilson_interval(2 * successes, 2 * n, confidence=confidence)
+    assert more_high - more_low < high - low
+
+
+@given(counts)
+def test_wilson_rises_with_the_successes(count: tuple[int, int]) -> None:
+    successes, n = count
+    if successes < n:
+        low, high = wilson_interval(successes, n)
+        more_low, more_high = wilson_interval(successes + 1, n)
+        assert more_low > low
+        assert more_high > high
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "interval"),
+    [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
+)
+def test_wilson_gives_the_published_examples(successes: int, n: int, interval: tuple[float, float]) -> None:
+    """Newcombe, Statistics in Medicine 17, 1998, pages 857-872, table I, method 3."""
+    assert wilson_interval(successes, n) == pytest.approx(interval, abs=5e-5)
+
+
+@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
+def test_what_is_no_proportion_is_refused(arguments: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="is no proportion"):
+        wilson_interval(*arguments)
+    with pytest.raises(ValueError, match=r"confidence 1\.0"):
+        wilson_interval(1, 2, confidence=1.0)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=200))
+def test_with_one_answer_an_item_the_clustered_interval_is_the_plain_one(verdicts: list[bool]) -> None:
+    clustered = clustered_wilson_interval([float(v) for v in verdicts], samples_an_item=1)
+    assert clustered == pytest.approx(wilson_interval(sum(verdicts), len(verdicts)), abs=1e-12)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=100), st.integers(1, 8))
+def test_answers_that_repeat_each_other_do_not_narrow_the_interval(verdicts: list[bool], samples: int) -> None:
+    shares = [float(v) for v in verdicts]
+    clustered = clustered_wilson_interval(shares, samples_an_item=samples)
+    assert clustered == pytest.approx(wilson_interval(sum(verdicts), len(verdicts)), abs=1e-9)
+
+
+@given(st.integers(1, 8).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(0, k), min_size=1))))
+def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_items(
+    answers: tuple[int, list[int]],
+) -> None:
+    samples, right = answers
+    n, total = len(right), sum(right)
+    low, high = clustered_wilson_interval([r / samples for r in right], samples_an_item=samples)
+    tight_low, tight_high = wilson_interval(total, n * samples)
+    wide_low, wide_high = wilson_interval(total / samples, n)
+    assert wide_low - 1e-9 <= low <= tight_low + 1e-9
+    assert tight_high - 1e-9 <= high <= wide_high + 1e-9
+
+
+def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    """100 items whose chance of a right answer is 0.1 or 0.9, four answers each: the mean's truth is 0.5. The interval
+    of 400 independent answers, the control, covers it far too seldom."""
+    draw = random.Random(7)
+    clustered = naive = 0
+    for _ in range(1000):
+        right = [
+            sum(draw.random() < chance for _ in range(4)) for chance in (draw.choice((0.1, 0.9)) for _ in range(100))
+        ]
+        low, high = clustered_wilson_interval([r / 4 for r in right], samples_an_item=4)
+        clustered += low <= 0.5 <= high
+        low, high = wilson_interval(sum(right), 400)
+        naive += low <= 0.5 <= high
+    assert 930 <= clustered <= 970
+    assert naive < 850
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_equals_the_binomial_test(b: int, c: int) -> None:
+    expected = stats.binomtest(min(b, c), b + c).pvalue if b + c else 1.0
+    assert mcnemar(b, c) == pytest.approx(expected, rel=1e-9)
+    assert mcnemar(b, c) == mcnemar(c, b)
+
+
+def test_mcnemar_by_hand_and_for_many_items() -> None:
+    assert mcnemar(0, 5) == float(Fraction(2, 32))
+    assert mcnemar(1, 9) == float(Fraction(2 * 11, 1024))
+    assert mcnemar(0, 0) == mcnemar(7, 7) == 1.0
+    assert mcnemar(2000, 2000) == 1.0
+    assert mcnemar(0, 1500) == 0.0 or math.log2(mcnemar(0, 1500)) == -1499
+    with pytest.raises(ValueError, match="must not be negative"):
+        mcnemar(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("both", "only_first", "only_second", "neither", "interval"),
+    [(36, 12, 2, 0, (0.0569, 0.3404)), (20, 12, 2, 16, (0.0562, 0.3292)), (20, 14, 0, 16, (0.1441, 0.3966))],
+)
+def test_the_paired_interval_gives_the_published_examples(
+    both: int, only_first: int, only_second: int, neither: int, interval: tuple[float, float]
+) -> None:
+    """Newcombe, Statistics in Medicine 17, 1998, pages 2635-2650, method 10, which takes first minus second."""
+    counts = PairedCounts(both=both, only_first=only_first, only_second=only_second, neither=neither)
+    low, high = paired_difference_interval(counts)
+    assert (-high, -low) == pytest.approx(interval, abs=5e-5)
+
+
+@given(paired)
+def test_the_paired_interval_holds_the_difference_and_turns_round_with_the_models(counts: PairedCounts) -> None:
+    low, high = paired_difference_interval(counts)
+    difference = (counts.only_second - counts.only_first) / counts.n
+    assert -1 <= low <= difference + 1e-12
+    assert difference - 1e-12 <= high <= 1
+    turned = PairedCounts(
+        both=counts.both, only_first=counts.only_second, only_second=counts.only_first, neither=counts.neither
+    )
+    assert paired_difference_interval(turned) == pytest.approx((-high, -low), abs=1e-12)
