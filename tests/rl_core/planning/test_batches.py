@@ -1,0 +1,143 @@
+"""Batch arithmetic, and what is said when numbers do not fit."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.run import RunConfig
+from rl_core.engine.training_loop import epoch_count, epoch_span
+from rl_core.planning.batches import (
+    batch_plan,
+    divisibility_problems,
+    nearest_divisors,
+    nearest_multiples,
+    row_problems,
+)
+from rl_core.planning.problem import PlanError
+
+Configure = Callable[..., RunConfig]
+SIZES = st.integers(1, 300)
+# The fixture only builds configurations and keeps nothing between examples.
+laws = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+def batch_sizes(rollout: int, optimizer: int) -> tuple[str, str]:
+    return f"data.rollout_batch_size={rollout}", f"actor.global_batch_size={optimizer}"
+
+
+def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
+    plan = batch_plan(configure("rollout.n=4"), train_rows=100)
+    assert (plan.samples_per_step, plan.samples_per_optimizer_step) == (64, 32)
+    assert (plan.optimizer_steps_per_step, plan.steps_per_epoch, plan.rows_left_out_per_epoch) == (2, 6, 4)
+    assert (plan.epochs, plan.total_steps, plan.total_optimizer_steps) == (2, 12, 24)
+    assert (plan.update_token_budget, plan.experience_token_budget) == (4 * 80, 16 * 80)
+
+
+@pytest.mark.parametrize(("n", "micro", "parts"), [(8, 4, 1), (16, 4, 1), (17, 4, 2), (8, 1, 8), (3, 1, 3)])
+def test_a_group_above_the_token_budget_is_spread_over_parts(
+    configure: Configure, n: int, micro: int, parts: int
+) -> None:
+    # 64 prompt tokens and 16 a response: micro x 80 tokens hold the prompt and (micro x 80 - 64) / 16 responses.
+    config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
+    assert batch_plan(config, train_rows=16).parts_per_longest_group == parts
+
+
+@laws
+@given(rollout=SIZES, optimizer=SIZES)
+def test_each_suggested_batch_size_is_one_that_works(configure: Configure, rollout: int, optimizer: int) -> None:
+    problems = divisibility_problems(configure(*batch_sizes(rollout, optimizer)))
+    assert bool(problems) == (rollout % optimizer != 0)
+    for problem in problems:
+        first, second = problem.fix.split(", or ")
+        for number in map(int, re.findall(r"\d+", first)):
+            assert not divisibility_problems(configure(*batch_sizes(number, optimizer)))
+        for number in map(int, re.findall(r"\d+", second)):
+            assert not divisibility_problems(configure(*batch_sizes(rollout, number)))
+
+
+@given(number=SIZES, near=SIZES)
+def test_no_working_number_lies_nearer_than_the_suggested_ones(number: int, near: int) -> None:
+    divisors = [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+    assert nearest_divisors(number, near) == sorted(
+        {
+            max(divisor for divisor in divisors if divisor <= near),
+            min((divisor for divisor in divisors if divisor >= near), default=divisors[-1]),
+        }
+    )
+    multiples = [multiple for multiple in range(near, number + near + 1) if multiple % near == 0]
+    below, above = [m for m in multiples if m <= number], [m for m in multiples if m >= number]
+    assert nearest_multiples(number, near) == sorted({*below[-1:], above[0]})
+
+
+def test_the_message_names_both_numbers_and_the_change(configure: Configure) -> None:
+    with pytest.raises(PlanError) as refusal:
+        batch_plan(configure(*batch_sizes(20, 8)), train_rows=100)
+    assert "data.rollout_batch_size: 20 prompts a step do not split into optimizer steps of 8" in str(refusal.value)
+    assert "4 are left over" in str(refusal.value)
+    assert "set data.rollout_batch_size to 16 or 24, or actor.global_batch_size to 5 or 10" in str(refusal.value)
+
+
+def test_every_violation_is_reported_in_one_error(configure: Configure) -> None:
+    with pytest.raises(PlanError) as refusal:
+        batch_plan(configure(*batch_sizes(20, 8)), train_rows=7)
+    assert len(refusal.value.problems) == 2
+    assert "more than the 7 training rows" in str(refusal.value)
+
+
+@laws
+@given(
+    rows=st.integers(16, 400),
+    epochs=st.integers(1, 5),
+    max_steps=st.none() | st.integers(1, 60),
+)
+def test_the_plan_is_what_the_training_loop_does(
+    configure: Configure, rows: int, epochs: int, max_steps: int | None
+) -> None:
+    limit = "null" if max_steps is None else str(max_steps)
+    config = configure(f"trainer.total_epochs={epochs}", f"trainer.max_steps={limit}")
+    plan = batch_plan(config, rows)
+    assert plan.epochs == epoch_count(steps_per_epoch=plan.steps_per_epoch, config=config)
+    last_steps = [
+        epoch_span(epoch, steps_per_epoch=plan.steps_per_epoch, config=config)[1] for epoch in range(1, plan.epochs + 1)
+    ]
+    assert plan.total_steps == last_steps[-1]
+
+
+@laws
+@given(
+    val_freq=st.integers(1, 12),
+    save_freq=st.integers(1, 12),
+    steps_per_epoch=st.integers(1, 8),
+    max_steps=st.integers(1, 20),
+)
+def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
+    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, max_steps: int
+) -> None:
+    config = configure(
+        "merge.checkpoint=best",
+        "actor.optim.lr_warmup_steps=0",
+        f"trainer.val_freq={val_freq}",
+        f"trainer.save_freq={save_freq}",
+        f"trainer.max_steps={max_steps}",
+    )
+    saved = {
+        step
+        for step in range(1, max_steps + 1)
+        if step % save_freq == 0 or step % steps_per_epoch == 0 or step == max_steps
+    }
+    scored = any(step % val_freq == 0 for step in saved)
+    problems = row_problems(config, train_rows=16 * steps_per_epoch)
+    assert [problem.where for problem in problems] == ([] if scored else ["merge.checkpoint"])
+
+
+@laws
+@given(warmup=st.integers(0, 40))
+def test_a_warm_up_as_long_as_the_run_is_a_warning(configure: Configure, warmup: int) -> None:
+    assume(warmup != 24)
+    problems = row_problems(configure(f"actor.optim.lr_warmup_steps={warmup}"), train_rows=96)
+    assert [(problem.where, problem.fatal) for problem in problems] == (
+        [("actor.optim.lr_warmup_steps", False)] if warmup > 24 else []
+    )

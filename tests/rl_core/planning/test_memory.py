@@ -1,0 +1,138 @@
+"""The memory forecast adds up, and says what to change when it does not fit."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.memory import GIB, activation_bytes, memory_forecast, memory_problems
+from rl_core.planning.model_sizes import ModelSizes
+
+Configure = Callable[..., RunConfig]
+
+SEVEN_BILLION = ModelSizes(
+    parameters=8_292_166_656,
+    num_layers=28,
+    hidden_size=3584,
+    intermediate_size=18944,
+    query_size=3584,
+    key_value_size=512,
+    vocab_size=152064,
+    max_positions=128000,
+)
+
+
+def rows_of(config: RunConfig, **machine: float) -> dict[str, float]:
+    return {row.name: row.gib for row in memory_forecast(config, SEVEN_BILLION, **machine).rows}
+
+
+def test_weights_gradients_and_moments_follow_from_the_parameters(configure: Configure) -> None:
+    rows = rows_of(configure("model.dtype=bfloat16"))
+    weights = 8_292_166_656 * 2 / GIB
+    assert rows["weights"] == rows["gradients"] == rows["engine weights"] == pytest.approx(weights)
+    assert rows["AdamW's two moments"] == pytest.approx(2 * weights)
+
+
+def test_float32_takes_twice_of_bfloat16(configure: Configure) -> None:
+    single, half = rows_of(configure("model.dtype=float32")), rows_of(configure("model.dtype=bfloat16"))
+    for name in ("weights", "gradients", "AdamW's two moments", "activations of the language model"):
+        assert single[name] == 2 * half[name]
+
+
+def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
+    assert "reference weights" not in rows_of(configure())
+    assert rows_of(configure("algorithm.kl={coef: 0.01}"))["reference weights"] == rows_of(configure())["weights"]
+
+
+def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
+    small = rows_of(configure("model.log_prob_chunk_tokens=512"))["logits of a chunk"]
+    assert small == pytest.approx(3 * 4 * 512 * 152064 / GIB)
+    more_rows = configure("model.log_prob_chunk_tokens=512", "actor.micro_batch_size_per_device_for_update=64")
+    assert rows_of(more_rows)["logits of a chunk"] == small
+
+
+def test_generation_and_update_take_turns_on_a_gpu_and_not_on_a_cpu(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5")
+    on_cpu, on_gpu = memory_forecast(config, SEVEN_BILLION), memory_forecast(config, SEVEN_BILLION, gpu_gib=141.0)
+    assert on_cpu.peak_gib == pytest.approx(sum(row.gib for row in on_cpu.rows))
+    assert on_gpu.peak_gib < sum(row.gib for row in on_gpu.rows)
+    engine = sum(row.gib for row in on_gpu.rows if row.phase == "generate")
+    assert engine == pytest.approx(0.5 * 141.0, abs=0.01), "the engine takes its share of the GPU, weights included"
+
+
+def test_the_cache_holds_as_many_sequences_as_its_bytes_allow(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=2")
+    token_bytes = 2 * 28 * 512 * 2
+    assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 2 * GIB // (token_bytes * 80)
+
+
+def test_checkpointing_keeps_a_layer_instead_of_all(configure: Configure) -> None:
+    plain = activation_bytes(configure(), SEVEN_BILLION)
+    assert activation_bytes(configure("model.gradient_checkpointing=true"), SEVEN_BILLION) < plain / 10
+
+
+def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) -> None:
+    """Counted on a real module: every tensor saved for the backward pass, parameters apart."""
+    hidden, layers, inner = 64, 3, 192
+    architecture = Qwen2Config(
+        vocab_size=32, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=4,
+        num_key_value_heads=2, attn_implementation="sdpa",
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(architecture)
+    config = configure("actor.micro_batch_size_per_device_for_update=2")
+    tokens = torch.zeros(1, 2 * 80, dtype=torch.long)
+    storages: dict[int, int] = {}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def remember(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or remember(tensor), lambda t: t):
+        model.model(tokens)
+    sizes = replace(
+        SEVEN_BILLION, num_layers=layers, hidden_size=hidden, intermediate_size=inner, query_size=64, key_value_size=32
+    )
+    assert activation_bytes(config, sizes) == pytest.approx(sum(storages.values()), rel=0.35)
+
+
+def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:
+    (problem,) = memory_problems(
+        configure("rollout.cpu_kv_cache_gib=30"), SEVEN_BILLION, available_gib=24.0, on_gpu=False
+    )
+    assert problem.where == "memory of this machine"
+    assert "24.0 GiB are there; the largest part is AdamW's two moments, 61.8 GiB" in problem.what
+    assert not memory_problems(configure(), SEVEN_BILLION, available_gib=400.0, on_gpu=False)
+
+
+def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(configure: Configure) -> None:
+    config = configure("data.max_prompt_length=30000", "rollout.cpu_kv_cache_gib=1")
+    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=1e4, on_gpu=False)
+    assert problem.where == "rollout.cpu_kv_cache_gib"
+    enough = int(problem.fix.split()[3])
+    assert not memory_problems(
+        config.model_copy(update={"rollout": config.rollout.model_copy(update={"cpu_kv_cache_gib": enough})}),
+        SEVEN_BILLION,
+        available_gib=1e4,
+        on_gpu=False,
+    )
+
+
+def test_an_engine_share_below_its_own_weights_leaves_no_cache(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.1")
+    problems = memory_problems(config, SEVEN_BILLION, available_gib=141.0, on_gpu=True)
+    assert [problem.where for problem in problems] == ["rollout.gpu_memory_utilization"]
+
+
+def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:
+    config = configure("data.max_prompt_length=127990", "rollout.cpu_kv_cache_gib=40")
+    problems = memory_problems(config, SEVEN_BILLION, available_gib=1e5, on_gpu=False)
+    assert [problem.fix for problem in problems] == [
+        "lower data.max_prompt_length or rollout.max_response_length by 6 in all"
+    ]

@@ -1,0 +1,166 @@
+"""Preflight names everything that is wrong, each with the key and what to do."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.preflight import check_config
+from rl_core.planning.problem import PlanError, raise_if_fatal
+
+Configure = Callable[..., RunConfig]
+QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+
+
+def wheres(config: RunConfig) -> list[str]:
+    return [problem.where for problem in check_config(config)]
+
+
+def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(QUICKSTART.parents[1])
+    assert check_config(load_config(QUICKSTART)) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "where", "words"),
+    [
+        (["trainer.val_freq=0"], "trainer.val_freq", "set -1 to never validate"),
+        (["merge.checkpoint=best"], "merge.checkpoint", "never validates"),
+        (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set data.rollout_batch_size to 8 or 16"),
+        (["data.rollout_batch_size=104"], "data.rollout_batch_size", "more than the 96 training rows"),
+        (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
+        (["model.dtype=bfloat16"], "merge.probe_tolerance", "set it to 0.1"),
+        (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
+        (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
+        (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
+        (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
+        (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
+        (["merge.push=model"], "merge.push", "owner/name"),
+        (["data.prompt_template=gone.jinja"], "data.prompt_template", "there is no file gone.jinja"),
+        (["reward.function=gone.py:score"], "reward.function", "there is no file gone.py"),
+        (
+            ["data.train={type: local, path: gone.parquet}"],
+            "data.train.path",
+            "there is no file or folder gone.parquet",
+        ),
+        (["cold_start={steps: 1, source: {type: local, path: gone}}"], "cold_start.source.path", "there is no file"),
+        (["data.validation.scene_seed=1"], "data.validation", "would also be in data.train: both have scene_seed 1"),
+        (
+            ["cold_start={steps: 1, source: {type: counting, size: 4, scene_seed: 2}}"],
+            "data.validation",
+            "would also be in cold_start.source",
+        ),
+        (["model.source={type: pretrained, path: /gone/model}"], "model.source.path", "there is no folder /gone/model"),
+        (["rollout.max_response_length=40000"], "rollout.max_response_length", "more than the model's 32768 positions"),
+        (["rollout.cpu_kv_cache_gib=100000"], "memory of this machine", "largest part is engine KV cache"),
+    ],
+)
+def test_a_problem_names_the_key_and_the_change(
+    configure: Configure, overrides: list[str], where: str, words: str
+) -> None:
+    (problem,) = check_config(configure(*overrides))
+    assert problem.where == where
+    assert words in str(problem)
+    assert problem.fatal
+
+
+@pytest.mark.parametrize(
+    ("override", "where"),
+    [
+        ("trainer.save_model_only=true", "trainer.save_model_only"),
+        ("cold_start={steps: 5, optim: {lr_warmup_steps: 5}}", "cold_start.optim.lr_warmup_steps"),
+        ("actor.optim.lr_warmup_steps=1000", "actor.optim.lr_warmup_steps"),
+    ],
+)
+def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, override: str, where: str) -> None:
+    (problem,) = check_config(configure(override))
+    assert (problem.where, problem.fatal) == (where, False)
+    raise_if_fatal([problem])
+
+
+def test_everything_is_reported_at_once(configure: Configure) -> None:
+    config = configure(
+        "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "evaluation.modes=[]"
+    )
+    with pytest.raises(PlanError) as refusal:
+        raise_if_fatal(check_config(config))
+    message = str(refusal.value).splitlines()
+    assert message[0] == "4 problem(s) before the start"
+    assert {line.split(":")[0].strip() for line in message[1:]} == {
+        "trainer.val_freq",
+        "data.rollout_batch_size",
+        "data.prompt_template",
+        "evaluation.modes",
+    }
+
+
+def test_a_missing_media_folder_is_named(configure: Configure, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    source = json.dumps({"type": "local", "path": str(rows), "media_dir": str(tmp_path / "gone")})
+    assert wheres(configure(f"data.train={source}")) == ["data.train.media_dir"]
+
+
+def test_one_file_for_training_and_validation_is_refused(configure: Configure, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    source = json.dumps({"type": "local", "path": str(rows)})
+    assert wheres(configure(f"data.train={source}", f"data.validation={source}")) == ["data.validation"]
+
+
+def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure: Configure, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    (problem,) = check_config(configure(f"model.source={{type: pretrained, path: {tmp_path}}}"))
+    assert "architecture 'mamba'" in problem.what
+
+
+class TestOffline:
+    """HF_HUB_OFFLINE, which the hub's library reads when it is imported."""
+
+    SOURCES = (
+        "model.source={type: pretrained, path: owner/model}",
+        "data.train={type: hub, name: owner/rows@train}",
+        "merge.push=owner/trained",
+    )
+
+    @pytest.fixture(autouse=True)
+    def cache(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        return tmp_path
+
+    def test_what_the_cache_lacks_is_named(self, configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        assert wheres(configure(*self.SOURCES)) == ["model.source.path", "data.train.name", "merge.push"]
+
+    def test_what_the_cache_holds_is_no_problem(
+        self, configure: Configure, monkeypatch: pytest.MonkeyPatch, cache: Path
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        (cache / "models--owner--model").mkdir()
+        (cache / "datasets--owner--rows").mkdir()
+        assert wheres(configure(*self.SOURCES[:2])) == []
+
+    def test_online_nothing_is_asked_of_the_cache(self, configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        assert wheres(configure(*self.SOURCES)) == []
+
+
+def test_an_installed_deepspeed_is_named(configure: Configure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "deepspeed").mkdir()
+    (tmp_path / "deepspeed" / "__init__.py").write_text("raise AssertionError('preflight must not import it')")
+    monkeypatch.syspath_prepend(tmp_path)
+    (problem,) = check_config(configure())
+    assert "deepspeed is installed" in problem.what
+    assert problem.fix.endswith("pip uninstall deepspeed")
+
+
+def test_preflight_takes_milliseconds(configure: Configure) -> None:
+    config = configure()
+    start = time.perf_counter()
+    check_config(config)
+    assert time.perf_counter() - start < 0.2
