@@ -161,6 +161,10 @@ def test_an_installed_deepspeed_is_named(configure: Configure, monkeypatch: pyte
 
 def test_preflight_takes_milliseconds(configure: Configure) -> None:
     config = configure()
-    start = time.perf_counter()
-    check_config(config)
-    assert time.perf_counter() - start < 0.2
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        check_config(config)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.1
