@@ -65,6 +65,20 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [_parse(line, path, number) for number, line in enumerate(lines, start=1)]
 
 
+def read_after(path: Path, step: int) -> list[dict[str, Any]]:
+    """The records of later steps than `step`, in order; only these are parsed. Raises ValueError as `read` does."""
+    if not path.exists():
+        return []
+    *lines, _ = path.read_bytes().split(b"\n")
+    later: list[dict[str, Any]] = []
+    for number in range(len(lines), 0, -1):
+        record = _parse(lines[number - 1], path, number)
+        if record["step"] <= step:
+            break
+        later.append(record)
+    return later[::-1]
+
+
 class RunLogs:
     """The metrics, timings and events of one run, for its one writer (the holder of the run's lock); others `read`."""
 

@@ -8,7 +8,8 @@ class Tracker(Protocol):
     """Shows a run's metrics somewhere. An outage raises TrackerUnavailable: a warning now, sent later."""
 
     def last_step(self) -> int:
-        """The last step its server has, 0 for none; asked when it opens, so resume and late sending need no state."""
+        """The last step its server has, -1 for none (step 0 is the validation before training); asked when it opens,
+        so resume and late sending need no state."""
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step's metrics."""

@@ -29,7 +29,7 @@ numbers = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)
 
 
 @given(records=st.lists(st.dictionaries(st.text(), numbers | st.text() | st.none()), max_size=5))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_records_come_back_equal_and_in_order(records: list[dict[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deep" / "lines.jsonl"
@@ -78,7 +78,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
     numbered=st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=8),
     step=st.integers(-1, 10),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered: list[tuple[int, float]], step: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         cut, expected = JsonLines(Path(folder) / "cut"), JsonLines(Path(folder) / "expected")

@@ -1,0 +1,88 @@
+"""Sends metrics.jsonl to a tracker, from wherever the tracker's server is (design contract 10)."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rl_core.events import LogEvent
+from rl_core.tracking.metrics_log import read_after
+from rl_core.tracking.outage import report_outage
+from rl_core.tracking.protocol import Tracker, TrackerUnavailable
+
+_logger = logging.getLogger(__name__)
+
+SENDING_SECONDS = 2.0
+"""Longest time one `follow` spends on what is missing; the rest goes with the next call."""
+PAUSE_FACTOR = 10.0
+"""After a failed attempt the next one waits this many times as long as that one took: a server that lets every request
+run into its timeout then costs a tenth of the time at most, one that refuses at once is asked at nearly every call."""
+
+
+class TrackerFollower:
+    """Keeps one tracker up to date with a run's metrics file.
+
+    The file is the truth and the server says what it has: resume, outage and late sending are one case. Only
+    TrackerUnavailable is swallowed; it is reported once an outage.
+
+    Args:
+        tracker: Where the metrics go.
+        metrics_path: The run's metrics.jsonl.
+        log_event: Takes the report of an outage.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        metrics_path: Path,
+        *,
+        log_event: LogEvent | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tracker = tracker
+        self._path = metrics_path
+        self._log_event = log_event
+        self._clock = clock
+        self._last_sent: int | None = None  # unknown until the server is asked, and again after each outage
+        self._retry_at = -math.inf
+        self._is_out = False
+
+    def follow(self) -> None:
+        """Send the steps that the server has not, for at most a few seconds. Call it after each step."""
+        if self._clock() >= self._retry_at:
+            self._attempt(seconds=SENDING_SECONDS)
+
+    def finish(self) -> None:
+        """Send everything that is missing, however long it takes, and close the tracker."""
+        self._attempt(seconds=math.inf, close=True)
+
+    def _attempt(self, *, seconds: float, close: bool = False) -> None:
+        started = self._clock()
+        try:
+            self._send_missing(until=started + seconds)
+            if close:
+                self._tracker.close()
+        except TrackerUnavailable as outage:
+            # A step that was sent may have arrived although no answer came: only the server knows.
+            self._last_sent = None
+            ended = self._clock()
+            self._retry_at = ended + PAUSE_FACTOR * (ended - started)
+            if not self._is_out:
+                report_outage(f"metrics of {self._path.parent.name}", outage, self._log_event)
+            self._is_out = True
+            return
+        if self._is_out:
+            _logger.info("the tracker of %s answers again", self._path.parent.name)
+        self._is_out = False
+
+    def _send_missing(self, *, until: float) -> None:
+        if self._last_sent is None:
+            self._last_sent = self._tracker.last_step()
+        for record in read_after(self._path, self._last_sent):
+            step = record.pop("step")
+            self._tracker.log_step(step, record)
+            self._last_sent = step
+            if self._clock() >= until:
+                return

@@ -1,0 +1,74 @@
+"""The one door to MLflow: which store, with which patience, and what an outage looks like."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.store.db.db_types import DATABASE_ENGINES
+from requests.exceptions import RequestException
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import SQLAlchemyError
+
+from rl_core.tracking.protocol import TrackerUnavailable
+
+Result = TypeVar("Result")
+
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+"""MLflow's own defaults (7 retries, 120 s) hold a run up for minutes. No retry: what is missing is sent later."""
+
+_SQLITE = "sqlite:///"
+
+
+class MlflowAccess:
+    """A tracking store that may be away at any moment.
+
+    Args:
+        uri: Address of a server, or `sqlite:///file.db` (relative to the working directory, made absolute here, because
+            tasks may run in another one).
+    """
+
+    def __init__(self, uri: str) -> None:
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        self.uri = absolute_uri(uri)
+        self._client: MlflowClient | None = None
+
+    def call(self, action: Callable[[MlflowClient], Result]) -> Result:
+        """`action(client)`. Raises TrackerUnavailable whatever MLflow, its transport or its database answers with
+        instead: nothing that a view of the run says may end the run."""
+        try:
+            if self._client is None:
+                self._client = self._open()
+            return action(self._client)
+        except (MlflowException, RequestException, SQLAlchemyError, OSError) as error:
+            raise TrackerUnavailable(f"MLflow at {self.uri}: {error}") from error
+
+    def artifact_location(self, experiment: str) -> str | None:
+        """Where the artifacts of an experiment go: beside a database file; a server decides by itself (None)."""
+        if not self.uri.startswith(_SQLITE):
+            return None
+        return (self._database().parent / "mlruns" / experiment).as_uri()
+
+    def _open(self) -> MlflowClient:
+        """MLflow retries a database that cannot be opened for 101 seconds; one try of ours comes first."""
+        if self.uri.startswith(_SQLITE):
+            self._database().parent.mkdir(parents=True, exist_ok=True)
+        if re.match(rf"({'|'.join(DATABASE_ENGINES)})(\+\w+)?:", self.uri):
+            engine = create_engine(self.uri)
+            inspect(engine).get_table_names()
+            engine.dispose()
+        return MlflowClient(tracking_uri=self.uri)
+
+    def _database(self) -> Path:
+        return Path(self.uri.removeprefix(_SQLITE))
+
+
+def absolute_uri(uri: str) -> str:
+    """A `sqlite:///` URI with its path made absolute; every other URI as it is."""
+    if not uri.startswith(_SQLITE):
+        return uri
+    return _SQLITE + str(Path(uri.removeprefix(_SQLITE)).absolute())

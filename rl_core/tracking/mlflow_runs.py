@@ -1,0 +1,256 @@
+"""One MLflow run a pipeline and a nested run a stage, found again by their tags after a crash or in another process.
+
+Everything goes through MlflowClient with explicit run ids (MLflow's "active run" belongs to a thread and is lost
+between tasks). Every method raises TrackerUnavailable when MLflow does not answer, and may be called again with the
+same values: a run that is continued shows each thing once.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from PIL import Image
+
+from rl_core.events import LogEvent
+from rl_core.tracking.mlflow_access import MlflowAccess, Result
+from rl_core.tracking.outage import tolerated_outage
+from rl_core.tracking.protocol import TrackerUnavailable
+
+RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+Item = TypeVar("Item")
+Action = Callable[[MlflowClient, str], Result]
+
+RUN_TAG = "sightline.run"
+STAGE_TAG = "sightline.stage"
+PIPELINE = "pipeline"
+"""What STAGE_TAG says of the parent run."""
+
+# MLflow's own limits (mlflow/utils/validation.py).
+MAX_METRICS_A_BATCH = 1000
+MAX_PARAMS_A_BATCH = 100
+MAX_PARAM_LENGTH = 6000
+MAX_TAG_LENGTH = 8000
+MAX_KEY_LENGTH = 250
+MAX_DIGEST_LENGTH = 36
+
+
+class MlflowRun:
+    """One MLflow run, looked up (or made) when it is first needed.
+
+    Args:
+        access: The store.
+        experiment: Name of the experiment, made if need be.
+        name: Name that people see.
+        tags: Identify the run: two runs with equal tags are the same run.
+        parent: The run that it is nested in.
+    """
+
+    def __init__(
+        self,
+        access: MlflowAccess,
+        *,
+        experiment: str,
+        name: str,
+        tags: Mapping[str, str],
+        parent: "MlflowRun | None" = None,
+    ) -> None:
+        self._access = access
+        self._experiment = experiment
+        self._name = name
+        self._tags = dict(tags)
+        self._parent = parent
+        self._run_id: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id of the run."""
+        if self._run_id is None:
+            parent = {} if self._parent is None else {"mlflow.parentRunId": self._parent.run_id}
+            self._run_id = self._access.call(lambda client: self._find_or_create(client, parent))
+        return self._run_id
+
+    def set_status(self, status: RunStatus) -> None:
+        """RUNNING also reopens a run that a killed process left behind or that had ended."""
+        if status == "RUNNING":
+            self._call(lambda client, run_id: client.update_run(run_id, status=status))
+        else:
+            self._call(lambda client, run_id: client.set_terminated(run_id, status=status))
+
+    def log_params(self, config: Mapping[str, Any]) -> None:
+        """A nested configuration as parameters with dotted names. A value that is there already must be the same."""
+        params = [Param(_key(name), _cut(text, MAX_PARAM_LENGTH)) for name, text in flatten(config).items()]
+        for batch in _batches(params, MAX_PARAMS_A_BATCH):
+            self._log_batch(params=batch)
+
+    def set_tags(self, tags: Mapping[str, object]) -> None:
+        """Tags, for what differs between attempts (a parameter cannot change) and for finding runs."""
+        entities = [RunTag(_key(name), _cut(str(value), MAX_TAG_LENGTH)) for name, value in tags.items()]
+        for batch in _batches(entities, MAX_PARAMS_A_BATCH):
+            self._log_batch(tags=batch)
+
+    def log_metrics(self, metrics: Mapping[str, float], *, step: int = 0) -> None:
+        """Metrics of a step. MLflow keeps a second value of one step beside the first: log each step once."""
+        now = int(time.time() * 1000)
+        entities = [Metric(_key(name), float(value), now, step) for name, value in metrics.items()]
+        for batch in _batches(entities, MAX_METRICS_A_BATCH):
+            self._log_batch(metrics=batch)
+
+    def latest_metric(self, name: str) -> float | None:
+        """The value of a metric at its highest step; None when it was never logged."""
+        value = self._call(lambda client, run_id: client.get_run(run_id).data.metrics.get(_key(name)))
+        return None if value is None else float(value)
+
+    def log_dataset(self, *, name: str, digest: str, source: Path, context: str, rows: int) -> None:
+        """The prepared data as an input of the run.
+
+        Args:
+            name: Name of the data set.
+            digest: Its fingerprint; runs with equal data are found by it.
+            source: Folder of the prepared data.
+            context: What it is used for ("training", "evaluation").
+            rows: Number of rows.
+        """
+        dataset = Dataset(
+            name=name,
+            digest=digest[:MAX_DIGEST_LENGTH],
+            source_type="local",
+            source=json.dumps({"uri": str(source)}),
+            profile=json.dumps({"num_rows": rows}),
+        )
+        entry = DatasetInput(dataset, tags=[InputTag("mlflow.data.context", context)])
+        self._call(lambda client, run_id: client.log_inputs(run_id, datasets=[entry]))
+
+    def log_table(self, file: str, columns: Mapping[str, Sequence[Any]]) -> None:
+        """A table that MLflow's pages show (`mlflow.load_table` reads it); an earlier one of that name is replaced,
+        where MLflow's own `log_table` would append the same rows again.
+
+        Args:
+            file: Name in the artifacts, ending in `.json`.
+            columns: Column name -> one JSON value a row, all of one length.
+        """
+        table = {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
+
+        def log(client: MlflowClient, run_id: str) -> None:
+            client.log_dict(run_id, table, file)
+            tables = json.loads(client.get_run(run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
+            entry = {"path": file, "type": "table"}
+            if entry not in tables:
+                client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([*tables, entry]))
+
+        self._call(log)
+
+    def log_image(self, file: str, image: Image.Image) -> None:
+        """A sample image under the artifact name `file` (`samples/000.png`)."""
+        self._call(lambda client, run_id: client.log_image(run_id, image, artifact_file=file))
+
+    def log_text(self, file: str, text: str) -> None:
+        """A text under the artifact name `file`."""
+        self._call(lambda client, run_id: client.log_text(run_id, text, file))
+
+    def log_file(self, path: Path, folder: str | None = None) -> None:
+        """A copy of a file (the report) under its own name, in `folder` of the artifacts."""
+        self._call(lambda client, run_id: client.log_artifact(run_id, str(path), folder))
+
+    def _log_batch(self, **entities: Sequence[Metric | Param | RunTag]) -> None:
+        self._call(lambda client, run_id: client.log_batch(run_id, **entities))
+
+    def _call(self, action: Action[Result]) -> Result:
+        try:
+            run_id = self.run_id
+            return self._access.call(lambda client: action(client, run_id))
+        except TrackerUnavailable:
+            self._run_id = None  # the database may be another one when it comes back
+            raise
+
+    def _find_or_create(self, client: MlflowClient, parent: Mapping[str, str]) -> str:
+        experiment_id = self._experiment_id(client)
+        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in self._tags.items())
+        found = client.search_runs([experiment_id], wanted, max_results=1, order_by=["attributes.start_time ASC"])
+        if found:
+            return str(found[0].info.run_id)
+        run = client.create_run(experiment_id, tags={**self._tags, **parent}, run_name=self._name)
+        return str(run.info.run_id)
+
+    def _experiment_id(self, client: MlflowClient) -> str:
+        experiment = client.get_experiment_by_name(self._experiment)
+        if experiment is not None:
+            return str(experiment.experiment_id)
+        location = self._access.artifact_location(self._experiment)
+        return str(client.create_experiment(self._experiment, artifact_location=location))
+
+
+class MlflowPipeline:
+    """The runs of one pipeline: a parent, and a nested run a stage.
+
+    Args:
+        uri: Tracking server, or SQLite database.
+        experiment: The experiment's name.
+        run_name: The run directory's name: the same name continues the same MLflow runs.
+        tags: Copied onto every run, since MLflow's search sees a run's own tags only.
+    """
+
+    def __init__(self, uri: str, *, experiment: str, run_name: str, tags: Mapping[str, str] | None = None) -> None:
+        self._access = MlflowAccess(uri)
+        self._experiment = experiment
+        self._run_name = run_name
+        self._tags = dict(tags or {})
+        self.parent = self._run(PIPELINE, name=run_name)
+
+    def stage(self, stage: str) -> MlflowRun:
+        """The nested run of a stage; nothing is sent until it is used."""
+        return self._run(stage, name=stage, parent=self.parent)
+
+    @contextmanager
+    def running(self, run: MlflowRun, *, log_event: LogEvent | None = None) -> Iterator[MlflowRun]:
+        """Show `run` as running for the length of the block, and as finished, failed or killed (Ctrl-C) after it.
+        An outage is reported and changes nothing else."""
+        self._show(run, "RUNNING", log_event)
+        status: RunStatus = "FAILED"
+        try:
+            yield run
+            status = "FINISHED"
+        except KeyboardInterrupt:
+            status = "KILLED"
+            raise
+        finally:
+            self._show(run, status, log_event)
+
+    def _show(self, run: MlflowRun, status: RunStatus, log_event: LogEvent | None) -> None:
+        with tolerated_outage(f"status {status} of {self._run_name}", log_event):
+            run.set_status(status)
+            run.set_tags(self._tags)
+
+    def _run(self, stage: str, *, name: str, parent: MlflowRun | None = None) -> MlflowRun:
+        tags = {RUN_TAG: self._run_name, STAGE_TAG: stage}
+        return MlflowRun(self._access, experiment=self._experiment, name=name, tags=tags, parent=parent)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested mappings as dotted names -> text: strings as they are, everything else as JSON."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value if isinstance(value, str) else json.dumps(value)
+    return flat
+
+
+def _key(name: str) -> str:
+    """A name that MLflow takes: reward components carry whatever names their author chose."""
+    return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)[:MAX_KEY_LENGTH]
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

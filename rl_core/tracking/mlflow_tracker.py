@@ -1,0 +1,27 @@
+"""A training run's step metrics in MLflow."""
+
+from collections.abc import Mapping
+
+from rl_core.tracking.mlflow_runs import MlflowRun
+
+STEP_KEY = "progress/step"
+"""Metric whose value is the step itself; sent with the last part of a step, it says which steps are complete."""
+
+
+class MlflowTracker:
+    """Implements Tracker on one MLflow run (the training stage's)."""
+
+    def __init__(self, run: MlflowRun) -> None:
+        self._run = run
+
+    def last_step(self) -> int:
+        """The last step that MLflow has, -1 for none. Raises TrackerUnavailable."""
+        step = self._run.latest_metric(STEP_KEY)
+        return -1 if step is None else int(step)
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Send one step's metrics. Raises TrackerUnavailable; the step may have arrived then, `last_step` knows."""
+        self._run.log_metrics({**metrics, STEP_KEY: float(step)}, step=step)
+
+    def close(self) -> None:
+        """Nothing is buffered."""

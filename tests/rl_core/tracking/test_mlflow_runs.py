@@ -1,0 +1,309 @@
+"""MLflow shows a run, follows it through crashes and outages, and never stops it. SQLite and servers are real."""
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from PIL import Image
+
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.follower import TrackerFollower
+from rl_core.tracking.metrics_log import RunLogs, read
+from rl_core.tracking.mlflow_access import MlflowAccess, absolute_uri
+from rl_core.tracking.mlflow_runs import MlflowPipeline, flatten
+from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
+from rl_core.tracking.outage import tolerated_outage
+from rl_core.tracking.protocol import TrackerUnavailable
+
+NewDatabase = Callable[[], str]
+
+
+@pytest.fixture
+def uri(new_database: NewDatabase) -> str:
+    return new_database()
+
+
+@pytest.fixture
+def client(uri: str) -> MlflowClient:
+    return MlflowClient(tracking_uri=uri)
+
+
+def open_pipeline(uri: str) -> MlflowPipeline:
+    return MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc", tags={"config": "abc"})
+
+
+def follow(uri: str, run: RunDirectory) -> None:
+    TrackerFollower(MlflowTracker(open_pipeline(uri).stage("train")), run.metrics).finish()
+
+
+def history(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, float]]:
+    return [(metric.step, metric.value) for metric in client.get_metric_history(run_id, key)]
+
+
+def test_a_pipeline_has_one_run_and_a_nested_one_a_stage_however_often_it_is_opened(
+    uri: str, client: MlflowClient
+) -> None:
+    for _ in range(2):
+        pipeline = open_pipeline(uri)
+        with pipeline.running(pipeline.parent):
+            for stage in ("prepare", "train"):
+                with pipeline.running(pipeline.stage(stage)):
+                    pass
+    experiment = client.get_experiment_by_name("quickstart")
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert sorted(runs) == ["prepare", "quickstart-abc", "train"]
+    parent = runs["quickstart-abc"].info.run_id
+    assert [runs[name].data.tags["mlflow.parentRunId"] for name in ("prepare", "train")] == [parent, parent]
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    assert {run.data.tags["config"] for run in runs.values()} == {"abc"}
+
+
+def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(uri: str, client: MlflowClient) -> None:
+    pipeline = open_pipeline(uri)
+    run = pipeline.stage("evaluate")
+    seen = []
+
+    def stage(error: BaseException | None) -> None:
+        with pipeline.running(run):
+            seen.append(client.get_run(run.run_id).info.status)
+            if error is not None:
+                raise error
+
+    for error, status in ((ValueError("bad row"), "FAILED"), (KeyboardInterrupt(), "KILLED")):
+        with pytest.raises(type(error)):
+            stage(error)
+        assert client.get_run(run.run_id).info.status == status
+    stage(None)
+    assert client.get_run(run.run_id).info.status == "FINISHED"
+    assert seen == ["RUNNING"] * 3
+
+
+def test_metrics_of_a_run_that_was_killed_and_resumed_are_there_once(
+    uri: str, client: MlflowClient, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    logs = RunLogs(run)
+    for step in range(6):
+        logs.log_step(step, {"reward/overall": step / 7})
+    follow(uri, run)
+    logs.cut_back(3)
+    for step in range(4, 9):
+        logs.log_step(step, {"reward/overall": step / 7})
+    follow(uri, run)
+    train = open_pipeline(uri).stage("train").run_id
+    assert history(client, train, "reward/overall") == [(step, step / 7) for step in range(9)]
+
+
+def test_a_step_with_more_metrics_than_a_request_takes_arrives_whole(uri: str, client: MlflowClient) -> None:
+    stage = open_pipeline(uri).stage("train")
+    tracker = MlflowTracker(stage)
+    assert tracker.last_step() == -1
+    tracker.log_step(3, {f"m{i}": i / 3 for i in range(2100)} | {"grad_norm": math.nan})
+    metrics = client.get_run(stage.run_id).data.metrics
+    assert len(metrics) == 2102
+    assert metrics["m2099"] == 2099 / 3
+    assert math.isnan(metrics["grad_norm"])
+    assert MlflowTracker(open_pipeline(uri).stage("train")).last_step() == 3
+
+
+def test_names_that_mlflow_refuses_are_made_acceptable(uri: str, client: MlflowClient) -> None:
+    stage = open_pipeline(uri).stage("train")
+    MlflowTracker(stage).log_step(1, {"reward/recall@1 (β)": 0.5, "k" * 300: 1.0})
+    assert set(client.get_run(stage.run_id).data.metrics) == {"reward/recall_1 ___", "k" * 250, STEP_KEY}
+
+
+def test_a_stage_shows_its_configuration_data_tables_images_and_files(
+    uri: str, client: MlflowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything twice: a stage that is run again shows the last state, not two."""
+    report = tmp_path / "report.html"
+    config = {
+        "actor": {"optim": {"lr": 1e-6, "betas": [0.9, 0.99]}},
+        "kl": None,
+        "many": {str(i): i for i in range(150)},
+    }
+    for attempt in (1, 2):
+        report.write_text(f"<html>{attempt}")
+        stage = open_pipeline(uri).stage("evaluate")
+        stage.log_params(config | {"prompt": "x" * 7000})
+        stage.set_tags({"attempt": attempt, "long": "y" * 9000})
+        stage.log_metrics({"accuracy": 0.9}, step=attempt)
+        stage.log_dataset(name="counting", digest="f" * 64, source=tmp_path, context="evaluation", rows=400)
+        stage.log_table("items.json", {"response": ["a", "b"], "correct": [True, False]})
+        stage.log_image("samples/000.png", Image.new("RGB", (8, 8), (attempt, 0, 0)))
+        stage.log_text("note.txt", str(attempt))
+        stage.log_file(report, "report")
+    run = client.get_run(stage.run_id)
+    assert run.data.params["actor.optim.lr"] == "1e-06"
+    assert run.data.params["actor.optim.betas"] == "[0.9, 0.99]"
+    assert run.data.params["kl"] == "null"
+    assert len(run.data.params) == 154
+    assert len(run.data.params["prompt"]) == 6000
+    assert run.data.tags["attempt"] == "2"
+    inputs = [(entry.dataset.name, entry.dataset.profile) for entry in run.inputs.dataset_inputs]
+    assert inputs == [("counting", '{"num_rows": 400}')]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # load_table asks the global one
+    table = client.load_table(run.info.experiment_id, "items.json", run_ids=[stage.run_id])
+    assert table[["response", "correct"]].values.tolist() == [["a", True], ["b", False]]
+    image = client.download_artifacts(stage.run_id, "samples/000.png", str(tmp_path))
+    assert Image.open(image).getpixel((0, 0)) == (2, 0, 0)
+    page = client.download_artifacts(stage.run_id, "report/report.html", str(tmp_path))
+    assert Path(page).read_text() == "<html>2"
+    assert stage.latest_metric("accuracy") == 0.9
+
+
+def test_a_database_given_relative_to_the_working_directory_is_one_place_with_its_artifacts_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    access = MlflowAccess("sqlite:///mlflow.db")
+    assert access.uri == f"sqlite:///{tmp_path}/mlflow.db"
+    assert access.artifact_location("quickstart") == f"file://{tmp_path}/mlruns/quickstart"
+    assert absolute_uri("http://127.0.0.1:5000") == "http://127.0.0.1:5000"
+    assert MlflowAccess("http://127.0.0.1:5000").artifact_location("quickstart") is None
+
+
+def test_a_deleted_database_loses_nothing(new_database: NewDatabase, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    logs = RunLogs(run)
+    for step in range(4):
+        logs.log_step(step, {"loss": step / 7})
+    first, second = new_database(), new_database()
+    for uri in (first, second):
+        follow(uri, run)
+        stage = open_pipeline(uri).stage("train")
+        got = history(MlflowClient(tracking_uri=uri), stage.run_id, "loss")
+        assert got == [(step, step / 7) for step in range(4)]
+
+
+def test_flat_names_lose_nothing_of_a_configuration() -> None:
+    config = {"a": {"b": {"c": 1}, "d": [1, {"e": None}]}, "f": "text", "g": {}, "h": True}
+    flat = flatten(config)
+    assert flat == {"a.b.c": "1", "a.d": '[1, {"e": null}]', "f": "text", "g": "{}", "h": "true"}
+    assert json.loads(flat["a.d"]) == config["a"]["d"]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Takes connections and never answers, as a server behind a broken network does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_server_that_is_not_there_is_a_warning_within_a_moment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    logs = RunLogs(run)
+    pipeline = open_pipeline(f"http://127.0.0.1:{free_port()}")
+    stage = pipeline.stage("train")
+    started = time.monotonic()
+    follower = TrackerFollower(MlflowTracker(stage), run.metrics, log_event=logs.log_event)
+    with pipeline.running(stage, log_event=logs.log_event):
+        for step in range(5):
+            logs.log_step(step, {"loss": 1.0})
+            follower.follow()
+        with tolerated_outage("the configuration", logs.log_event):
+            stage.log_params({"seed": 1})
+        follower.finish()
+    assert time.monotonic() - started < 10
+    assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"] * 4
+    assert "127.0.0.1" in caplog.text
+
+
+def test_a_server_that_never_answers_costs_one_timeout(
+    tmp_path: Path, silent_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    run = RunDirectory(tmp_path / "run")
+    logs = RunLogs(run)
+    follower = TrackerFollower(MlflowTracker(open_pipeline(silent_server).stage("train")), run.metrics)
+    started = time.monotonic()
+    for step in range(200):
+        logs.log_step(step, {"loss": 1.0})
+        follower.follow()
+    assert 1 <= time.monotonic() - started < 4
+
+
+def test_patience_is_short_unless_a_person_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "33")
+    MlflowAccess("http://127.0.0.1:1")
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "33"
+
+
+def test_a_database_that_cannot_be_opened_is_an_outage_within_a_moment_too(tmp_path: Path) -> None:
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "torn.db").write_text("no database at all, though it has the length of a header" * 9)
+    started = time.monotonic()
+    for name in ("folder.db", "torn.db", "torn.db/below.db"):
+        with pytest.raises(TrackerUnavailable, match=name):
+            _ = open_pipeline(f"sqlite:///{tmp_path}/{name}").parent.run_id
+    assert time.monotonic() - started < 3
+
+
+@pytest.fixture
+def server(new_database: NewDatabase, tmp_path: Path) -> Iterator[tuple[str, Callable[[], subprocess.Popen[bytes]]]]:
+    """(URI, start): a real MLflow server that may be started again on the same port and database."""
+    port, database = free_port(), new_database()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "-w", "1"]
+        command += ["--backend-store-uri", database, "--artifacts-destination", str(tmp_path / "artifacts")]
+        env = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(process)
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return process
+            time.sleep(0.1)
+        raise AssertionError("the MLflow server did not start within a minute")
+
+    yield f"http://127.0.0.1:{port}", start
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_stopped_and_started_again_ends_with_every_step_once(
+    server: tuple[str, Callable[[], subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    uri, start = server
+    process = start()
+    run = RunDirectory(tmp_path / "run")
+    logs = RunLogs(run)
+    pipeline = open_pipeline(uri)
+    follower = TrackerFollower(MlflowTracker(pipeline.stage("train")), run.metrics, log_event=logs.log_event)
+    for step in range(12):
+        if step == 4:
+            process.terminate()
+            process.wait()
+        if step == 8:
+            start()
+        logs.log_step(step, {"loss": step / 7})
+        follower.follow()
+    follower.finish()
+    pipeline.stage("train").log_text("note.txt", "artifacts go through the server")
+    client = MlflowClient(tracking_uri=uri)
+    assert history(client, pipeline.stage("train").run_id, "loss") == [(step, step / 7) for step in range(12)]
+    assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"]
