@@ -1,29 +1,22 @@
 """How long work tells a person how far it is, without knowing who shows it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
 class Advance(Protocol):
     """Moves one bar on by `count` units and shows the newest figures beside it ("reward 0.41")."""
 
-    def __call__(self, count: int = 1, figures: str = "") -> None: ...
+    def __call__(self, count: int = 1, figures: str = "") -> None:
+        """Move on."""
 
 
 class Progress(Protocol):
     """Opens bars. The command line draws them with rich, a flow also writes artifacts, tests show nothing."""
 
-    def bar(self, description: str, total: int) -> "AbstractBar":
-        """A context manager that yields an Advance."""
-
-
-class AbstractBar(Protocol):
-    """A bar, open for the length of a `with`."""
-
-    def __enter__(self) -> Advance: ...
-
-    def __exit__(self, *exc: object) -> bool | None: ...
+    def bar(self, description: str, total: int) -> AbstractContextManager[Advance]:
+        """A bar that is open for the length of a `with`, which yields an Advance."""
 
 
 class SilentProgress:

@@ -106,6 +106,11 @@ class MlflowRun:
         value = self._call(lambda client, run_id: client.get_run(run_id).data.metrics.get(_key(name)))
         return None if value is None else float(value)
 
+    def tag(self, name: str) -> str | None:
+        """The value of a tag; None when it was never set."""
+        value = self._call(lambda client, run_id: client.get_run(run_id).data.tags.get(_key(name)))
+        return None if value is None else str(value)
+
     def log_dataset(self, *, name: str, digest: str, source: Path, context: str, rows: int) -> None:
         """The prepared data as an input of the run.
 
