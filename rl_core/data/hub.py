@@ -65,38 +65,27 @@ def resolve_commit(source: HubSource) -> str:
     Raises:
         ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
     """
-    import httpx
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     if source.revision and _COMMIT.fullmatch(source.revision):
         return source.revision
-    repository = _repository(source)
+    repository, revision = _repository(source), source.revision
     try:
-        commit = HfApi().dataset_info(repository, revision=source.revision).sha
-    except (OfflineModeIsEnabled, httpx.TransportError):
-        return _cached_commit(repository, source.revision or "main")
+        # Where the hub is away this comes from the cache, whose folders are named after commits.
+        card = hf_hub_download(repository, "README.md", repo_type="dataset", revision=revision)
+        return Path(card).parent.name
+    except LocalEntryNotFoundError:
+        raise ValueError(
+            f"data source {source.name}: the hub cannot be reached and the cache does not know revision "
+            f"{revision or 'main'!r}; go online once, set `revision` to a cached commit, or use a local source"
+        ) from None
+    except EntryNotFoundError:
+        commit = HfApi().dataset_info(repository, revision=revision).sha
+        assert commit is not None, "the hub names the commit of every revision"
+        return commit
     except HfHubHTTPError as error:
         raise ValueError(f"data source {source.name}: the hub refuses it: {error}") from None
-    assert commit is not None, "the hub names the commit of every revision"
-    return commit
-
-
-def _cached_commit(repository: str, revision: str) -> str:
-    from huggingface_hub import scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
-    try:
-        cached = scan_cache_dir().repos
-    except CacheNotFound:
-        cached = frozenset()
-    for repo in cached:
-        if repo.repo_type == "dataset" and repo.repo_id == repository and revision in repo.refs:
-            return repo.refs[revision].commit_hash
-    raise ValueError(
-        f"data source {repository}: the hub cannot be reached and revision {revision!r} is not in the cache; "
-        "go online once, set `revision` to a commit, or use a local source"
-    )
 
 
 def _load(source: HubSource) -> "Dataset":

@@ -1,0 +1,135 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from transformers import AutoProcessor, AutoTokenizer
+
+from rl_core.data.chat import ChatRenderer
+from rl_core.data.prompts import chat_content
+
+VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+TEXT = ("qwen2_5", "llama")
+SIZES = [(84, 84), (56, 56), (20, 500), (331, 97), (1200, 900), (30, 30), (1, 150)]
+
+
+def make(folder, **options):
+    return ChatRenderer(folder, **({"prompt_template": None, "system_prompt": None} | options))
+
+
+@pytest.fixture
+def template(tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ content }} Reply with the number.")
+    return str(tmp_path / "t.jinja")
+
+
+def by_processor(folder, user_text, sizes, system_prompt=None):
+    """What transformers itself makes of the same conversation and images."""
+    processor = AutoProcessor.from_pretrained(folder)
+    messages = [{"role": "user", "content": chat_content(user_text)}]
+    if system_prompt:
+        messages.insert(0, {"role": "system", "content": system_prompt})
+    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    images = [Image.new("RGB", size) for size in sizes] or None
+    return text, processor(text=[text], images=images)["input_ids"][0]
+
+
+@pytest.mark.parametrize("family", VISION)
+@pytest.mark.parametrize(
+    ("question", "sizes"),
+    [
+        *[("<image>How many objects are there?", [size]) for size in SIZES],
+        ("Compare <image> with <image>.", [(84, 84), (331, 97)]),
+        ("<image><image>", [(84, 84), (84, 84)]),
+        ("No picture at all?", []),
+    ],
+)
+def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, family, question, sizes):
+    folder = tiny_folder(family)
+    renderer = make(folder, prompt_template=template, system_prompt="You are a careful assistant.")
+    rendered = renderer.render(question, sizes)
+    text, ids = by_processor(folder, f"{question} Reply with the number.", sizes, "You are a careful assistant.")
+    assert rendered.text == text
+    assert rendered.token_ids.tolist() == list(ids)
+    assert rendered.token_ids.dtype == rendered.engine_token_ids.dtype == np.int32
+
+
+@pytest.mark.parametrize("family", TEXT)
+def test_a_text_model_gets_its_tokenizers_chat(tiny_folder, family):
+    folder = tiny_folder(family)
+    rendered = make(folder).render("What is 2 + 2?")
+    messages = [{"role": "user", "content": "What is 2 + 2?"}]
+    ids = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, add_generation_prompt=True)
+    assert rendered.token_ids.tolist() == ids["input_ids"]
+    assert rendered.engine_token_ids.tolist() == ids["input_ids"]
+
+
+def test_the_engine_gets_one_placeholder_an_image(tiny_folder):
+    renderer = make(tiny_folder("qwen2_5_vl"))
+    rendered = renderer.render("<image> and <image>", [(84, 84), (112, 56)])
+    image = renderer.image_token_id
+    assert (rendered.engine_token_ids == image).sum() == 2
+    assert (rendered.token_ids == image).sum() == 9 + 8
+    assert rendered.engine_token_ids[rendered.engine_token_ids != image].tolist() == [
+        token for token in rendered.token_ids if token != image
+    ]
+
+
+def test_many_prompts_at_once_equal_one_at_a_time(tiny_folder):
+    renderer = make(tiny_folder("qwen3_vl"))
+    questions, sizes = ["<image>a", "b", "c<image>d<image>"], [[(84, 84)], [], [(50, 90), (90, 50)]]
+    together = renderer.render_all(questions, sizes)
+    for one, question, of in zip(together, questions, sizes, strict=True):
+        assert one.token_ids.tolist() == renderer.render(question, of).token_ids.tolist()
+    assert renderer.render_all([], []) == []
+
+
+def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder):
+    with pytest.raises(ValueError, match=r"2 image token\(s\) and 1 image\(s\)"):
+        make(tiny_folder("qwen2_vl")).render("<image><image>", [(84, 84)])
+
+
+def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
+    renderer = make(tiny_folder("qwen2_5_vl"))
+    renderer.check_question("An <image> is fine.")
+    for token in ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>"):
+        with pytest.raises(ValueError, match="reserves for its images"):
+            renderer.check_question(f"what is {token}?")
+
+
+def test_an_image_for_a_text_model_or_of_an_odd_shape_is_refused(tiny_folder):
+    with pytest.raises(ValueError, match="reads no images"):
+        make(tiny_folder("llama")).image_tokens(84, 84)
+    with pytest.raises(ValueError, match="aspect ratio"):
+        make(tiny_folder("qwen2_5_vl")).image_tokens(3000, 10)
+
+
+def copy_folder(source, target):
+    target.mkdir()
+    for path in source.iterdir():
+        if path.suffix != ".safetensors":
+            (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def test_the_processors_own_template_of_older_checkpoints_is_used(tiny_folder, tmp_path):
+    folder = copy_folder(tiny_folder("qwen2_vl"), tmp_path / "model")
+    newer = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": "OLD" + newer}))
+    rendered = make(folder).render("<image>Why?", [(84, 84)])
+    text, ids = by_processor(folder, "<image>Why?", [(84, 84)])
+    assert rendered.text == text
+    assert text.startswith("OLD")
+    assert rendered.token_ids.tolist() == list(ids)
+
+
+def test_a_model_without_chat_template_or_config_is_refused(tiny_folder, tmp_path):
+    folder = copy_folder(tiny_folder("qwen2_5"), tmp_path / "model")
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(ValueError, match="no chat template"):
+        make(folder)
+    folder = copy_folder(tiny_folder("qwen2_5"), tmp_path / "other")
+    (folder / "config.json").unlink()
+    with pytest.raises(ValueError, match="no model folder"):
+        make(folder)

@@ -1,0 +1,104 @@
+import datetime
+import decimal
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from rl_core.config.data import Columns
+from rl_core.data.columns import RowParser, check_columns, image_input
+from rl_core.data.rows import BadRow, Row
+
+GOOD = {"problem": "<image>How many?", "images": [b"png"], "answer": "3"}
+
+
+def parse(values, **columns):
+    parser = RowParser(columns=Columns(**columns), data_source="test", media_dir=Path("/media"))
+    return parser.parse(values, index=4, origin="file line 5")
+
+
+def test_a_complete_row_is_read_with_its_other_columns():
+    row = parse(GOOD | {"level": 2, "blob": b"x", "when": datetime.date(2020, 1, 2), "price": decimal.Decimal("1.5")})
+    assert isinstance(row, Row)
+    assert (row.question, row.images, row.answer) == ("<image>How many?", (b"png",), "3")
+    assert row.extra == {"level": 2, "when": "2020-01-02", "price": "1.5"}  # JSON has no form for the bytes
+
+
+@pytest.mark.parametrize(("answer", "text"), [(3, "3"), (0, "0"), (-2, "-2"), (2.5, "2.5"), (" x ", " x ")])
+def test_numbers_become_text_answers(answer, text):
+    assert parse(GOOD | {"answer": answer}).answer == text
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "reason"),
+    [
+        ({"answer": None}, "answer", "the answer is missing"),
+        ({"answer": ""}, "answer", "the answer is missing"),
+        ({"answer": "  "}, "answer", "blank"),
+        ({"answer": float("nan")}, "answer", "the answer is missing"),
+        ({"answer": True}, "answer", "bool"),
+        ({"answer": ["3"]}, "answer", "list"),
+        ({"problem": None}, "problem", "the question is missing"),
+        ({"problem": 7}, "problem", "int, not text"),
+        ({"images": [None]}, "images", "missing"),
+        ({"images": [7]}, "images", "int"),
+        ({"images": {"bytes": None, "path": None}}, "images", "missing"),
+        ({"images": ["https://example.org/a.png"]}, "images", "address"),
+        ({"problem": "<image><image>Same?"}, "problem", "2 <image> in the question and 1 image"),
+        ({"problem": "How many?"}, "problem", "set columns.images_first"),
+        ({"images": []}, "problem", "1 <image> in the question and 0 image"),
+    ],
+)
+def test_an_unusable_row_is_named_by_number_column_and_reason(change, column, reason):
+    bad = parse(GOOD | change)
+    assert isinstance(bad, BadRow)
+    assert (bad.index, bad.column, bad.origin) == (4, column, "file line 5")
+    assert reason in bad.reason
+    assert str(bad) == f"row 4 (file line 5), column {column!r}: {bad.reason}"
+
+
+def test_a_missing_key_is_a_missing_answer():
+    values = {key: value for key, value in GOOD.items() if key != "answer"}
+    assert parse(values).reason == "the answer is missing"
+
+
+def test_images_first_puts_places_before_a_question_without_any():
+    assert (
+        parse(GOOD | {"problem": "Same?", "images": [b"a", b"b"]}, images_first=True).question == "<image><image>Same?"
+    )
+    assert isinstance(parse(GOOD | {"images": [b"a", b"b"]}, images_first=True), BadRow)  # one place is still marked
+
+
+def test_images_come_in_every_form_that_datasets_use():
+    picture = Image.new("RGB", (2, 2))
+    forms = {"a.png": Path("/media/a.png"), "/abs/b.png": Path("/abs/b.png"), b"raw": b"raw"}
+    for value, expected in forms.items():
+        assert image_input(value, media_dir=Path("/media")) == expected
+    assert image_input({"bytes": b"raw", "path": "x.png"}, media_dir=Path()) == b"raw"
+    assert image_input({"bytes": None, "path": "x.png"}, media_dir=Path("/media")) == Path("/media/x.png")
+    assert image_input(picture, media_dir=Path()) is picture
+    assert parse(GOOD | {"images": "one.png"}).images == (Path("/media/one.png"),)
+
+
+def test_a_misspelt_key_is_refused_with_the_nearest_column():
+    with pytest.raises(ValueError, match=r"no column 'awnser' \(columns.answer_key\); did you mean 'answer'"):
+        check_columns(["problem", "answer"], Columns(answer_key="awnser"), place="x")
+
+
+def test_a_key_like_no_column_is_refused_with_all_columns():
+    with pytest.raises(ValueError, match="its columns are 'answer', 'question'"):
+        check_columns(["question", "answer"], Columns(prompt_key="zzz"), place="x")
+
+
+def test_every_missing_column_is_named_at_once():
+    with pytest.raises(ValueError, match=r"'problem'.*\n.*'answer'"):
+        check_columns(["a", "b"], Columns(), place="x")
+
+
+def test_the_default_image_column_may_be_absent_but_not_misspelt():
+    check_columns(["problem", "answer"], Columns(), place="x")
+    check_columns(["problem", "answer", "image"], Columns(image_key=None), place="x")
+    with pytest.raises(ValueError, match="did you mean 'image'"):
+        check_columns(["problem", "answer", "image"], Columns(), place="x")
+    with pytest.raises(ValueError, match="no column 'picture'"):
+        check_columns(["problem", "answer"], Columns(image_key="picture"), place="x")

@@ -1,0 +1,141 @@
+import json
+import os
+
+import pytest
+
+from rl_core.config.data import Columns, HubSource
+from rl_core.data.fingerprint import file_digest, preparation_fingerprint, source_fingerprint
+from tests.rl_core.data.samples import counting, data_config, local, png_bytes
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def illustrated(write_jsonl, write_image):
+    """Two rows, one image each."""
+    for name in ("a.png", "b.png"):
+        write_image(name)
+    return write_jsonl([{"problem": "<image>?", "answer": "1", "images": [name]} for name in ("a.png", "b.png")])
+
+
+def rewrite(path, data):
+    """Write a file such that its time of change differs even on a coarse clock."""
+    before = path.stat().st_mtime_ns
+    path.write_bytes(data)
+    os.utime(path, ns=(before + 1_000_000, before + 1_000_000))
+
+
+def test_one_changed_pixel_of_one_image_changes_the_source(illustrated):
+    before = source_fingerprint(local(illustrated))
+    assert source_fingerprint(local(illustrated)) == before
+    rewrite(illustrated.with_name("b.png"), png_bytes(colour=(200, 30, 31)))
+    assert source_fingerprint(local(illustrated)) != before
+
+
+def test_a_missing_image_that_appears_changes_the_source(illustrated):
+    picture = illustrated.with_name("b.png")
+    data = picture.read_bytes()
+    picture.unlink()
+    without = source_fingerprint(local(illustrated))
+    picture.write_bytes(data)
+    assert source_fingerprint(local(illustrated)) != without
+
+
+def test_a_changed_row_or_setting_changes_the_source(illustrated):
+    seen = {source_fingerprint(local(illustrated)), source_fingerprint(local(illustrated, limit=1))}
+    seen.add(source_fingerprint(local(illustrated, columns=Columns(images_first=True))))
+    rewrite(illustrated, illustrated.read_bytes().replace(b'"1"', b'"2"'))
+    seen.add(source_fingerprint(local(illustrated)))
+    assert len(seen) == 4
+
+
+def test_images_of_geometry3k_items_count(tmp_path):
+    item = tmp_path / "items" / "1"
+    item.mkdir(parents=True)
+    (item / "data.json").write_text(json.dumps({"annotat_text": "x", "choices": ["1"], "answer": "A"}))
+    (item / "img_diagram.png").write_bytes(png_bytes())
+    before = source_fingerprint(local(item.parent))
+    rewrite(item / "img_diagram.png", png_bytes(colour=(0, 0, 0)))
+    assert source_fingerprint(local(item.parent)) != before
+
+
+def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for path in (illustrated, illustrated.with_name("a.png"), illustrated.with_name("b.png")):
+        (copy / path.name).write_bytes(path.read_bytes())
+    assert source_fingerprint(local(copy / illustrated.name)) == source_fingerprint(local(illustrated))
+
+
+def test_counting_sources_differ_by_their_settings_alone():
+    assert source_fingerprint(counting(5)) == source_fingerprint(counting(5))
+    assert source_fingerprint(counting(5)) != source_fingerprint(counting(5, scene_seed=2))
+
+
+def test_a_hub_source_is_its_commit():
+    prints = [
+        source_fingerprint(HubSource(type="hub", name=f"owner/name@{split}", revision=commit))
+        for split, commit in (("train", COMMIT), ("train", COMMIT[::-1]), ("test", COMMIT))
+    ]
+    assert len(set(prints)) == 3
+
+
+def test_a_local_folder_as_hub_source_is_its_content(tmp_path):
+    (tmp_path / "train.jsonl").write_text("{}")
+    source = HubSource(type="hub", name=f"{tmp_path}@train")
+    before = source_fingerprint(source)
+    rewrite(tmp_path / "train.jsonl", b"[]")
+    assert source_fingerprint(source) != before
+
+
+def test_a_file_is_read_again_only_when_it_changed(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    first = file_digest(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("rl_core.data.fingerprint.hash_file", None)  # a second reading would fail
+        assert file_digest(path) == first
+    rewrite(path, b"two")
+    assert file_digest(path) != first
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match="nothing cannot be read: No such file"):
+        file_digest(tmp_path / "nothing")
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("tokenizer.json", "chat_template.jinja", "processor_config.json", "config.json", "model.safetensors"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_preparation_depends_on_what_shapes_a_row_and_on_nothing_else(model, tmp_path):
+    def of(cold_start_source=None, **options):
+        return preparation_fingerprint(data_config(**options), model_folder=model, cold_start_source=cold_start_source)
+
+    before = of()
+    assert of(rollout_batch_size=2, shuffle=False) == before
+    rewrite(model / "model.safetensors", b"other weights")
+    assert of() == before
+
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ content }}")
+    changed = [
+        of(train=counting(13)),
+        of(validation=counting(6, scene_seed=5)),
+        of(counting(4)),
+        of(max_pixels=5000),
+        of(max_prompt_length=100),
+        of(system_prompt="Be brief."),
+        of(prompt_template=str(template)),
+    ]
+    rewrite(template, b"{{ content }}!")
+    changed.append(of(prompt_template=str(template)))
+    for name in ("tokenizer.json", "chat_template.jinja", "processor_config.json"):
+        rewrite(model / name, b"other")
+        changed.append(of())
+    assert len({before, *changed}) == 1 + len(changed)

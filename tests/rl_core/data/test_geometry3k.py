@@ -1,0 +1,73 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.data import LocalSource
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.sources import iter_rows, open_source
+from tests.rl_core.data.samples import local, png_bytes
+
+ITEM = {"id": 7, "annotat_text": "Find $x$.", "choices": ["30", "\\frac{1}{2}", "60", "80"], "answer": "B"}
+
+
+def write_item(folder, number, **change):
+    item = folder / str(number)
+    item.mkdir(parents=True)
+    (item / "data.json").write_text(json.dumps(ITEM | {"id": number} | change))
+    (item / "img_diagram.png").write_bytes(png_bytes())
+
+
+def test_items_come_by_number_with_the_text_of_the_right_choice(tmp_path):
+    for number in (10, 9, 100):
+        write_item(tmp_path, number)
+    rows = list(iter_rows(local(tmp_path)))
+    assert [row.origin for row in rows] == ["9", "10", "100"]
+    assert rows[0].question == "<image>Find $x$."
+    assert rows[0].answer == "\\frac{1}{2}"
+    assert rows[0].images == (tmp_path / "9" / "img_diagram.png",)
+    assert rows[0].extra["letter"] == "B"
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "reason"),
+    [
+        ({"answer": None}, "answer", "the answer is missing"),
+        ({"answer": "E"}, "answer", "none of the choices"),
+        ({"choices": None}, "answer", "none of the choices"),
+        ({"annotat_text": ""}, "annotat_text", "the question is missing"),
+        ({"annotat_text": "<image> x"}, "annotat_text", "marks the diagram's place"),
+    ],
+)
+def test_an_unusable_item_is_named(tmp_path, change, column, reason):
+    write_item(tmp_path, 3, **change)
+    (bad,) = iter_rows(local(tmp_path))
+    assert isinstance(bad, BadRow)
+    assert (bad.origin, bad.column) == ("3", column)
+    assert reason in bad.reason
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_an_unreadable_item_is_a_bad_row(tmp_path, text):
+    write_item(tmp_path, 3)
+    (tmp_path / "3" / "data.json").write_text(text)
+    (bad,) = iter_rows(local(tmp_path))
+    assert bad.column == "data.json"
+
+
+def test_a_limit_takes_the_first_items(tmp_path):
+    for number in range(4):
+        write_item(tmp_path, number)
+    assert len(open_source(LocalSource(type="local", path=str(tmp_path), limit=2))) == 2
+
+
+SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "geometry3k_samples"
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs the Geometry3K samples in ../shared/data")
+def test_the_published_items_are_all_readable():
+    rows = list(iter_rows(local(SAMPLES)))
+    assert len(rows) == 10
+    assert all(isinstance(row, Row) for row in rows)
+    assert rows[0].question.startswith("<image>In $\\odot X, A B=30")
+    assert rows[0].answer == "80"

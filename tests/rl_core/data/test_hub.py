@@ -1,0 +1,110 @@
+import huggingface_hub.constants
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rl_core.config.data import Columns, HubSource
+from rl_core.data.hub import HubReader, resolve_commit
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.sources import iter_rows
+from tests.rl_core.data.samples import png_bytes
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def own_caches(tmp_path, monkeypatch):
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def dataset_folder(tmp_path):
+    """A dataset repository's files, images embedded as `datasets` does, in two splits."""
+    import datasets
+
+    features = datasets.Features(
+        {
+            "problem": datasets.Value("string"),
+            "answer": datasets.Value("int64"),
+            "images": datasets.Sequence(datasets.Image()),
+        }
+    )
+    folder = tmp_path / "repository"
+    (folder / "data").mkdir(parents=True)
+    for split, count in (("train", 3), ("test", 2)):
+        rows = [
+            {"problem": f"<image>{split} {n}", "answer": n, "images": [{"bytes": png_bytes(), "path": None}]}
+            for n in range(count)
+        ]
+        rows[-1]["images"] = [{"bytes": b"no image at all", "path": None}]
+        table = pa.Table.from_pylist(rows, schema=features.arrow_schema)
+        pq.write_table(table, folder / "data" / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def hub(name, **options):
+    return HubSource(type="hub", name=name, **options)
+
+
+def test_one_split_is_read_through_datasets_without_decoding_an_image(dataset_folder):
+    rows = list(iter_rows(hub(f"{dataset_folder}@train")))
+    assert [row.question for row in rows] == ["<image>train 0", "<image>train 1", "<image>train 2"]
+    assert rows[0].images == (png_bytes(),)
+    assert rows[2].images == (b"no image at all",)  # decoding would have raised here
+    assert all(isinstance(row, Row) and row.answer == str(row.index) for row in rows)
+
+
+def test_a_limit_takes_the_first_rows(dataset_folder):
+    reader = HubReader(hub(f"{dataset_folder}@train", limit=2))
+    assert len(reader) == len(list(reader)) == 2
+
+
+def test_a_misspelt_key_and_a_missing_split_are_refused(dataset_folder):
+    with pytest.raises(ValueError, match="did you mean 'answer'"):
+        HubReader(hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")))
+    with pytest.raises(ValueError, match="Unknown split"):
+        HubReader(hub(f"{dataset_folder}@validation"))
+
+
+def test_a_commit_stands_for_itself():
+    assert resolve_commit(hub("owner/name@train", revision=COMMIT)) == COMMIT
+
+
+def test_offline_the_local_cache_knows_the_commit_of_a_branch(tmp_path):
+    repository = tmp_path / "hub-cache" / "datasets--owner--name"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "snapshots" / COMMIT).mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "snapshots" / COMMIT / "README.md").write_text("a data set")
+    assert resolve_commit(hub("owner/name@train")) == COMMIT
+    with pytest.raises(ValueError, match="does not know revision 'other'"):
+        resolve_commit(hub("owner/name@train", revision="other"))
+
+
+def test_offline_without_a_cache_says_what_to_do():
+    with pytest.raises(ValueError, match="go online once"):
+        HubReader(hub("owner/name@train"))
+
+
+def test_a_cached_copy_of_another_commit_is_refused(dataset_folder, monkeypatch):
+    """Offline, `datasets` gives its newest copy whatever commit is asked for."""
+    import datasets
+
+    copy = datasets.load_dataset(str(dataset_folder), split="train")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: copy)
+    with pytest.raises(ValueError, match=f"not {COMMIT}"):
+        HubReader(hub("owner/name@train", revision=COMMIT))
+
+
+def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
+    path = dataset_folder / "data" / "train-00000-of-00001.parquet"
+    rows = pq.read_table(path).to_pylist()
+    rows[1]["answer"] = None
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), path)
+    bad = list(iter_rows(hub(f"{dataset_folder}@train")))[1]
+    assert isinstance(bad, BadRow)
+    assert (bad.index, bad.column) == (1, "answer")

@@ -1,0 +1,74 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.data.loader import PromptLoader
+from tests.rl_core.builders import make_prompt
+
+
+def loader(rows=10, *, batch_size=3, seed=1, shuffle=True):
+    prompts = [make_prompt(str(number)) for number in range(rows)]
+    return PromptLoader(prompts, batch_size=batch_size, seed=seed, shuffle=shuffle)
+
+
+def uids(batches):
+    return [prompt.uid for batch in batches for prompt in batch]
+
+
+@given(rows=st.integers(1, 30), batch_size=st.integers(1, 30), seed=st.integers(0, 5), taken=st.integers(0, 40))
+def test_a_saved_place_continues_the_same_stream_from_anywhere(rows, batch_size, seed, taken):
+    batch_size = min(batch_size, rows)
+    first, second = (loader(rows, batch_size=batch_size, seed=seed) for _ in range(2))
+    for _ in range(taken):
+        first.next_batch()
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.epoch == first.epoch == taken // first.steps_per_epoch
+    for _ in range(2 * first.steps_per_epoch + 1):
+        assert uids([second.next_batch()]) == uids([first.next_batch()])
+
+
+@given(rows=st.integers(1, 40), batch_size=st.integers(1, 40), seed=st.integers(0, 5))
+def test_every_epoch_shows_a_row_at_most_once_and_fills_every_batch(rows, batch_size, seed):
+    batch_size = min(batch_size, rows)
+    stream = loader(rows, batch_size=batch_size, seed=seed)
+    for epoch in range(3):
+        assert stream.epoch == epoch
+        shown = uids(stream.next_batch() for _ in range(stream.steps_per_epoch))
+        assert len(shown) == len(set(shown)) == rows - rows % batch_size
+
+
+@given(rows=st.integers(1, 40), seed=st.integers(0, 5))
+def test_an_epoch_is_a_permutation_when_batches_divide_it(rows, seed):
+    stream = loader(rows, batch_size=1, seed=seed)
+    assert sorted(uids(stream.next_batch() for _ in range(rows))) == sorted(str(number) for number in range(rows))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    streams = [loader(50, batch_size=50, seed=seed) for seed in (1, 2)]
+    orders = [tuple(uids([stream.next_batch()])) for stream in streams for _ in range(2)]
+    assert len(set(orders)) == 4
+
+
+def test_without_shuffling_rows_keep_their_order():
+    stream = loader(4, batch_size=2, shuffle=False)
+    assert uids(stream.next_batch() for _ in range(4)) == ["0", "1", "2", "3"] * 2
+
+
+def test_the_order_is_that_of_earlier_versions():
+    """A changed order would make runs incomparable, and resume wrongly."""
+    assert uids([loader(8, batch_size=8).next_batch()]) == list("15260473")
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(ValueError, match="rollout_batch_size 3 is more than the 2 training rows"):
+        loader(2)
+
+
+@pytest.mark.parametrize("change", [{"rows": 11}, {"batch_size": 2}, {"seed": 2}, {"shuffle": False}])
+def test_a_place_in_other_data_is_refused(change):
+    name, value = next(iter(change.items()))
+    state = loader().state_dict()
+    with pytest.raises(ValueError, match=f"{name} was {state[name]} and is {value}"):
+        loader(**change).load_state_dict(state)

@@ -1,0 +1,115 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rl_core.config.data import Columns, LocalSource
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.sources import iter_rows, open_source
+from tests.rl_core.data.samples import local, png_bytes
+
+ROW = {"problem": "2+2?", "answer": 4}
+
+
+def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
+    path = write_jsonl([ROW, "{broken", "", "[1]", ROW | {"answer": None}])
+    first, broken, array, missing = iter_rows(local(path))
+    assert isinstance(first, Row)
+    assert (first.index, first.answer, first.origin, first.data_source) == (0, "4", "rows.jsonl line 1", "rows")
+    assert broken.index == 1
+    assert "not JSON" in broken.reason
+    assert array.origin == "rows.jsonl line 4"
+    assert "list, not an object" in array.reason
+    assert (missing.index, missing.column, missing.reason) == (3, "answer", "the answer is missing")
+
+
+def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"problem": "a\xff", "answer": "1"}\n{"problem": "b", "answer": "2"}\n')
+    assert [row.answer for row in iter_rows(local(path))] == ["1", "2"]
+
+
+def test_parquet_rows_hold_images_as_datasets_stores_them(tmp_path):
+    rows = [
+        {"problem": f"<image>{n}", "answer": n, "images": [{"bytes": png_bytes(), "path": None}]} for n in range(130)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set.parquet")
+    reader = open_source(local(tmp_path / "set.parquet"))
+    assert len(reader) == 130
+    assert [row.index for row in reader] == list(range(130))
+    last = list(reader)[-1]
+    assert last.images == (png_bytes(),)
+    assert last.origin == "set.parquet row 129"
+
+
+def test_a_folder_of_shards_is_read_in_order_of_names(tmp_path):
+    for shard in (1, 0):
+        rows = [{"problem": f"{shard}.{n}", "answer": "x"} for n in range(2)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"train-0000{shard}-of-00002.parquet")
+    assert [row.question for row in iter_rows(local(tmp_path))] == ["0.0", "0.1", "1.0", "1.1"]
+
+
+def test_a_limit_takes_the_first_rows(write_jsonl):
+    source = local(write_jsonl([ROW | {"problem": str(n)} for n in range(5)]), limit=3)
+    assert [row.question for row in iter_rows(source)] == ["0", "1", "2"]
+    assert len(open_source(source)) == 3
+
+
+def test_relative_image_paths_start_at_the_file_or_at_media_dir(write_jsonl, tmp_path):
+    path = write_jsonl([{"problem": "<image>", "answer": "1", "images": ["a.png"]}])
+    (here,) = iter_rows(local(path))
+    (elsewhere,) = iter_rows(local(path, media_dir="/media"))
+    assert here.images == (tmp_path / "a.png",)
+    assert str(elsewhere.images[0]) == "/media/a.png"
+
+
+def test_a_misspelt_key_is_refused_before_any_row_is_read(write_jsonl):
+    with pytest.raises(ValueError, match="did you mean 'problem'"):
+        open_source(local(write_jsonl([ROW]), columns=Columns(prompt_key="problm")))
+
+
+def test_a_column_of_later_rows_counts_as_present(write_jsonl):
+    first, second = iter_rows(local(write_jsonl([{"problem": "a"}, ROW])))
+    assert isinstance(first, BadRow)
+    assert isinstance(second, Row)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder / "nothing.jsonl", "no such file or folder"),
+        (lambda folder: folder, "no .parquet or .jsonl file"),
+        (lambda folder: _touch(folder / "rows.csv"), "must end in .parquet or .jsonl"),
+        (lambda folder: _touch(folder / "a.jsonl", folder / "b.parquet").parent, "holds parquet and jsonl"),
+        (lambda folder: _touch(folder / "rows.parquet"), "no readable Parquet file"),
+        (
+            lambda folder: _touch(folder / "train-0-of-1.parquet", folder / "test-0-of-1.parquet").parent,
+            "the splits test, train",
+        ),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused_by_name(tmp_path, make, message):
+    with pytest.raises(ValueError, match=message):
+        open_source(local(make(tmp_path)))
+
+
+def _touch(*paths):
+    for path in paths:
+        path.write_bytes(b"")
+    return paths[0]
+
+
+def test_a_forced_format_needs_its_files(tmp_path):
+    for kind, message in (("jsonl", "no .jsonl file"), ("geometry3k", "no item folder")):
+        with pytest.raises(ValueError, match=message):
+            open_source(LocalSource(type="local", path=str(tmp_path), format=kind))
+
+
+def test_a_damaged_parquet_page_names_its_file(tmp_path):
+    path = tmp_path / "set.parquet"
+    rows = [{"problem": f"question {n}", "answer": str(n * 7919)} for n in range(500)]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    data = bytearray(path.read_bytes())
+    data[40:3000] = b"\xff" * 2960
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="the file is damaged"):
+        list(iter_rows(local(path)))

@@ -1,0 +1,155 @@
+import math
+from io import BytesIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rl_core.data.pixels import encode_png, fit_pixels, prepare_image, read_image
+from tests.rl_core.data.samples import png_bytes
+
+
+def encode(image, kind, **options):
+    buffer = BytesIO()
+    image.save(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
+def noise(mode="RGB", size=(40, 30)):
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], channels), np.uint8)
+    return (
+        Image.fromarray(pixels.squeeze(), mode=mode) if channels == 1 else Image.frombytes(mode, size, pixels.tobytes())
+    )
+
+
+@given(
+    width=st.integers(1, 400),
+    height=st.integers(1, 400),
+    low=st.integers(1, 20_000),
+    span=st.integers(0, 200_000),
+)
+def test_the_area_ends_within_the_limits_up_to_whole_pixels(width, height, low, span):
+    fitted = fit_pixels(Image.new("RGB", (width, height)), min_pixels=low, max_pixels=low + span)
+    area = width * height
+    if low <= area <= low + span:
+        assert fitted.size == (width, height)
+        return
+    factor = math.sqrt((low if area < low else low + span) / area)
+    shrunk = (max(1, int(width * factor)), max(1, int(height * factor)))
+    if shrunk[0] * shrunk[1] >= low:
+        assert fitted.size == shrunk
+    assert fitted.width * fitted.height <= max(low + span, max(fitted.size))
+
+
+def test_sizes_follow_the_rule_of_the_published_baselines():
+    # (width, height, min, max) -> floor(side x sqrt(limit / area)), worked out by hand
+    for size, low, high, expected in [
+        ((1000, 500), 1, 125_000, (500, 250)),
+        ((84, 84), 3136, 4_194_304, (84, 84)),
+        ((10, 20), 3136, 4_194_304, (39, 79)),
+        ((333, 101), 1, 10_000, (181, 55)),
+    ]:
+        assert fit_pixels(Image.new("RGB", size), min_pixels=low, max_pixels=high).size == expected
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("JPEG", {"quality": 90})])
+def test_a_plain_image_within_the_limits_keeps_its_bytes(kind, options):
+    data = encode(noise(), kind, **options)
+    stored = prepare_image(data, min_pixels=1, max_pixels=10_000)
+    assert stored == (data, 40, 30)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (encode(noise(), "BMP"), "another format"),
+        (encode(noise("L"), "PNG"), "gray"),
+        (encode(noise("RGBA"), "PNG"), "transparent"),
+        (encode(noise("CMYK"), "JPEG"), "print colours"),
+        (encode(noise().convert("P"), "PNG"), "a palette"),
+        (noise(), "never encoded"),
+    ],
+)
+def test_any_other_image_becomes_a_png_of_the_same_picture(data, why):
+    stored = prepare_image(data, min_pixels=1, max_pixels=10_000)
+    image = Image.open(BytesIO(stored.encoded))
+    assert (image.format, image.mode, image.size) == ("PNG", "RGB", (40, 30)), why
+    expected, _ = read_image(data)
+    assert np.array_equal(np.asarray(image), np.asarray(expected))
+
+
+def test_an_image_beyond_the_limits_is_stored_at_its_final_size():
+    stored = prepare_image(encode(noise(size=(200, 100)), "JPEG"), min_pixels=1, max_pixels=5_000)
+    assert (stored.width, stored.height) == (100, 50)
+    assert Image.open(BytesIO(stored.encoded)).size == (100, 50)
+
+
+def test_transparent_parts_become_white():
+    image = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    image.putpixel((0, 0), (10, 20, 30, 255))
+    image.putpixel((1, 0), (0, 0, 0, 128))
+    rgb, _ = read_image(encode(image, "PNG"))
+    assert rgb.getpixel((0, 0)) == (10, 20, 30)
+    assert rgb.getpixel((1, 0)) == (127, 127, 127)
+    assert rgb.getpixel((3, 3)) == (255, 255, 255)
+
+
+def test_a_rotation_in_the_metadata_is_applied():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned by a quarter
+    data = encode(noise(size=(40, 30)), "JPEG", exif=exif)
+    stored = prepare_image(data, min_pixels=1, max_pixels=10_000)
+    assert (stored.width, stored.height) == (30, 40)
+    assert Image.open(BytesIO(stored.encoded)).getexif().get(0x0112, 1) == 1
+
+
+def test_sixteen_bit_gray_keeps_its_upper_bits():
+    values = np.array([[0, 255, 256], [32768, 65279, 65535]], np.uint16)
+    rgb, _ = read_image(encode(Image.fromarray(values), "PNG"))
+    assert np.asarray(rgb)[:, :, 0].tolist() == [[0, 0, 1], [128, 254, 255]]
+
+
+def test_an_animation_gives_its_first_frame():
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ((250, 0, 0), (0, 250, 0))]
+    for kind in ("GIF", "PNG"):
+        data = encode(frames[0], kind, save_all=True, append_images=frames[1:])
+        rgb, kept = read_image(data)
+        assert rgb.getpixel((4, 4)) == (250, 0, 0)
+        assert kept is None
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+def test_a_truncated_image_is_refused_wherever_it_ends(kind, share):
+    data = encode(noise(size=(64, 64)), kind)
+    with pytest.raises(ValueError, match="the image is"):
+        read_image(data[: int(len(data) * share)])
+
+
+def test_damaged_pixels_of_a_png_are_noticed():
+    data = bytearray(encode(noise(), "PNG"))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(ValueError, match="the image is damaged"):
+        read_image(bytes(data))
+
+
+def test_no_image_and_no_file_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no known format"):
+        read_image(b"hello")
+    with pytest.raises(ValueError, match=r"nothing.png cannot be read: No such file"):
+        read_image(tmp_path / "nothing.png")
+    with pytest.raises(ValueError, match="floating-point"):
+        read_image(encode(Image.new("F", (4, 4)), "TIFF"))
+
+
+def test_a_file_and_its_bytes_are_the_same_image(tmp_path):
+    (tmp_path / "a.png").write_bytes(png_bytes())
+    assert read_image(tmp_path / "a.png")[1] == read_image(png_bytes())[1] == png_bytes()
+
+
+def test_png_encoding_loses_nothing():
+    image = noise()
+    assert np.array_equal(np.asarray(Image.open(BytesIO(encode_png(image)))), np.asarray(image))

@@ -1,0 +1,298 @@
+import json
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from rl_core.config.data import Columns
+from rl_core.data.images import image_uid
+from rl_core.data.manifest import DataManifest
+from rl_core.data.preparation import prepare_dataset
+from rl_core.data.prepared import PreparedDataset
+from rl_core.progress import SilentProgress
+from tests.rl_core.data.samples import counting, data_config, local, png_bytes
+
+SHARED = Path(__file__).parents[4] / "shared" / "data"
+
+
+@pytest.fixture
+def prepare(tiny_folder, tmp_path):
+    def run(*, family="qwen2_5_vl", cold_start_source=None, **options):
+        return prepare_dataset(
+            data_config(**options),
+            model_folder=tiny_folder(family),
+            out=tmp_path / "out",
+            progress=SilentProgress(),
+            cold_start_source=cold_start_source,
+        )
+
+    return run
+
+
+@pytest.fixture
+def illustrated(write_jsonl, tmp_path):
+    """`illustrated(count, **changes)`: rows with an image each; `changes[number]` replaces fields of a row."""
+
+    def make(count, changes=None):
+        rows = []
+        for number in range(count):
+            (tmp_path / f"{number}.png").write_bytes(png_bytes(colour=(number, 0, 0)))
+            row = {"problem": f"<image>Number {number}?", "images": [f"{number}.png"], "answer": number}
+            rows.append(row | (changes or {}).get(number, {}))
+        return write_jsonl(rows)
+
+    return make
+
+
+def rejected(folder):
+    return [json.loads(line) for line in (folder / "rejected.jsonl").read_text().splitlines()]
+
+
+def test_rows_images_and_manifest_are_written(prepare, tmp_path):
+    manifest = prepare(cold_start_source=counting(5, scene_seed=3))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("train.parquet", "validation.parquet", "cold_start.parquet"),
+        *("images.arrow", "rejected.jsonl", "manifest.json"),
+    }
+    assert {name: split.rows for name, split in manifest.splits.items()} == {
+        "train": 12,
+        "validation": 6,
+        "cold_start": 5,
+    }
+    assert manifest.images == 23
+    assert DataManifest.read(tmp_path / "out") == manifest
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # no temporary is left
+
+
+def test_a_prompt_survives_the_disk(prepare, tmp_path, tiny_folder):
+    prepare()
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    prompt = dataset[3]
+    length = DataManifest.read(tmp_path / "out").splits["train"].prompt_tokens
+    assert length.shortest <= len(prompt.token_ids) <= length.longest
+    assert len(prompt.token_ids) == len(prompt.engine_token_ids) + 8  # 9 tokens for one placeholder
+    assert prompt.text.count("<|image_pad|>") == 1
+    assert prompt.answer == str(len(prompt.extra["objects"]))
+    (uid,) = prompt.image_uids
+    image = dataset.images.image(uid)
+    assert image.size == (84, 84)
+    assert uid == image_uid(dataset.images.encoded(uid))
+
+
+def test_equal_inputs_make_equal_files(prepare, tmp_path):
+    first = prepare()
+    second = prepare()
+    assert first == second
+
+
+def test_every_uid_is_its_own_even_for_equal_rows(prepare, write_jsonl, tmp_path):
+    prepare(train=local(write_jsonl([{"problem": "2+2?", "answer": "4"}] * 5)))
+    assert len({prompt.uid for prompt in PreparedDataset.open(tmp_path / "out", "train")}) == 5
+
+
+BAD_ROWS = {
+    "a missing answer": ({"answer": None}, "answer", "the answer is missing"),
+    "two places and one image": ({"problem": "<image><image>?"}, "problem", "2 <image> in the question and 1 image"),
+    "a missing file": ({"images": ["nothing.png"]}, "images", "nothing.png cannot be read"),
+    "a truncated image": ({"images": ["cut.png"]}, "images", "the image is damaged"),
+    "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
+    "an image of no shape": ({"images": ["thin.png"]}, "images", "aspect ratio"),
+}
+
+
+@pytest.fixture
+def damaged_images(tmp_path):
+    (tmp_path / "cut.png").write_bytes(png_bytes(size=(300, 300))[:200])
+    (tmp_path / "thin.png").write_bytes(png_bytes(size=(9000, 1)))
+
+
+@pytest.mark.usefixtures("damaged_images")
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_row_costs_itself_and_is_written_down(prepare, illustrated, tmp_path, name):
+    change, column, reason = BAD_ROWS[name]
+    manifest = prepare(train=local(illustrated(6, {2: change})), max_bad_share=0.2)
+    train = manifest.splits["train"]
+    assert (train.read, train.rows, train.rejected, train.overlong) == (6, 5, 1, 0)
+    (record,) = rejected(tmp_path / "out")
+    assert (record["split"], record["source"], record["kind"]) == ("train", "rows", "bad")
+    assert (record["index"], record["column"], record["origin"]) == (2, column, "rows.jsonl line 3")
+    assert reason in record["reason"]
+    answers = [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")]
+    assert answers == ["0", "1", "3", "4", "5"]
+
+
+@pytest.mark.usefixtures("damaged_images")
+def test_too_many_bad_rows_stop_the_preparation_and_all_are_named(prepare, illustrated, tmp_path):
+    changes = {number: change for number, (change, _, _) in enumerate(BAD_ROWS.values())}
+    with pytest.raises(ValueError, match=r"6 of 12 rows are unusable, more than data.max_bad_share 0.01") as caught:
+        prepare(train=local(illustrated(12, changes)))
+    for number, (_, column, reason) in enumerate(BAD_ROWS.values()):
+        assert f"row {number} (rows.jsonl line {number + 1}), column {column!r}: " in str(caught.value)
+        assert reason in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_the_first_problems_are_spelled_out(prepare, write_jsonl):
+    rows = [{"problem": "x", "answer": None}] * 14 + [{"problem": "x", "answer": "1"}]
+    with pytest.raises(ValueError, match="and 4 more") as caught:
+        prepare(train=local(write_jsonl(rows)))
+    assert str(caught.value).count("the answer is missing") == 10
+
+
+def test_problems_of_both_splits_come_together(prepare, write_jsonl):
+    bad = local(write_jsonl([{"problem": "x", "answer": None}]))
+    with pytest.raises(ValueError, match="cannot be used") as caught:
+        prepare(train=bad, validation=bad)
+    for part in ("train: 1 of 1", "train: no row is left", "validation: 1 of 1"):
+        assert part in str(caught.value)
+
+
+def test_misspelt_keys_and_missing_files_of_both_splits_come_together(prepare, write_jsonl):
+    path = write_jsonl([{"problem": "x", "answer": "1"}])
+    with pytest.raises(ValueError, match="did you mean 'answer'") as caught:
+        prepare(train=local(path, columns=Columns(answer_key="anwser")), validation=local("/nothing.jsonl"))
+    assert "validation: data source /nothing.jsonl: no such file or folder" in str(caught.value)
+
+
+def test_a_failed_preparation_leaves_the_old_one(prepare, tmp_path, write_jsonl):
+    before = prepare()
+    with pytest.raises(ValueError, match="no row is left"):
+        prepare(train=local(write_jsonl([{"problem": "x", "answer": None}])))
+    assert DataManifest.read(tmp_path / "out") == before
+
+
+def test_a_new_preparation_replaces_the_old_one(prepare, tmp_path):
+    prepare()
+    prepare(train=counting(4, scene_seed=9))
+    assert len(PreparedDataset.open(tmp_path / "out", "train")) == 4
+
+
+def test_an_image_in_training_and_validation_is_refused_by_rows(prepare, illustrated):
+    rows = local(illustrated(4))
+    with pytest.raises(ValueError, match=r"train and validation share 4 image\(s\)") as caught:
+        prepare(train=rows, validation=rows)
+    uid = image_uid(png_bytes(colour=(2, 0, 0)))
+    assert f"image {uid}: train row 2, validation row 2" in str(caught.value)
+
+
+def test_a_cold_start_on_held_out_scenes_is_refused(prepare):
+    with pytest.raises(ValueError, match=r"cold_start and validation share 6 image\(s\)"):
+        prepare(cold_start_source=counting(20, scene_seed=2))
+
+
+def test_a_cold_start_may_repeat_training_images(prepare):
+    manifest = prepare(cold_start_source=counting(12, scene_seed=1))
+    assert manifest.splits["cold_start"].images == 12
+    assert manifest.images == 18  # each stored once
+
+
+def test_overlong_prompts_are_dropped_and_counted(prepare, write_jsonl, tmp_path):
+    rows = [{"problem": "Why? " * count, "answer": "x"} for count in (1, 400, 2)]
+    manifest = prepare(train=local(write_jsonl(rows)), max_prompt_length=100)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].overlong) == (2, 1)
+    (record,) = rejected(tmp_path / "out")
+    assert (record["kind"], record["index"]) == ("overlong", 1)
+    assert "max_prompt_length is 100" in record["reason"]
+
+
+def test_a_dropped_prompt_leaves_no_image_behind(prepare, write_jsonl, tmp_path):
+    for name, size in (("small", 60), ("large", 600)):
+        (tmp_path / f"{name}.png").write_bytes(png_bytes(size=(size, size)))
+    rows = [{"problem": "<image>?", "answer": "x", "images": [f"{name}.png"]} for name in ("small", "large")]
+    manifest = prepare(train=local(write_jsonl(rows)), max_prompt_length=60)
+    assert (manifest.splits["train"].overlong, manifest.splits["train"].images, manifest.images) == (1, 1, 7)
+
+
+def test_overlong_prompts_can_be_refused(prepare, write_jsonl):
+    rows = [{"problem": "Why? " * 400, "answer": "x"}]
+    with pytest.raises(ValueError, match=r"1 of 1 prompts are too long; raise data.max_prompt_length"):
+        prepare(train=local(write_jsonl(rows)), max_prompt_length=100, overlong="error")
+
+
+def test_images_beyond_the_pixel_limits_are_stored_at_their_final_size(prepare, illustrated, tmp_path):
+    prepare(train=local(illustrated(2)), min_pixels=1, max_pixels=1600)
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    assert dataset.images.image(dataset[0].image_uids[0]).size == (40, 40)  # of 60 x 60
+
+
+def test_several_images_keep_their_places(prepare, illustrated, tmp_path):
+    change = {"problem": "<image>first<image>second", "images": ["1.png", "0.png"]}
+    prepare(train=local(illustrated(2, {0: change})))
+    prompt = PreparedDataset.open(tmp_path / "out", "train")[0]
+    assert prompt.image_uids == tuple(image_uid(png_bytes(colour=(n, 0, 0))) for n in (1, 0))
+
+
+def test_a_text_model_refuses_rows_with_images(prepare, illustrated):
+    with pytest.raises(ValueError, match="reads no images"):
+        prepare(family="llama", train=local(illustrated(2)))
+
+
+def test_a_text_model_prepares_text(prepare, write_jsonl, tmp_path):
+    rows = local(write_jsonl([{"problem": "2+2?", "answer": 4}]))
+    assert prepare(family="llama", train=rows, validation=rows).images == 0
+    (prompt,) = PreparedDataset.open(tmp_path / "out", "train")
+    assert prompt.token_ids.tolist() == prompt.engine_token_ids.tolist()
+
+
+def test_progress_reaches_the_number_of_rows(tiny_folder, tmp_path, write_jsonl):
+    class Recorder(SilentProgress):
+        def __init__(self):
+            self.seen = {}
+
+        def bar(self, description, total):
+            self.seen[description] = [total, 0]
+            recorder = self
+
+            class Bar:
+                def __enter__(self):
+                    def advance(count=1, figures=""):
+                        recorder.seen[description][1] += count
+
+                    return advance
+
+                def __exit__(self, *exc):
+                    return None
+
+            return Bar()
+
+    progress = Recorder()
+    rows = [{"problem": "x", "answer": "1"}] * 70 + [{"problem": "x"}]
+    prepare_dataset(
+        data_config(train=local(write_jsonl(rows)), max_bad_share=0.5),
+        model_folder=tiny_folder("qwen2_5_vl"),
+        out=tmp_path / "out",
+        progress=progress,
+    )
+    assert progress.seen == {"Preparing train rows": [71, 71], "Preparing validation rows": [6, 6]}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the Geometry3K and CLEVR samples in ../shared/data")
+def test_real_geometry3k_and_clevr_items_become_prompts(prepare, tmp_path):
+    columns = Columns(image_key="image", images_first=True)
+    manifest = prepare(
+        family="qwen3_vl",
+        train=local(SHARED / "geometry3k_samples"),
+        validation=local(SHARED / "clevr_samples", columns=columns),
+        max_pixels=200_000,
+        max_prompt_length=1024,
+    )
+    assert {name: (split.rows, split.rejected) for name, split in manifest.splits.items()} == {
+        "train": (10, 0),
+        "validation": (8, 0),
+    }
+    clevr = PreparedDataset.open(tmp_path / "out", "validation")[0]
+    assert clevr.question == "<image>How many items are there in the image?"
+    assert clevr.answer == "5"
+    original = Image.open(SHARED / "clevr_samples" / "img1.png").convert("RGB")
+    assert Image.open(BytesIO(clevr_bytes(tmp_path, clevr))).tobytes() == original.tobytes()
+
+
+def clevr_bytes(tmp_path, prompt):
+    return PreparedDataset.open(tmp_path / "out", "validation").images.encoded(prompt.image_uids[0])
+
+
+def test_the_parquet_file_keeps_row_numbers_of_the_source(prepare, illustrated, tmp_path):
+    prepare(train=local(illustrated(4, {1: {"answer": None}})), max_bad_share=0.5)
+    assert pq.read_table(tmp_path / "out" / "train.parquet").column("index").to_pylist() == [0, 2, 3]

@@ -1,0 +1,63 @@
+import pytest
+
+from rl_core.data.prompts import PromptTemplate, chat_content, corpus
+from tests.rl_core.data.samples import counting, data_config, local
+
+
+def test_a_template_wraps_the_question():
+    assert PromptTemplate(" {{ content }} Think first.\n").render("Why?") == "Why? Think first."
+    assert PromptTemplate().render("Why?") == "Why?"
+
+
+def test_a_question_is_not_read_as_a_template_or_as_html():
+    assert PromptTemplate().render("{{ 7 }} <b> & {% x %}") == "{{ 7 }} <b> & {% x %}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no variable", "has the variable `content` and no other"),
+        ("{{ content }} {{ name }}", "'name'"),
+        ("{{ content ", "no Jinja, line 1"),
+        ("{{ content }} {{ content }}", "show `content` once"),
+        ("<image> {{ content }}", "add no <image>"),
+        ("{{ content | upper }}", "unchanged"),
+    ],
+)
+def test_a_wrong_template_is_refused(text, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        PromptTemplate(text)
+    (tmp_path / "t.jinja").write_text(text)
+    with pytest.raises(ValueError, match=r"data.prompt_template .*t.jinja: "):
+        PromptTemplate.load(str(tmp_path / "t.jinja"))
+
+
+def test_a_missing_template_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing.jinja cannot be read"):
+        PromptTemplate.load(str(tmp_path / "nothing.jinja"))
+
+
+def test_content_splits_at_image_places():
+    image = {"type": "image"}
+    assert chat_content("plain") == "plain"
+    assert chat_content("<image>Why?") == [image, {"type": "text", "text": "Why?"}]
+    assert chat_content("a <image><image> b") == [
+        {"type": "text", "text": "a "},
+        image,
+        image,
+        {"type": "text", "text": " b"},
+    ]
+
+
+def test_the_corpus_is_what_the_model_will_read_and_write(tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ content }} Answer!")
+    data = data_config(train=counting(3), prompt_template=str(tmp_path / "t.jinja"), system_prompt="Be brief.")
+    texts = list(corpus(data, ["<answer>"]))
+    assert texts[:2] == ["Be brief.", "How many objects are there? Answer!"]
+    assert texts[-1] == "<answer>"
+    assert len(texts) == 2 + 2 * 3
+
+
+def test_the_corpus_stops_after_two_thousand_rows(write_jsonl):
+    path = write_jsonl([{"problem": str(n), "answer": "x"} for n in range(2500)])
+    assert len(list(corpus(data_config(train=local(path))))) == 4000
