@@ -104,6 +104,8 @@ class RewardPool:
 
     def close(self) -> None:
         """End the processes, those in the middle of a call too; scores that have not come are cancelled."""
+        if self._closing:
+            return
         with self._lock:
             self._closing = True
             with contextlib.suppress(BrokenPipeError):  # the server is gone already

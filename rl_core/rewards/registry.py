@@ -43,7 +43,7 @@ def _looks_like_a_file(name: str) -> bool:
 
 def _resolve_file(config: RewardConfig) -> RewardSpec:
     path_text, separator, function = config.function.rpartition(":")
-    if not separator or not path_text or not function:
+    if not separator or not path_text.endswith(".py") or not function:
         raise ValueError(f"reward.function {config.function!r} must read path/to/file.py:function")
     path = Path(path_text).resolve()
     if not path.is_file():

@@ -56,6 +56,7 @@ def test_a_relative_path_starts_from_the_working_directory(reward_file: Path, mo
         ("zzz", r"no built-in reward \(there is count, math, r1v\)"),
         ("{folder}/mine.py", "must read path/to/file.py:function"),
         ("{folder}/mine.py:", "must read path/to/file.py:function"),
+        ("{folder}/mine.txt:score", "must read path/to/file.py:function"),
         (":score", "must read path/to/file.py:function"),
         ("{folder}/missing.py:score", "there is no file {folder}/missing.py"),
         ("{folder}/mine.py:scroe", "defines no `scroe`; did you mean `score`?"),
