@@ -13,13 +13,14 @@ from transformers import AttentionInterface, PreTrainedModel
 from rl_core.config.model import ModelConfig
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
+from rl_core.models.vision_attention import VISION_SDPA
 
 Backend = Literal["sdpa", "flash"]
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
 
 # transformers builds a mask only for names with a mask function. These have none: no T x T mask exists.
 _TREE_NAMES: dict[Backend, str] = {"sdpa": "tree", "flash": "tree_varlen"}
-_VISION_NAMES: dict[Backend, str] = {"sdpa": "sdpa", "flash": "flash_attention_2"}
+_VISION_NAMES: dict[Backend, str] = {"sdpa": VISION_SDPA, "flash": "flash_attention_2"}
 
 
 def attention_backend(config: ModelConfig) -> Backend:

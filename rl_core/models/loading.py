@@ -20,6 +20,7 @@ from transformers import (
 
 from rl_core.config.model import ModelConfig
 from rl_core.models.attention import attention_backend, use_tree_attention
+from rl_core.models.faster_layers import use_faster_layers
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 
 _VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
@@ -56,6 +57,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
         folder, dtype=getattr(torch, config.dtype), trust_remote_code=trust
     )
     use_tree_attention(model, attention_backend(config))
+    use_faster_layers(model)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model

@@ -16,8 +16,8 @@ import torch
 from transformers import PreTrainedConfig
 
 from rl_core.models.pixels import ImagePixels, PixelCache
-from rl_core.models.positions import Int64Array, mrope_positions
-from rl_core.models.tree_layout import TreeLayout
+from rl_core.models.positions import mrope_positions
+from rl_core.models.tree_layout import Int64Array, TreeLayout, TreeSpans, ranges
 from rl_core.types import Int32Array, Prompt
 
 
@@ -68,23 +68,22 @@ def pack_trees(
     """
     _check(trees)
     images = pixels.get([uid for tree in trees for uid in tree.prompt.image_uids])
-    layout = TreeLayout(
+    spans = TreeSpans(
         [len(tree.prompt.token_ids) for tree in trees],
         [[len(response) - 1 for response in tree.responses] for tree in trees],
-        device=device,
     )
 
     def on_device(array: Int64Array) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+        return torch.from_numpy(array).to(device)
 
     return PackedTrees(
         input_ids=on_device(_input_ids(trees))[None],
-        position_ids=on_device(_position_ids(trees, images, model_config)),
-        layout=layout,
+        position_ids=on_device(_position_ids(trees, spans, images, model_config)),
+        layout=TreeLayout(spans, device=device),
         pixel_values=torch.cat([image.values for image in images]).to(device) if images else None,
         image_grid_thw=on_device(np.array([image.grid_thw for image in images], np.int64)) if images else None,
         targets=on_device(np.concatenate([r for tree in trees for r in tree.responses], dtype=np.int64)),
-        logit_index=on_device(_logit_index(trees)),
+        logit_index=on_device(_logit_index(spans)),
     )
 
 
@@ -104,57 +103,45 @@ def _input_ids(trees: Sequence[TreeInput]) -> Int64Array:
 
 
 def _position_ids(
-    trees: Sequence[TreeInput], images: Sequence[ImagePixels], model_config: PreTrainedConfig
+    trees: Sequence[TreeInput], spans: TreeSpans, images: Sequence[ImagePixels], model_config: PreTrainedConfig
 ) -> Int64Array:
-    """[3, 1, T] or [1, T]: every response continues after the largest position of its prompt."""
-    remaining = list(images)
-    pieces: list[Int64Array] = []
-    for tree in trees:
-        own, remaining = remaining[: len(tree.prompt.image_uids)], remaining[len(tree.prompt.image_uids) :]
-        prompt = prompt_positions(tree.prompt, own, model_config)
-        pieces.append(prompt)
-        start = int(prompt.max()) + 1
-        for response in tree.responses:
-            steps = np.arange(start, start + len(response) - 1, dtype=np.int64)
-            pieces.append(np.broadcast_to(steps, (prompt.shape[0], len(steps))))
-    positions = np.concatenate(pieces, axis=1)
+    """[3, 1, T] for a model with vision, [1, T] for a text model; a response goes on after its prompt's largest."""
+    prompts = _prompt_positions(trees, images, model_config)
+    next_positions = np.array([positions.max() + 1 for positions in prompts], np.int64)
+    positions = np.empty((len(prompts[0]), spans.num_tokens), np.int64)
+    positions[:, ranges(spans.prompt_starts, spans.prompt_lengths)] = np.concatenate(prompts, axis=1)
+    positions[:, ranges(spans.response_starts, spans.response_lengths)] = ranges(
+        next_positions[spans.response_prompt], spans.response_lengths
+    )
     return positions[:, None] if len(positions) == 3 else positions
 
 
-def prompt_positions(prompt: Prompt, images: Sequence[ImagePixels], model_config: PreTrainedConfig) -> Int64Array:
-    """[3, P] positions for a model with vision, [1, P] for a text model.
-
-    Raises:
-        ValueError: Image tokens and images do not match, or a text model is given images.
-    """
+def _prompt_positions(
+    trees: Sequence[TreeInput], images: Sequence[ImagePixels], model_config: PreTrainedConfig
+) -> list[Int64Array]:
+    """[3, P] of each prompt for a model with vision, [1, P] for a text model."""
     vision_config = getattr(model_config, "vision_config", None)
     if vision_config is None:
         if images:
-            raise ValueError(f"prompt {prompt.uid!r} has images, but {model_config.model_type} reads text only")
-        return np.arange(len(prompt.token_ids), dtype=np.int64)[None]
-    try:
-        return mrope_positions(
-            prompt.token_ids,
-            [image.grid_thw for image in images],
-            image_token_id=model_config.image_token_id,
-            merge_size=vision_config.spatial_merge_size,
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"prompt {prompt.uid!r}: {error}. Prepare the data with this model's processor and pixel limits"
-        ) from error
+            raise ValueError(f"the prompts have images, but {model_config.model_type} reads text only")
+        return [np.arange(len(tree.prompt.token_ids), dtype=np.int64)[None] for tree in trees]
+    image_token_id, merge_size = model_config.image_token_id, vision_config.spatial_merge_size
+    grids = iter([image.grid_thw for image in images])
+    prompts: list[Int64Array] = []
+    for prompt in (tree.prompt for tree in trees):
+        own = [next(grids) for _ in prompt.image_uids]
+        try:
+            prompts.append(mrope_positions(prompt.token_ids, own, image_token_id=image_token_id, merge_size=merge_size))
+        except ValueError as error:
+            raise ValueError(
+                f"prompt {prompt.uid!r}: {error}. Prepare the data with this model's processor and pixel limits"
+            ) from error
+    return prompts
 
 
-def _logit_index(trees: Sequence[TreeInput]) -> Int64Array:
-    """The first token of a response is predicted by the last of the prompt, each later one by the token before it."""
-    pieces: list[Int64Array] = []
-    offset = 0
-    for tree in trees:
-        offset += len(tree.prompt.token_ids)
-        prompt_end = offset - 1
-        for response in tree.responses:
-            index = np.arange(offset - 1, offset + len(response) - 1, dtype=np.int64)
-            index[0] = prompt_end
-            pieces.append(index)
-            offset += len(response) - 1
-    return np.concatenate(pieces)
+def _logit_index(spans: TreeSpans) -> Int64Array:
+    """The first token of a response is predicted by the last of its prompt, each later one by the token before it."""
+    lengths = spans.response_lengths + 1
+    index = ranges(spans.response_starts - 1, lengths)
+    index[np.cumsum(lengths) - lengths] = spans.prompt_ends[spans.response_prompt] - 1
+    return index

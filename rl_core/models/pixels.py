@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 class ImageSource(Protocol):
     """Where the bytes of an image come from."""
 
-    def load(self, uid: str) -> Image.Image:
+    def image(self, uid: str) -> Image.Image:
         """The decoded RGB image. Raises KeyError for a uid it does not hold."""
 
 
@@ -54,7 +54,7 @@ class PixelCache:
             return
         if not isinstance(self._processor, ProcessorMixin):
             raise TypeError(f"image {missing[0]!r} was asked for, but the model is a text model without a processor")
-        made = self._processor.image_processor(images=[self._images.load(uid) for uid in missing], return_tensors="pt")
+        made = self._processor.image_processor(images=[self._images.image(uid) for uid in missing], return_tensors="pt")
         grids = [(int(t), int(h), int(w)) for t, h, w in made["image_grid_thw"].tolist()]
         values = torch.split(made["pixel_values"], [t * h * w for t, h, w in grids])
         for uid, value, grid in zip(missing, values, grids, strict=True):

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from rl_core.models.tree_layout import Int64Array
 from rl_core.types import Int32Array
 
-Int64Array = npt.NDArray[np.int64]
 Grid = tuple[int, int, int]
 
 
@@ -47,7 +46,7 @@ def mrope_positions(
 
 
 def _text_positions(start: int, length: int) -> Int64Array:
-    return np.broadcast_to(np.arange(start, start + length, dtype=np.int64), (3, length))
+    return np.tile(np.arange(start, start + length, dtype=np.int64), (3, 1))
 
 
 def _image_positions(start: int, grid: Grid, merge_size: int) -> Int64Array:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from rl_core.models.positions import Int64Array
+Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,62 +51,73 @@ class RaggedIndex:
     key_bounds: torch.Tensor
 
 
-class TreeLayout:
-    """The shape of one packed sequence. Index tensors are made once, at their first use, and shared by all layers."""
+def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
+    """[sum of lengths] the integers start .. start + length - 1 of each pair, one run after the other."""
+    run_begins = np.cumsum(lengths) - lengths
+    return np.repeat(starts - run_begins, lengths) + np.arange(lengths.sum(), dtype=np.int64)
 
-    def __init__(
-        self, prompt_lengths: Sequence[int], response_inputs: Sequence[Sequence[int]], *, device: torch.device
-    ) -> None:
+
+class TreeSpans:
+    """Start and length of every prompt and response in the packed sequence; all [B] or [all responses] int64.
+
+    Responses of no input (a single token, which is only a target) have length 0 here.
+    """
+
+    def __init__(self, prompt_lengths: Sequence[int], response_inputs: Sequence[Sequence[int]]) -> None:
         """Trees lie one after the other, each prompt before its responses.
 
         Args:
             prompt_lengths: [B] tokens of each prompt, >= 1.
             response_inputs: [B][n] inputs of each response (its tokens less one), >= 0.
-            device: Where the index tensors go.
         """
+        counts = np.array([len(lengths) for lengths in response_inputs], np.int64)
+        self.response_prompt = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        self.prompt_lengths = np.array(prompt_lengths, np.int64)
+        self.response_lengths = np.array([length for lengths in response_inputs for length in lengths], np.int64)
+        before = np.cumsum(self.response_lengths) - self.response_lengths
+        self.response_starts = before + np.cumsum(self.prompt_lengths)[self.response_prompt]
+        self.prompt_ends = np.cumsum(self.prompt_lengths) + before[np.cumsum(counts) - counts]
+        self.prompt_starts = self.prompt_ends - self.prompt_lengths
+        self.num_tokens = int(self.prompt_lengths.sum() + self.response_lengths.sum())
+
+
+class TreeLayout:
+    """The index tensors of one packed sequence; each is made at its first use and shared by all layers."""
+
+    def __init__(self, spans: TreeSpans, *, device: torch.device) -> None:
+        kept = spans.response_lengths > 0
+        self._prompts = (spans.prompt_starts, spans.prompt_lengths)
+        self._responses = (spans.response_starts[kept], spans.response_lengths[kept])
+        self._response_prompt = spans.response_prompt[kept]
+        self._num_tokens = spans.num_tokens
         self._device = device
-        self.prompt_lengths = tuple(prompt_lengths)
-        prompt_spans: list[Int64Array] = []
-        response_spans: list[Int64Array] = []
-        response_prompt: list[int] = []
-        offset = 0
-        for tree, (prompt_length, lengths) in enumerate(zip(prompt_lengths, response_inputs, strict=True)):
-            prompt_spans.append(np.arange(offset, offset + prompt_length, dtype=np.int64))
-            offset += prompt_length
-            for length in filter(None, lengths):
-                response_spans.append(np.arange(offset, offset + length, dtype=np.int64))
-                response_prompt.append(tree)
-                offset += length
-        self.num_tokens = offset
-        self._prompt_spans, self._response_spans = prompt_spans, response_spans
-        self._response_prompt = response_prompt
 
     @property
     def prompt_shape(self) -> tuple[int, int]:
         """(B, P)."""
-        return len(self._prompt_spans), max(map(len, self._prompt_spans))
+        return len(self._prompts[1]), int(self._prompts[1].max())
 
     @property
     def response_shape(self) -> tuple[int, int]:
         """(M, R); (0, 0) when every response is a single token."""
-        return len(self._response_spans), max(map(len, self._response_spans), default=0)
+        return len(self._responses[1]), int(self._responses[1].max(initial=0))
 
     @cached_property
     def response_prompt(self) -> torch.Tensor:
         """[M] int64 the prompt that each response branches from."""
-        return self._tensor(np.array(self._response_prompt, np.int64))
+        return self._tensor(self._response_prompt)
 
     @cached_property
     def padded(self) -> PaddedIndex:
         """The trees as padded blocks."""
         (num_prompts, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
-        starts = [*range(0, num_prompts * prompt_width, prompt_width)]
-        starts += [num_prompts * prompt_width + row * response_width for row in range(num_responses)]
+        prompt_slots = np.arange(num_prompts, dtype=np.int64) * prompt_width
+        response_slots = num_prompts * prompt_width + np.arange(num_responses, dtype=np.int64) * response_width
+        slots = np.concatenate([ranges(prompt_slots, self._prompts[1]), ranges(response_slots, self._responses[1])])
+        tokens = np.concatenate([ranges(*self._prompts), ranges(*self._responses)])
         slot_token = np.zeros(num_prompts * prompt_width + num_responses * response_width, np.int64)
-        token_slot = np.empty(self.num_tokens, np.int64)
-        for start, span in zip(starts, self._prompt_spans + self._response_spans, strict=True):
-            slot_token[start : start + len(span)] = span
-            token_slot[span] = np.arange(start, start + len(span))
+        token_slot = np.empty(self._num_tokens, np.int64)
+        slot_token[slots], token_slot[tokens] = tokens, slots
         return PaddedIndex(
             slot_token=self._tensor(slot_token),
             token_slot=self._tensor(token_slot),
@@ -115,34 +127,30 @@ class TreeLayout:
     @cached_property
     def ragged(self) -> RaggedIndex:
         """The trees as runs."""
-        keys = [
-            np.concatenate([self._prompt_spans[tree], span])
-            for tree, span in zip(self._response_prompt, self._response_spans, strict=True)
-        ]
-        prompt_tokens, prompt_bounds = self._runs(self._prompt_spans)
-        response_tokens, response_bounds = self._runs(self._response_spans)
-        key_tokens, key_bounds = self._runs(keys)
+        (prompt_starts, prompt_lengths), (starts, lengths) = self._prompts, self._responses
+        owner = self._response_prompt
+        key_starts = np.stack([prompt_starts[owner], starts], axis=1).ravel()
+        key_lengths = np.stack([prompt_lengths[owner], lengths], axis=1).ravel()
         return RaggedIndex(
-            prompt_tokens=prompt_tokens,
-            prompt_bounds=prompt_bounds,
-            response_tokens=response_tokens,
-            response_bounds=response_bounds,
-            key_tokens=key_tokens,
-            key_bounds=key_bounds,
+            prompt_tokens=self._tensor(ranges(prompt_starts, prompt_lengths)),
+            prompt_bounds=self._bounds(prompt_lengths),
+            response_tokens=self._tensor(ranges(starts, lengths)),
+            response_bounds=self._bounds(lengths),
+            key_tokens=self._tensor(ranges(key_starts, key_lengths)),
+            key_bounds=self._bounds(prompt_lengths[owner] + lengths),
         )
 
-    def _response_mask(self) -> np.ndarray:
-        """[M, 1, R, P + R] bool."""
+    def _response_mask(self) -> npt.NDArray[np.bool_]:
+        """[M, 1, R, P + R]."""
         (_, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
-        own_prompt = np.array(self.prompt_lengths)[np.array(self._response_prompt, np.int64)]
-        mask = np.empty((num_responses, 1, response_width, prompt_width + response_width), bool)
-        mask[..., :prompt_width] = (np.arange(prompt_width) < own_prompt[:, None])[:, None, None, :]
-        mask[..., prompt_width:] = np.tri(response_width, dtype=bool)
+        in_prompt = np.arange(prompt_width) < self._prompts[1][self._response_prompt][:, None]
+        mask = np.empty((num_responses, 1, response_width, prompt_width + response_width), np.bool_)
+        mask[..., :prompt_width] = in_prompt[:, None, None, :]
+        mask[..., prompt_width:] = np.tri(response_width, dtype=np.bool_)
         return mask
 
-    def _runs(self, spans: Sequence[Int64Array]) -> tuple[torch.Tensor, torch.Tensor]:
-        bounds = np.cumsum([0, *map(len, spans)], dtype=np.int32)
-        return self._tensor(np.concatenate([np.empty(0, np.int64), *spans])), self._tensor(bounds)
+    def _bounds(self, lengths: Int64Array) -> torch.Tensor:
+        return self._tensor(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+    def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)

@@ -1,0 +1,79 @@
+"""Layers of transformers that are slow in its own form, replaced by faster ones with the same weights and results.
+
+The replacements hold the very parameters they replace, under the same names, so that checkpoints, sharding and adapters
+do not notice. Agreement is to float32 rounding (1e-6).
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+
+def use_faster_layers(model: PreTrainedModel) -> None:
+    """Replace patch embeddings, and in float32 the root-mean-square norms."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
+                setattr(parent, name, PatchProjection(child))
+            elif _is_float32_rms_norm(child):
+                setattr(parent, name, RMSNorm(child.weight, eps=child.variance_epsilon))
+
+
+def _is_float32_rms_norm(module: nn.Module) -> bool:
+    if not type(module).__name__.endswith("RMSNorm") or not hasattr(module, "variance_epsilon"):
+        return False
+    return isinstance(module.weight, nn.Parameter) and module.weight.dtype == torch.float32
+
+
+class PatchProjection(nn.Module):
+    """A convolution whose kernel covers its whole input, as the matrix product it is (convolution backends take
+    several times longer for it)."""
+
+    def __init__(self, convolution: nn.Conv3d) -> None:
+        super().__init__()
+        self.weight = convolution.weight
+        self.bias = convolution.bias
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """[N, channels, time, height, width], the size of the kernel -> [N, features, 1, 1, 1]."""
+        features = nn.functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
+        return features[:, :, None, None, None]
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * weight over the last dimension (Zhang and Sennrich 2019, arXiv:1910.07467, equation 4)."""
+
+    def __init__(self, weight: nn.Parameter, *, eps: float) -> None:
+        super().__init__()
+        self.weight = weight
+        self.variance_epsilon = eps
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[..., width] -> [..., width]."""
+        normalised: torch.Tensor = _RMSNormFunction.apply(  # type: ignore[no-untyped-call]
+            hidden, self.weight, self.variance_epsilon
+        )
+        return normalised
+
+
+class _RMSNormFunction(torch.autograd.Function):
+    """Forward and backward by hand: half the passes over memory that autograd makes of the plain formula."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        mean_square = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True).square_().div_(hidden.shape[-1])
+        inverse_rms = mean_square.add_(eps).rsqrt_()
+        ctx.save_for_backward(hidden, weight, inverse_rms)
+        normalised: torch.Tensor = hidden * inverse_rms
+        return normalised.mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        hidden, weight, inverse_rms = ctx.saved_tensors
+        product = (grad * hidden).flatten(0, -2)
+        grad_weight = torch.mv(product.t(), inverse_rms.flatten())
+        # The norm's own derivative: - x / (width * rms^3) * sum(grad * weight * x).
+        along = torch.mv(product, weight).view_as(inverse_rms) * inverse_rms.pow(3) / -hidden.shape[-1]
+        return (grad * weight).mul_(inverse_rms).addcmul_(hidden, along), grad_weight, None
