@@ -1,17 +1,34 @@
 """One worker in this process: it owns the policy, its optimizer, the reference and the engine."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.checkpoints.sharded import save_sharded
+import torch
+
+from rl_core.checkpoints.probe import build_probe, plain_distribution, write_probe
+from rl_core.checkpoints.sharded import (
+    load_model_state,
+    load_optimizer_state,
+    model_state,
+    optimizer_state,
+    save_sharded,
+)
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
+from rl_core.data.prepared import IMAGES_FILE
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
-from rl_core.files import atomic_write_json, read_json
-from rl_core.models.loading import load_processor, named_hf_weights, write_hf_folder
+from rl_core.files import atomic_write_json
+from rl_core.models.loading import (
+    banned_token_ids,
+    load_processor,
+    named_hf_weights,
+    stop_token_ids,
+    write_hf_folder,
+)
 from rl_core.models.pixels import PixelCache
-from rl_core.models.policy import PolicyModel
+from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.training.optimizer import PolicyOptimizer
@@ -22,20 +39,31 @@ from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerFolders:
-    """Where a worker reads from: the model's architecture and processor, and the prepared data."""
+    """What a worker reads: the model's architecture and processor, and the prepared data.
+
+    Attributes:
+        model: Hugging Face folder of the initial model.
+        data: Prepared data.
+        images_per_prompt: Most images of a prompt in that data.
+    """
 
     model: Path
     data: Path
+    images_per_prompt: int
 
 
 class LocalWorker:
-    """Implements WorkerGroup with one model replica. The engine starts at the first sync, because a cold start or a
-    merge needs none."""
+    """Implements WorkerGroup with one model replica.
+
+    The engine starts at the first sync, because a cold start or a merge needs none. It is awake from a sync until the
+    trainer computes again: whichever works has the device's memory.
+    """
 
     def __init__(self, config: RunConfig, folders: WorkerFolders) -> None:
         self._config = config
         self._folders = folders
-        self._images = ImageStore.open(folders.data / "images.arrow")
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._images = ImageStore.open(folders.data / IMAGES_FILE)
         self._pixels = PixelCache(load_processor(folders.model), self._images)
         self._policy = self._load(folders.model)
         self._reference: PolicyModel | None = None
@@ -50,40 +78,31 @@ class LocalWorker:
         return self._policy_version
 
     def sync_weights(self) -> None:
-        """Hand the trainer's weights and their version to the engine, unless it has them."""
+        """Wake the engine and hand it the trainer's weights and their version, unless it has them."""
         if self._engine is None:
             self._engine = self._start_engine()
+        self._engine.wake()
         if not self._engine_is_current:
-            self._engine.wake()
             self._engine.load_weights(named_hf_weights(self._policy.model), policy_version=self._policy_version)
             self._engine_is_current = True
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield rollouts as they end, then let the engine sleep."""
+        """Yield rollouts as they end."""
         if self._engine is None:
             raise RuntimeError("generate before sync_weights: the engine has no weights")
-        self._engine.wake()
-        try:
-            yield from self._engine.generate(requests, sampling)
-        finally:
-            self._engine.sleep()
+        return self._engine.generate(requests, sampling)
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
-        budget = self._config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self._config)
-        return compute_log_probs(
-            self._reference_model() if reference else self._policy,
-            groups,
-            pixels=self._pixels,
-            temperature=self._config.rollout.temperature,
-            token_budget=budget,
-        )
+        self._rest_engine()
+        model = self._reference_model() if reference else self._policy
+        return self._log_probs(model, groups, temperature=self._config.rollout.temperature)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """The policy update; weights and version move on together."""
+        self._rest_engine()
         optimizer = self._actor_optimizer()
         update = PolicyUpdate(self._policy, optimizer=optimizer, pixels=self._pixels, config=self._config)
-        self._policy.train()
         metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
         self._pixels.clear()
         self._weights_changed(self._policy_version + 1)
@@ -93,27 +112,24 @@ class LocalWorker:
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """One supervised optimizer step of the cold start."""
-        cold_start = self._config.cold_start
-        if cold_start is None:
-            raise ValueError("cold_start is not configured")
-        if self._optimizer is None:
-            self._optimizer = PolicyOptimizer(
-                self._policy, config=cold_start.optim, max_grad_norm=cold_start.max_grad_norm
-            )
+        self._rest_engine()
+        optimizer = self._cold_start_optimizer()
         budget = self._config.actor.micro_batch_size_per_device_for_update * longest_sequence(self._config)
-        metrics = imitate(self._policy, examples, optimizer=self._optimizer, pixels=self._pixels, token_budget=budget)
+        metrics = imitate(self._policy, examples, optimizer=optimizer, pixels=self._pixels, token_budget=budget)
         self._pixels.clear()
         self._weights_changed(self._policy_version)
         return metrics
 
     def load_policy(self, folder: Path) -> None:
         """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
+        self._rest_engine()
         self._policy = self._load(folder)
         self._optimizer = None
         self._weights_changed(0)
 
     def load_reference(self, folder: Path) -> None:
         """Make the frozen reference from a Hugging Face folder."""
+        self._rest_engine()
         self._reference = self._load(folder).requires_grad_(False)
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
@@ -128,16 +144,16 @@ class LocalWorker:
         self._write_probe(folder / "probe", probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back."""
+        """Take them back. `model_only` forgets the optimizer."""
+        self._rest_engine()
         load_model_state(folder / "model", self._policy)
-        counters = read_json(folder / "counters.json")
+        counters = json.loads((folder / "counters.json").read_text())
         self._weights_changed(counters["policy_version"])
-        if model_only:
-            self._optimizer = None
-            return
-        optimizer = self._actor_optimizer()
-        load_optimizer_state(folder / "optimizer", self._policy, optimizer.adamw)
-        optimizer.load_counters(counters)
+        self._optimizer = None
+        if not model_only:
+            optimizer = self._actor_optimizer()
+            load_optimizer_state(folder / "optimizer", self._policy, optimizer.adamw)
+            optimizer.load_counters(counters)
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format."""
@@ -148,3 +164,64 @@ class LocalWorker:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def _load(self, folder: Path) -> PolicyModel:
+        return load_policy(folder, self._config.model).to(self._device)
+
+    def _weights_changed(self, policy_version: int) -> None:
+        self._policy_version = policy_version
+        self._engine_is_current = False
+
+    def _rest_engine(self) -> None:
+        """On a GPU a sleeping engine drops its weights, so the next sync loads them again."""
+        if self._engine is not None:
+            self._engine.sleep()
+            self._engine_is_current &= self._engine.policy_version == self._policy_version
+
+    def _actor_optimizer(self) -> PolicyOptimizer:
+        if self._optimizer is None:
+            actor = self._config.actor
+            self._optimizer = PolicyOptimizer(self._policy, config=actor.optim, max_grad_norm=actor.max_grad_norm)
+        return self._optimizer
+
+    def _cold_start_optimizer(self) -> PolicyOptimizer:
+        config = self._config.cold_start
+        if config is None:
+            raise ValueError("cold_start is not configured")
+        if self._optimizer is None:
+            self._optimizer = PolicyOptimizer(self._policy, config=config.optim, max_grad_norm=config.max_grad_norm)
+        return self._optimizer
+
+    def _reference_model(self) -> PolicyModel:
+        if self._reference is None:
+            raise RuntimeError("log_probs(reference=True) before load_reference")
+        return self._reference
+
+    def _log_probs(
+        self, model: PolicyModel, groups: Sequence[Group], *, temperature: float
+    ) -> list[list[Float32Array]]:
+        budget = self._config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self._config)
+        return compute_log_probs(model, groups, pixels=self._pixels, temperature=temperature, token_budget=budget)
+
+    def _write_probe(self, folder: Path, groups: Sequence[Group]) -> None:
+        with plain_distribution(self._policy):
+            log_probs = self._log_probs(self._policy, groups, temperature=1.0)
+        dtype = self._config.model.dtype
+        write_probe(folder, build_probe(groups, log_probs, dtype=dtype, encoded_image=self._images.encoded))
+
+    def _start_engine(self) -> RolloutEngine:
+        # Imported here because vLLM takes seconds to import and a cold start or a merge needs none.
+        from rl_core.rollout.vllm_engine import VllmEngine
+
+        folder = self._folders.model
+        return VllmEngine(
+            folder,
+            config=self._config.rollout,
+            dtype=self._config.model.dtype,
+            max_prompt_length=self._config.data.max_prompt_length,
+            images_per_prompt=self._folders.images_per_prompt,
+            banned_token_ids=banned_token_ids(folder),
+            stop_token_ids=stop_token_ids(folder),
+            image_store=self._images,
+            seed=self._config.seed,
+        )

@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from rl_core.checkpoints.store import Checkpoint, CheckpointStore
+from rl_core.checkpoints.manifest import Checkpoint
+from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
+from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import PreparedDataset
 from rl_core.engine.cold_start import TargetRenderer, run_cold_start
 from rl_core.engine.local_worker import LocalWorker, WorkerFolders
@@ -22,7 +24,7 @@ from rl_core.engine.stop import StopRequest
 from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.engine.validation import Validator
 from rl_core.evaluation.evaluate import evaluate_prompts
-from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import committed_folder
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
@@ -58,7 +60,7 @@ class Session:
         memory and threads already there (design contract 11)."""
         if self._workers is None:
             _ = self.rewards
-            self._workers = LocalWorker(self.config, WorkerFolders(model=self.run.initial_model, data=self.run.data))
+            self._workers = LocalWorker(self.config, self._folders())
         return self._workers
 
     @cached_property
@@ -92,14 +94,13 @@ class Session:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch)
 
-    def evaluate(self, contender: Contender) -> dict[str, list[EvaluationItem]]:
+    def evaluate(self, contender: Contender) -> dict[Mode, list[EvaluationItem]]:
         """Answer the held-out prompts with the base or the trained model. [mode] -> items."""
         self._load(contender)
         self.workers.sync_weights()
         dataset = self._dataset("validation")
-        limit = self.config.evaluation.limit or len(dataset)
         return evaluate_prompts(
-            [dataset[i] for i in range(min(limit, len(dataset)))],
+            dataset[:],
             generate=self.workers.generate,
             pool=self.rewards,
             config=self.config.evaluation,
@@ -131,6 +132,14 @@ class Session:
             self._rewards.__exit__(None, None, None)
         self._workers = self._loop = self._rewards = None
 
+    def _folders(self) -> WorkerFolders:
+        splits = [self._dataset(split) for split in DataManifest.read(self.run.data).splits]
+        return WorkerFolders(
+            model=self.run.initial_model,
+            data=self.run.data,
+            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
+        )
+
     def _load(self, contender: Contender) -> None:
         """Replace the trainer's weights; a training loop that was open resumes from its checkpoint when needed."""
         self._loop = None
@@ -145,7 +154,7 @@ class Session:
             self.workers.load_reference(self.base_model)
         validator = Validator(
             config=self.config,
-            prompts=[validation[i] for i in range(len(validation))],
+            prompts=validation[:],
             rewards=self.rewards,
             progress=self._progress,
         )

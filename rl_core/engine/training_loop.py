@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.checkpoints.store import Checkpoint, CheckpointInfo, CheckpointStore
+from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo
+from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.engine.protocol import WorkerGroup

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.engine.protocol import WorkerGroup
-from rl_core.evaluation.evaluate import evaluate_prompts, summarise
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.result import summarise
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Prompt

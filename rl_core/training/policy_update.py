@@ -9,9 +9,10 @@ from rl_core.algorithms.aggregation import BatchTotals, token_weights
 from rl_core.algorithms.kl import low_variance_kl
 from rl_core.algorithms.policy_loss import clipped_policy_loss
 from rl_core.config.run import RunConfig
+from rl_core.models.output_head import PolicyOutput
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
-from rl_core.models.policy import PolicyModel, PolicyOutput
+from rl_core.models.policy import PolicyModel
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.metrics import TokenMeans
 from rl_core.training.microbatches import split_into_microbatches
