@@ -25,7 +25,8 @@ class PromptLoader:
     def __init__(self, dataset: Sequence[Prompt], *, batch_size: int, seed: int, shuffle: bool) -> None:
         if len(dataset) < batch_size:
             raise ValueError(
-                f"data.rollout_batch_size {batch_size} is more than the {len(dataset)} training rows; lower it"
+                f"a batch of {batch_size} prompts is more than the {len(dataset)} rows there are; lower "
+                "data.rollout_batch_size (or cold_start.batch_size), or add rows"
             )
         self._dataset = dataset
         self._batch_size = batch_size

@@ -62,7 +62,7 @@ def test_the_order_is_that_of_earlier_versions():
 
 
 def test_a_batch_larger_than_the_data_is_refused():
-    with pytest.raises(ValueError, match="rollout_batch_size 3 is more than the 2 training rows"):
+    with pytest.raises(ValueError, match="a batch of 3 prompts is more than the 2 rows"):
         loader(2)
 
 

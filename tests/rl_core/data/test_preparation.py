@@ -220,7 +220,9 @@ def test_images_beyond_the_pixel_limits_are_stored_at_their_final_size(prepare, 
 def test_several_images_keep_their_places(prepare, illustrated, tmp_path):
     change = {"problem": "<image>first<image>second", "images": ["1.png", "0.png"]}
     prepare(train=local(illustrated(2, {0: change})))
-    prompt = PreparedDataset.open(tmp_path / "out", "train")[0]
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    prompt = dataset[0]
+    assert dataset.images_per_prompt == 2
     assert prompt.image_uids == tuple(image_uid(png_bytes(colour=(n, 0, 0))) for n in (1, 0))
 
 
@@ -232,7 +234,9 @@ def test_a_text_model_refuses_rows_with_images(prepare, illustrated):
 def test_a_text_model_prepares_text(prepare, write_jsonl, tmp_path):
     rows = local(write_jsonl([{"problem": "2+2?", "answer": 4}]))
     assert prepare(family="llama", train=rows, validation=rows).images == 0
-    (prompt,) = PreparedDataset.open(tmp_path / "out", "train")
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    (prompt,) = dataset
+    assert dataset.images_per_prompt == 0
     assert prompt.token_ids.tolist() == prompt.engine_token_ids.tolist()
 
 
