@@ -73,6 +73,11 @@ class Checkpoint:
         """The last finished training step."""
         return self.info.step
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of all its files."""
+        return sum(record.bytes for record in self.files.values())
+
 
 def write_manifest(folder: Path, info: CheckpointInfo) -> None:
     """Record every file below `folder`, and `info`, in its manifest.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rl_core.checkpoints.disk import check_room, free_bytes
 from rl_core.checkpoints.manifest import (
     Checkpoint,
     CheckpointInfo,
@@ -53,11 +54,13 @@ class CheckpointStore:
             info: The rest of the state; its step is `step`.
 
         Raises:
+            DiskFull: the newest checkpoint would not fit once more; nothing was written.
             OSError: the disk is full or failing; every earlier checkpoint is intact and no temporary is left.
         """
         if info.step != step:
             raise ValueError(f"the info of step {info.step} was given for the checkpoint of step {step}")
         sweep_temporaries(self._root)
+        self._check_room()
         folder = self._folder(step)
         with committed_folder(folder) as temporary:
             write(temporary)
@@ -97,6 +100,19 @@ class CheckpointStore:
             else:
                 return checkpoint
         return None
+
+    def _check_room(self) -> None:
+        """A new checkpoint is as large as the newest one. That this one fits decides; that the ones up to
+        `save_limit`, the best and the next unfinished one will not is said in time to make room."""
+        complete = self.complete()
+        if not complete:
+            return
+        size = complete[-1].num_bytes
+        check_room(self._root, size)
+        still_to_come = (self._save_limit + 2 - len(complete)) * size
+        free = free_bytes(self._root)
+        if free < still_to_come:
+            _logger.warning("checkpoints in %s will take %d more bytes, %d are free", self._root, still_to_come, free)
 
     def _retain(self, step: int) -> None:
         folders = self._folders()

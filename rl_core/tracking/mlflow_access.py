@@ -9,7 +9,6 @@ from typing import TypeVar
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.db.db_types import DATABASE_ENGINES
-from requests.exceptions import RequestException
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,7 +43,7 @@ class MlflowAccess:
             if self._client is None:
                 self._client = self._open()
             return action(self._client)
-        except (MlflowException, RequestException, SQLAlchemyError, OSError) as error:
+        except (MlflowException, SQLAlchemyError, OSError) as error:  # OSError: every error of requests is one
             raise TrackerUnavailable(f"MLflow at {self.uri}: {error}") from error
 
     def artifact_location(self, experiment: str) -> str | None:

@@ -212,15 +212,21 @@ class MlflowPipeline:
         return self._run(stage, name=stage, parent=self.parent)
 
     @contextmanager
-    def running(self, run: MlflowRun, *, log_event: LogEvent | None = None) -> Iterator[MlflowRun]:
-        """Show `run` as running for the length of the block, and as finished, failed or killed (Ctrl-C) after it.
-        An outage is reported and changes nothing else."""
+    def running(
+        self,
+        run: MlflowRun,
+        *,
+        log_event: LogEvent | None = None,
+        killed_by: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
+    ) -> Iterator[MlflowRun]:
+        """Show `run` as running for the length of the block, and as finished, failed or killed (one of `killed_by`)
+        after it. An outage is reported and changes nothing else."""
         self._show(run, "RUNNING", log_event)
         status: RunStatus = "FAILED"
         try:
             yield run
             status = "FINISHED"
-        except KeyboardInterrupt:
+        except killed_by:
             status = "KILLED"
             raise
         finally:

@@ -158,6 +158,7 @@ def test_a_stage_shows_its_configuration_data_tables_images_and_files(
     page = client.download_artifacts(stage.run_id, "report/report.html", str(tmp_path))
     assert Path(page).read_text() == "<html>2"
     assert stage.latest_metric("accuracy") == 0.9
+    assert (stage.tag("attempt"), stage.tag("never set")) == ("2", None)
 
 
 def test_a_database_given_relative_to_the_working_directory_is_one_place_with_its_artifacts_beside_it(

@@ -1,0 +1,156 @@
+"""Does a merged model folder give the log-probs that the trainer stored? Asked of transformers and of vLLM.
+
+    python merged_check.py FOLDER PROBE_FOLDER TOLERANCE --engine transformers|vllm [--result FILE]
+
+Stands alone on purpose: it imports nothing of Sightline, so what it proves is that the folder works for those who have
+never heard of it. PROBE_FOLDER holds probe.json and its images (see probe.py for what is in it). Prints where the
+log-probs differ. Exits 0 when every one is within TOLERANCE, 1 when one is not; anything else is a failure to load.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+# In-process on a CPU, no network, no telemetry; a person's own settings win.
+for _name, _value in {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+Item = dict[str, Any]
+SHOWN_DIFFERENCES = 10
+
+
+def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
+    """[item][token], by the model class that transformers chooses for the folder."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
+
+    has_vision = "vision_config" in AutoConfig.from_pretrained(folder).sub_configs
+    factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = factory.from_pretrained(folder, dtype=getattr(torch, dtype)).to(device).eval()
+    image_processor = AutoProcessor.from_pretrained(folder).image_processor if has_vision else None
+
+    def log_probs(item: Item) -> list[float]:
+        tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
+        inputs = {"input_ids": tokens}
+        if image_processor is not None and item["images"]:
+            pixels = image_processor(images=item["images"], return_tensors="pt").to(device)
+            inputs |= {"pixel_values": pixels["pixel_values"], "image_grid_thw": pixels["image_grid_thw"]}
+            inputs["mm_token_type_ids"] = (tokens == model.config.image_token_id).int()
+        length = len(item["response_ids"])
+        with torch.no_grad():
+            logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
+        targets = tokens[0, -length:, None]
+        return torch.log_softmax(logits, dim=-1).gather(1, targets)[:, 0].tolist()
+
+    return [log_probs(item) for item in items]
+
+
+def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
+    """[item][token], by vLLM, which reads the responses as part of the prompt; its raw log-probs know no ban."""
+    from vllm import LLM, SamplingParams
+
+    longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
+    options: dict[str, Any] = {}
+    if any(item["images"] for item in items):
+        most = max(len(item["images"]) for item in items)
+        options = {"limit_mm_per_prompt": {"image": most, "video": 0}, "skip_mm_profiling": True}
+    llm = LLM(
+        model=str(folder),
+        dtype=dtype,
+        enforce_eager=True,
+        enable_prefix_caching=False,
+        max_model_len=longest + 1,
+        max_num_seqs=8,
+        gpu_memory_utilization=0.5,
+        **options,
+    )
+    prompts = [
+        {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]}
+        | ({"multi_modal_data": {"image": item["images"]}} if item["images"] else {})
+        for item in items
+    ]
+    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0))
+    return [
+        [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
+        for output, ids in zip(outputs, (item["response_ids"] for item in items), strict=True)
+    ]
+
+
+ENGINES = {"transformers": transformers_log_probs, "vllm": vllm_log_probs}
+
+
+def read_items(probe_folder: Path) -> tuple[list[Item], str]:
+    """The probe's items, their images opened, and the number format of the trainer's weights."""
+    from PIL import Image
+
+    probe = json.loads((probe_folder / "probe.json").read_text())
+    for item in probe["items"]:
+        item["images"] = [Image.open(probe_folder / name).convert("RGB") for name in item["images"]]
+    return probe["items"], probe["dtype"]
+
+
+def compare(items: list[Item], found: list[list[float]], tolerance: float) -> dict[str, Any]:
+    """Number of tokens, largest difference, and the places beyond the tolerance, the worst first."""
+    places = [
+        {"item": item["name"], "position": position, "token": token, "stored": stored, "found": value}
+        for item, values in zip(items, found, strict=True)
+        for position, (token, stored, value) in enumerate(
+            zip(item["response_ids"], item["log_probs"], values, strict=True)
+        )
+    ]
+    for place in places:
+        gap = abs(place["stored"] - place["found"])
+        place["difference"] = gap if gap == gap else float("inf")  # NaN agrees with nothing
+    places.sort(key=lambda place: -place["difference"])
+    beyond = [place for place in places if place["difference"] > tolerance]
+    return {
+        "num_tokens": len(places),
+        "largest_difference": places[0]["difference"],
+        "num_beyond": len(beyond),
+        "beyond": beyond[:SHOWN_DIFFERENCES],
+    }
+
+
+def report(result: dict[str, Any], tolerance: float) -> str:
+    """The result for a person."""
+    lines = [
+        f"{result['engine']}: {result['num_tokens']} response tokens, largest difference "
+        f"{result['largest_difference']:.3g}, {result['num_beyond']} beyond {tolerance:g}"
+    ]
+    for place in result["beyond"]:
+        lines.append(
+            f"  item {place['item']}, response token {place['position']} (id {place['token']}): "
+            f"stored {place['stored']:.6f}, found {place['found']:.6f}, difference {place['difference']:.3g}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("probe_folder", type=Path)
+    parser.add_argument("tolerance", type=float)
+    parser.add_argument("--engine", choices=sorted(ENGINES), required=True)
+    parser.add_argument("--result", type=Path, help="also write the result here, as JSON")
+    arguments = parser.parse_args()
+    items, dtype = read_items(arguments.probe_folder)
+    found = ENGINES[arguments.engine](arguments.folder, items, dtype)
+    result = {"engine": arguments.engine} | compare(items, found, arguments.tolerance)
+    if arguments.result:
+        arguments.result.write_text(json.dumps(result))
+    sys.stdout.write(report(result, arguments.tolerance) + "\n")
+    return 1 if result["num_beyond"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The probe: a few prompts and responses with the log-probs that the trainer gave them when the checkpoint was saved.
+
+It lies in the checkpoint as plain JSON beside its images, so that a process that imports no Sightline can ask any other
+implementation of the model the same question (merged_check.py), and a resumed trainer can check itself. Its log-probs
+are log_softmax(logits) in float32, without temperature and without ban, because that is what every implementation can
+be asked for.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_core.files import read_json
+from rl_core.models.policy import PolicyModel
+from rl_core.types import Float32Array, Group, Int32Array
+
+PROBE_NAME = "probe.json"
+_PNG = b"\x89PNG"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeItem:
+    """One prompt with one response.
+
+    Attributes:
+        name: `<prompt uid>/<sample index>`, for messages.
+        token_ids: [P] int32 prompt, images expanded to their placeholder tokens.
+        engine_token_ids: [E] int32 prompt with one placeholder an image.
+        response_ids: [R] int32.
+        log_probs: [R] float32 log_softmax(logits) of the response's tokens, by the trainer.
+        image_uids: The prompt's images, in order.
+    """
+
+    name: str
+    token_ids: Int32Array
+    engine_token_ids: Int32Array
+    response_ids: Int32Array
+    log_probs: Float32Array
+    image_uids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """All items, the number format the trainer's weights have, and the items' images (uid -> PNG or JPEG bytes)."""
+
+    dtype: str
+    items: Sequence[ProbeItem]
+    images: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def build_probe(
+    groups: Sequence[Group],
+    log_probs: Sequence[Sequence[Float32Array]],
+    *,
+    dtype: str,
+    encoded_image: Callable[[str], bytes],
+) -> Probe:
+    """The probe of some groups.
+
+    Args:
+        groups: Prompts with their rollouts.
+        log_probs: [group][rollout] -> [R], made inside `plain_distribution` at temperature 1.
+        dtype: Number format of the trainer's weights ("float32", "bfloat16").
+        encoded_image: Image uid -> PNG or JPEG bytes.
+    """
+    items = [
+        ProbeItem(
+            name=f"{rollout.prompt_uid}/{rollout.sample_index}",
+            token_ids=group.prompt.token_ids,
+            engine_token_ids=group.prompt.engine_token_ids,
+            response_ids=rollout.response_ids,
+            log_probs=values,
+            image_uids=group.prompt.image_uids,
+        )
+        for group, group_log_probs in zip(groups, log_probs, strict=True)
+        for rollout, values in zip(group.rollouts, group_log_probs, strict=True)
+    ]
+    uids = {uid for item in items for uid in item.image_uids}
+    return Probe(dtype=dtype, items=items, images={uid: encoded_image(uid) for uid in sorted(uids)})
+
+
+@contextmanager
+def plain_distribution(policy: PolicyModel) -> Iterator[None]:
+    """Lifts the policy's ban on vision and padding tokens for the length of the block."""
+    ban = policy.logit_bias.clone()
+    policy.logit_bias.zero_()
+    try:
+        yield
+    finally:
+        policy.logit_bias.copy_(ban)
+
+
+def write_probe(folder: Path, probe: Probe) -> None:
+    """Write `probe.json` and the images into `folder`. Floats are written exactly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for uid, encoded in probe.images.items():
+        (folder / _image_name(uid, encoded)).write_bytes(encoded)
+    names = {uid: _image_name(uid, encoded) for uid, encoded in probe.images.items()}
+    content = {
+        "dtype": probe.dtype,
+        "log_probs_are": "log_softmax(logits) in float32, without temperature and without banned tokens",
+        "items": [_as_json(item, names) for item in probe.items],
+    }
+    (folder / PROBE_NAME).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_probe(folder: Path) -> Probe:
+    """Read back what `write_probe` wrote, equal to the bit."""
+    content = read_json(folder / PROBE_NAME)
+    files = sorted({name for item in content["items"] for name in item["images"]})
+    return Probe(
+        dtype=content["dtype"],
+        items=[_from_json(item) for item in content["items"]],
+        images={Path(name).stem: (folder / name).read_bytes() for name in files},
+    )
+
+
+def largest_difference(probe: Probe, log_probs: Sequence[Float32Array]) -> float:
+    """The largest |probe - log_probs| over all tokens of all items; NaN where either has one.
+
+    Args:
+        probe: What was stored.
+        log_probs: [item] -> [R], in the probe's order.
+    """
+    gaps = [np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)]
+    return float(np.max(np.concatenate(gaps)))
+
+
+def _image_name(uid: str, encoded: bytes) -> str:
+    return f"{uid}.png" if encoded.startswith(_PNG) else f"{uid}.jpg"
+
+
+def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "token_ids": item.token_ids.tolist(),
+        "engine_token_ids": item.engine_token_ids.tolist(),
+        "response_ids": item.response_ids.tolist(),
+        "log_probs": item.log_probs.tolist(),
+        "images": [image_names[uid] for uid in item.image_uids],
+    }
+
+
+def _from_json(item: Mapping[str, Any]) -> ProbeItem:
+    return ProbeItem(
+        name=item["name"],
+        token_ids=np.array(item["token_ids"], np.int32),
+        engine_token_ids=np.array(item["engine_token_ids"], np.int32),
+        response_ids=np.array(item["response_ids"], np.int32),
+        log_probs=np.array(item["log_probs"], np.float32),
+        image_uids=tuple(Path(name).stem for name in item["images"]),
+    )
