@@ -8,7 +8,6 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rl_core.data.images import ImageStore
@@ -91,12 +90,6 @@ class PreparedDataset(Sequence[Prompt]):
         """Images of the prompt that has most."""
         longest: int | None = pc.max(pc.list_value_length(self._table.column("image_uids"))).as_py()
         return longest or 0
-
-    @property
-    def images_per_prompt(self) -> int:
-        """Most images that one prompt has."""
-        most: int | None = pc.max(pc.list_value_length(self._table.column("image_uids"))).as_py()
-        return most or 0
 
     def _prompt(self, number: int) -> Prompt:
         return Prompt(
