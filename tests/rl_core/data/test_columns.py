@@ -24,6 +24,11 @@ def test_a_complete_row_is_read_with_its_other_columns():
     assert row.extra == {"level": 2, "when": "2020-01-02", "price": "1.5"}  # JSON has no form for the bytes
 
 
+def test_nested_values_are_kept_and_what_json_lacks_becomes_null():
+    row = parse(GOOD | {"nested": [1, {"a": (None, 2.5)}], "nan": float("nan"), "mixed": [b"x"]})
+    assert row.extra == {"nested": [1, {"a": [None, 2.5]}], "nan": None}
+
+
 @pytest.mark.parametrize(("answer", "text"), [(3, "3"), (0, "0"), (-2, "-2"), (2.5, "2.5"), (" x ", " x ")])
 def test_numbers_become_text_answers(answer, text):
     assert parse(GOOD | {"answer": answer}).answer == text
