@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from tasks.durations import duration
 from tasks.report_charts import Chart, draw
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -36,12 +37,13 @@ class Paired:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationRow:
-    """One pass of one model over the held-out items. Rates are shares of 1, the length is in tokens."""
+    """One pass of one model over the held-out items. Rates are shares of 1 (None: the reward cannot tell), the
+    length is in tokens."""
 
     model: str
     mode: str
     accuracy: Accuracy
-    parse_failure_rate: float
+    parse_failure_rate: float | None
     truncation_rate: float
     mean_length: float
 
@@ -60,7 +62,6 @@ class Answer:
     """What a model said to a question, and the verdict."""
 
     response: str
-    parsed: str | None
     correct: bool
 
 
@@ -129,18 +130,6 @@ def render(page: ReportPage) -> str:
 def percent(share: float) -> str:
     """0.9125 -> "91.2 %"."""
     return f"{100 * share:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: "0.4 s", "42 s", "3 min 20 s", "2 h 05 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def image_uri(image: Any) -> str:

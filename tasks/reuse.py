@@ -84,6 +84,11 @@ def take_file(source: Path, target: Path, output: Output) -> None:
     if source.name == GROWING_FILE:
         target.write_bytes(source.read_bytes()[: output.size])
         return
+    link_or_copy(source, target)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a finished file, or a copy where the file system has no links between the two places."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -106,6 +111,7 @@ def stage_paths(run: RunDirectory, stage: str) -> tuple[Path, ...]:
         "evaluate-base": (run.evaluation("base"),),
         "evaluate-trained": (run.evaluation("trained"),),
         "merge": (run.merged_model,),
+        "model-card": (run.merged_model / "README.md",),
         "push": (),
         "report": (run.report, run.summary),
     }[stage]

@@ -20,10 +20,14 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "train": 1,
     "evaluate": 1,
     "merge": 1,
+    "model-card": 1,
     "push": 1,
     "report": 1,
 }
 """Bump a stage's number when its code changes what it produces; every stage after it reruns with it."""
+
+OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
+"""Stages that speak of their own run, so that another run's cannot stand for them."""
 
 Fingerprint = Callable[[Any], str]
 """Maps a data source section to the hash of everything its rows depend on."""
@@ -52,13 +56,19 @@ def epoch_stage(epoch: int) -> str:
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
-    """`<experiment>-<config digest>[-<tag>]`. Tracking says where a run is shown: no part of its name."""
-    digest = digest_of(config.model_dump(mode="json", exclude={"tracking", "experiment"}))
+    """`<experiment>-<config digest>[-<tag>]`. Where a run is shown and uploaded is no part of its
+    name."""
+    digest = digest_of(
+        config.model_dump(mode="json", exclude={"experiment": True, "tracking": True, "merge": {"push"}})
+    )
     return "-".join(part for part in (config.experiment, digest, tag) if part)
 
 
 def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> dict[str, str]:
-    """The digest of every stage, in the order in which they run; `training` stands for all epochs together.
+    """The digest of every stage, in the order in which they run.
+
+    Two names are no stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
+    stands for all epochs together.
 
     Args:
         config: The resolved config.
@@ -81,7 +91,7 @@ def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -
     chain = []
     for epoch in range(1, epochs + 1):
         name = epoch_stage(epoch)
-        after = ("prepare", before)
+        after = (_rows_seen(config), before)
         known[name] = _digest(Stage(name=name, kind="train", after=after, depends_on=_training_parts(config)), known)
         chain.append((name, known[name]))
         before = name
@@ -90,25 +100,36 @@ def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -
 
 def stages_of(config: RunConfig, fingerprint: Fingerprint) -> list[Stage]:
     """Every stage of the config with what it depends on."""
+    preparation = _preparation_parts(config, fingerprint)
+    without_held_out = {name: part for name, part in preparation.items() if name != "validation"}
     training = _training_parts(config) | {"length": _training_length(config)}
     judging = _evaluation_parts(config)
     trained = judging | {"checkpoint": config.merge.checkpoint}
     merging = config.merge.model_dump(exclude={"push"})
+    evaluations = ("evaluate-base", "evaluate-trained")
+    pushed = {"push": config.merge.push}
     return [
-        Stage(name="prepare", kind="prepare", after=(), depends_on=_preparation_parts(config, fingerprint)),
-        Stage(name="cold-start", kind="cold-start", after=("prepare",), depends_on=_cold_start_parts(config)),
-        Stage(name="training", kind="train", after=("prepare", "cold-start"), depends_on=training),
+        Stage(name="prepare", kind="prepare", after=(), depends_on=preparation),
+        Stage(name="training-rows", kind="prepare", after=(), depends_on=without_held_out),
+        Stage(name="cold-start", kind="cold-start", after=("training-rows",), depends_on=_cold_start_parts(config)),
+        Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=training),
         Stage(name="evaluate-base", kind="evaluate", after=("prepare", "cold-start"), depends_on=judging),
         Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
         Stage(name="merge", kind="merge", after=("training",), depends_on=merging),
+        Stage(name="model-card", kind="model-card", after=("prepare", *evaluations, "merge"), depends_on=pushed),
         *_push_stage(config),
         Stage(
             name="report",
             kind="report",
-            after=("evaluate-base", "evaluate-trained", "merge"),
+            after=("prepare", *evaluations, "merge"),
             depends_on={"gallery_items": config.tracking.gallery_items},
         ),
     ]
+
+
+def _rows_seen(config: RunConfig) -> str:
+    """What of the preparation training depends on: the held-out rows only where they are validated on."""
+    return "prepare" if config.trainer.val_freq > 0 else "training-rows"
 
 
 def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
@@ -126,7 +147,7 @@ def _training_length(config: RunConfig) -> dict[str, int]:
 def _push_stage(config: RunConfig) -> list[Stage]:
     if config.merge.push is None:
         return []
-    return [Stage(name="push", kind="push", after=("merge",), depends_on={"push": config.merge.push})]
+    return [Stage(name="push", kind="push", after=("merge", "model-card"), depends_on={"push": config.merge.push})]
 
 
 def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str, Any]:
@@ -134,7 +155,7 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
     own_source = cold.source if cold else None
     return {
         "seed": config.seed,
-        "data": config.data.model_dump(mode="json", exclude={"rollout_batch_size", "shuffle"}),
+        "data": config.data.model_dump(mode="json", exclude={"rollout_batch_size", "shuffle", "validation"}),
         "template": _text_of(config.data.prompt_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
         "weights": _weights_fingerprint(config),

@@ -3,7 +3,6 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
 from PIL import Image
 
 from tasks.report_charts import Chart, Series, draw
@@ -16,7 +15,6 @@ from tasks.report_page import (
     Paired,
     ReportPage,
     TimeShare,
-    duration,
     image_uri,
     render,
 )
@@ -60,8 +58,8 @@ def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryIt
         images=[image_uri(Image.new("RGB", (84, 84), "red"))],
         question=question,
         truth="3",
-        base=Answer(response="<answer>3</answer>", parsed="3", correct=base),
-        trained=Answer(response="<answer>3</answer>", parsed="3", correct=trained),
+        base=Answer(response="<answer>3</answer>", correct=base),
+        trained=Answer(response="<answer>3</answer>", correct=trained),
     )
 
 
@@ -169,18 +167,3 @@ def test_large_images_are_reduced_and_small_ones_kept() -> None:
     small, large = image_uri(Image.new("RGB", (84, 60))), image_uri(Image.effect_noise((2000, 1000), 50))
     assert small.startswith("data:image/png;base64,")
     assert len(large) < 4 / 3 * 320 * 160 * 3 + 2000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.42, "0.4 s"),
-        (9.96, "10.0 s"),
-        (42.4, "42 s"),
-        (59.6, "1 min 00 s"),
-        (200, "3 min 20 s"),
-        (7500, "2 h 05 min"),
-    ],
-)
-def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -11,10 +11,10 @@ from rl_core.config.run import RunConfig
 from tasks.stages import epoch_chain, run_name, stage_digests
 
 ROOT = Path(__file__).parents[2]
-ALL = {"prepare", "cold-start", "training", "evaluate-base", "evaluate-trained", "merge", "report"}
-AFTER_COLD_START = ALL - {"prepare"}
-AFTER_TRAINING = {"training", "evaluate-trained", "merge", "report"}
-EVALUATION = {"evaluate-base", "evaluate-trained", "report"}
+AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
+ALL = AFTER_TRAINING | {"prepare", "training-rows", "cold-start", "evaluate-base"}
+AFTER_COLD_START = ALL - {"prepare", "training-rows"}
+EVALUATION = {"evaluate-base", "evaluate-trained", "model-card", "report"}
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +49,13 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("rollout.max_response_length=16", AFTER_TRAINING | EVALUATION),
         ("evaluation.temperature=0.5", EVALUATION),
         ("evaluation.limit=100", EVALUATION),
-        ("merge.probe_tolerance=1e-3", {"merge", "report"}),
-        ("merge.checkpoint=best", {"evaluate-trained", "merge", "report"}),
+        ("merge.probe_tolerance=1e-3", {"merge", "model-card", "report"}),
+        ("merge.checkpoint=best", {"evaluate-trained", "merge", "model-card", "report"}),
         ("cold_start.steps=10", AFTER_COLD_START),
         ("cold_start.optim.lr=1e-4", AFTER_COLD_START),
         ("data.max_prompt_length=128", ALL),
         ("data.train.scene_seed=9", ALL),
+        ("data.validation.scene_seed=9", {"prepare"} | EVALUATION | AFTER_TRAINING),
         ("model.source.num_layers=2", ALL),
         ("seed=2", ALL),
         ("tracking.gallery_items=3", {"report"}),
@@ -64,6 +65,13 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
 )
 def test_exactly_the_stages_that_depend_on_a_change_get_a_new_digest(override: str, reruns: set[str]) -> None:
     assert changed(quickstart(), quickstart(override)) == reruns
+
+
+def test_held_out_rows_matter_to_training_only_where_it_validates() -> None:
+    before, after = (
+        quickstart("trainer.val_freq=-1", f"data.validation.scene_seed={scene_seed}") for scene_seed in (2, 9)
+    )
+    assert changed(before, after) == {"prepare"} | EVALUATION
 
 
 def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
@@ -115,5 +123,5 @@ def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
     name = run_name(quickstart())
     assert name.startswith("quickstart-")
     assert run_name(quickstart(), tag="20260101T000000") == f"{name}-20260101T000000"
-    assert run_name(quickstart("tracking.mlflow_uri=null")) == name
+    assert run_name(quickstart("tracking.mlflow_uri=null", "merge.push=owner/name")) == name
     assert run_name(quickstart("actor.optim.lr=1e-4")) != name

@@ -1,0 +1,144 @@
+"""The command line: `sightline`. Commands import what they need when they run, so that each starts quickly."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.request import RUNS_DIR
+
+app = typer.Typer(
+    name="sightline",
+    help="Post-train vision-language models with reinforcement learning: prepare, train, evaluate, merge, report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+MLFLOW_URI = "sqlite:///mlflow.db"
+
+Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or the folder of a run to continue.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key: --set actor.optim.lr=1e-6.")
+]
+RunsDir = Annotated[str, typer.Option("--runs-dir", help="Where runs lie.")]
+
+
+def main() -> None:
+    """Entry point: what a person can change is a message and exit code 1, never a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        console = Console(stderr=True)
+        console.print("[bold red]failed[/bold red] ", end="")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+@app.command()
+def run(
+    config: Target,
+    overrides: Overrides = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="A run of its own that takes nothing from others.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Train, evaluate and merge; the same command continues where it stopped."""
+    _carry_out("baseline", config, overrides, runs_dir, fresh=fresh)
+
+
+@app.command()
+def prepare(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Check everything and prepare model and data."""
+    _carry_out("prepare", config, overrides, runs_dir)
+
+
+@app.command()
+def train(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Train, after the stages that training needs."""
+    _carry_out("train", config, overrides, runs_dir)
+
+
+@app.command()
+def evaluate(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Evaluate the base and the trained model, after the stages that this needs."""
+    _carry_out("evaluate", config, overrides, runs_dir)
+
+
+@app.command()
+def merge(
+    config: Target,
+    overrides: Overrides = None,
+    push: Annotated[str | None, typer.Option(metavar="OWNER/NAME", help="Upload it to the hub, private.")] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Write the trained model in Hugging Face format and prove it, after the stages that this needs."""
+    _carry_out("merge", config, overrides, runs_dir, push=push)
+
+
+@app.command()
+def report(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Write the report, after all that it reports of."""
+    _carry_out("baseline", config, overrides, runs_dir)
+
+
+@app.command()
+def plan(
+    config: Target,
+    overrides: Overrides = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config.")] = True,
+) -> None:
+    """Show what would run: the resolved config, batch arithmetic, which stages are done, every problem."""
+    from flows.cli_plan import print_plan
+    from flows.request import resolve_request
+
+    request = resolve_request(config, overrides or (), runs_dir=runs_dir)
+    raise typer.Exit(print_plan(request, Console(), with_config=with_config))
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    step: Annotated[int | None, typer.Option(help="The step to look at; the newest one by default.")] = None,
+    prompts: Annotated[int, typer.Option(min=1, help="How many prompts to show.")] = 3,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Show prompts, images, responses, rewards and advantages of a step, also while the run trains."""
+    from flows.cli_show import find_run, print_rollouts
+
+    print_rollouts(find_run(run, runs_dir), Console(), step=step, prompts=prompts)
+
+
+@app.command()
+def ui(
+    mlflow_uri: Annotated[str, typer.Option(help="The database or server that runs are tracked in.")] = MLFLOW_URI,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's pages.")] = 5000,
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's pages.")] = 4200,
+) -> None:
+    """Open the pages of MLflow and Prefect, reachable from this machine only."""
+    from flows.cli_ui import page_servers, serve_pages
+
+    servers = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
+    raise typer.Exit(serve_pages(servers, Console()))
+
+
+def _carry_out(
+    flow: str,
+    config: str,
+    overrides: list[str] | None,
+    runs_dir: str,
+    *,
+    fresh: bool = False,
+    push: str | None = None,
+) -> None:
+    from flows.cli_run import Order, carry_out
+
+    order = Order(flow=flow, target=config, overrides=overrides or (), runs_dir=runs_dir, fresh=fresh, push=push)
+    raise typer.Exit(carry_out(order, Console()))
+
+
+if __name__ == "__main__":
+    main()

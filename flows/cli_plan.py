@@ -1,0 +1,82 @@
+"""`sightline plan`: what would run, in under two seconds. Imports neither Prefect nor torch."""
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from flows.request import RunRequest
+from rl_core.config.loading import dump_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import BatchPlan
+from rl_core.planning.disk import disk_forecast
+from rl_core.planning.memory import GIB, memory_forecast
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.problem import Problem
+from tasks.problems import gpu_memory_gib, static_problems
+from tasks.stage_status import StageStatus, known_batch_plan, stage_statuses
+from tasks.stages import stage_digests
+
+
+def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
+    """Show the plan. Returns the exit code: 1 when the run could not work."""
+    config, run = request.config, request.run
+    problems = static_problems(config, run)
+    console.print(f"[bold]{run.name}[/bold]  [dim]{run.root}[/dim]", highlight=False)
+    if with_config:
+        console.print(Syntax(dump_config(config), "yaml", background_color="default"))
+    if not any(problem.fatal for problem in problems):
+        digests = stage_digests(config)
+        plan = known_batch_plan(config, run, digests)
+        console.print(_stage_table(stage_statuses(config, run, digests, reuse=request.reuse, plan=plan)))
+        if plan:
+            console.print(_batch_table(config, plan))
+        _print_forecast(config, console)
+    return _print_problems(problems, console)
+
+
+def _stage_table(statuses: list[StageStatus]) -> Table:
+    table = Table(title="Stages", title_justify="left")
+    table.add_column("stage")
+    table.add_column("status")
+    for status in statuses:
+        table.add_row(status.stage, f"[green]{status.status}[/green]" if status.is_finished else status.status)
+    return table
+
+
+def _batch_table(config: RunConfig, plan: BatchPlan) -> Table:
+    table = Table(title="Batches", title_justify="left", show_header=False)
+    left_out = f"; {plan.rows_left_out_per_epoch} rows are left out" if plan.rows_left_out_per_epoch else ""
+    rows = {
+        "an epoch": f"{plan.train_rows} rows / {plan.prompts_per_step} = {plan.steps_per_epoch} steps{left_out}",
+        "the run": f"{plan.total_steps} steps in {plan.epochs} epoch(s), {plan.total_optimizer_steps} optimizer steps",
+        "a step": f"{plan.prompts_per_step} prompts x {config.rollout.n} = {plan.samples_per_step} responses",
+        "its update": f"{plan.optimizer_steps_per_step} optimizer steps of {plan.samples_per_optimizer_step} responses",
+        "a micro-batch": f"up to {plan.update_token_budget:,} tree tokens",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _print_forecast(config: RunConfig, console: Console) -> None:
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        console.print("memory and disk: known once the model was downloaded")
+        return
+    gpu = gpu_memory_gib()
+    memory = memory_forecast(config, sizes, gpu_gib=gpu)
+    disk = disk_forecast(config, sizes).total_bytes / GIB
+    place = "GPU" if gpu else "machine's memory"
+    console.print(
+        f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {place}, "
+        f"up to {disk:.1f} GiB of disk",
+        highlight=False,
+    )
+
+
+def _print_problems(problems: list[Problem], console: Console) -> int:
+    for problem in problems:
+        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
+        console.print(f"{label} ", end="")
+        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+    return int(any(problem.fatal for problem in problems))

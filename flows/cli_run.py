@@ -1,0 +1,168 @@
+"""Runs a flow for a person at a terminal: bars, messages, exit codes."""
+
+import logging
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from flows.bars import LogLines, TerminalBars
+from flows.cli_tables import print_summary
+from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
+from flows.settings import set_console_defaults
+from flows.terminal import Watcher, watched_by
+from rl_core.progress import Progress
+
+_STAGES_LOGGER = "tasks.staging"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """A flow to run.
+
+    Attributes:
+        flow: "baseline", "prepare", "train", "evaluate" or "merge".
+        target: A config file or a run's folder.
+        overrides: `key.path=value` texts.
+        runs_dir: Where runs lie.
+        fresh: Make a run of its own, tagged with this moment.
+        push: Where "merge" uploads the model to, whatever the config says.
+    """
+
+    flow: str
+    target: str
+    overrides: Sequence[str] = ()
+    runs_dir: str = RUNS_DIR
+    fresh: bool = False
+    push: str | None = None
+
+
+def carry_out(order: Order, console: Console) -> int:
+    """Run the flow and say how it ended.
+
+    Returns:
+        The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
+
+    Raises:
+        ConfigError: the config is refused.
+    """
+    tag = start_tag(datetime.now(UTC)) if order.fresh else None
+    request = resolve_request(order.target, order.overrides, runs_dir=order.runs_dir, tag=tag)
+    console.print(f"[bold]{request.run.name}[/bold]", highlight=False)
+    set_console_defaults()
+    with ExitStack() as stack:
+        watcher = Watcher(progress=stack.enter_context(_progress(console)))
+        stack.enter_context(_messages(console))
+        stack.enter_context(watched_by(watcher))
+        error = _call(order, tag)
+    return _say_how_it_ended(order, request, watcher, error, console)
+
+
+def _call(order: Order, tag: str | None) -> BaseException | None:
+    """Call the flow. Returns what Prefect, or the flow before it opened the run, ended with."""
+    from tasks.artifacts import UNREACHABLE
+
+    parameters: dict[str, Any] = {
+        "config": order.target,
+        "overrides": list(order.overrides),
+        "runs_dir": order.runs_dir,
+    }
+    for name, value in (("tag", tag), ("push", order.push)):
+        if value is not None:
+            parameters[name] = value
+    try:
+        _reach_prefect()
+        state = _flow(order.flow)(**parameters, return_state=True)
+        result = state.result(raise_on_failure=False)
+    except (*UNREACHABLE, RuntimeError) as error:
+        return error
+    return result if isinstance(result, BaseException) else None
+
+
+def _flow(name: str) -> Any:
+    from flows import baseline, partial
+
+    return baseline.baseline if name == "baseline" else getattr(partial, f"{name}_part")
+
+
+def _reach_prefect() -> None:
+    """Reach Prefect's server, or start the embedded one: deaf to Ctrl-C, which a terminal sends to every process of
+    the command, because the flow still wants to tell it how it ended."""
+    from prefect.client.orchestration import get_client
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with get_client(sync_client=True) as client:
+            client.hello()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _progress(console: Console) -> AbstractContextManager[Progress]:
+    return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
+
+
+@contextmanager
+def _messages(console: Console) -> Iterator[None]:
+    """Show what the project warns of, and which stages were recognised or finished; the rest is in the run's log."""
+    handler = _ConsoleHandler(console)
+    names = ("flows", "tasks", "rl_core")
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in names:
+            logging.getLogger(name).removeHandler(handler)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            return  # the end of the command says it, the run's log has the traceback
+        if record.levelno >= logging.WARNING:
+            self._console.print(f"[yellow]{record.levelname.lower()}[/yellow] ", end="")
+            self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        elif record.name == _STAGES_LOGGER:
+            self._console.print(f"[green]✓[/green] {record.getMessage()}", highlight=False)
+
+
+def _say_how_it_ended(
+    order: Order, request: RunRequest, watcher: Watcher, error: BaseException | None, console: Console
+) -> int:
+    if watcher.completed:
+        if error is not None:
+            console.print(
+                f"[yellow]warning[/yellow] Prefect's server went away ({error}); the run is complete without it"
+            )
+        return 0
+    if watcher.stop.signum is not None:
+        console.print(f"[yellow]stopped[/yellow] {watcher.error}. To continue:\n  sightline run {request.run.root}")
+        return 128 + watcher.stop.signum
+    _say_failed(request, watcher.error or error, console)
+    return 1
+
+
+def _say_result(order: Order, request: RunRequest, console: Console) -> None:
+    if order.flow == "baseline":
+        print_summary(request.run, console)
+    else:
+        console.print(f"[green]done[/green] {request.run.root}", highlight=False)
+
+
+def _say_failed(request: RunRequest, error: BaseException | None, console: Console) -> None:
+    """The message alone for what a person can change; its kind too for what nobody expected."""
+    expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
+    kind = "" if expected else f"{type(error).__name__}: "
+    console.print("[bold red]failed[/bold red] ", end="")
+    console.print(f"{kind}{error}", markup=False, highlight=False, soft_wrap=True)
+    if request.run.log.is_file():
+        console.print(f"[dim]details: {request.run.log}; the same command continues[/dim]", highlight=False)

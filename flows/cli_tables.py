@@ -1,0 +1,61 @@
+"""The tables that the command line prints."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rl_core.run_directory import RunDirectory
+from tasks.durations import duration
+
+
+def print_summary(run: RunDirectory, console: Console) -> None:
+    """What a finished run came to, from its summary.json."""
+    summary = json.loads(run.summary.read_text(encoding="utf-8"))
+    console.print()
+    console.print(accuracy_table(summary))
+    console.print(stage_table(summary))
+    console.print(where_table(summary))
+
+
+def accuracy_table(summary: Mapping[str, Any]) -> Table:
+    """Held-out accuracy before and after, with 95 % intervals, and the reward."""
+    evaluation = summary["evaluation"]
+    table = Table(title="Held-out accuracy", title_justify="left")
+    for column in ("model", "accuracy", "95 % interval", "items"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for name in ("base", "trained"):
+        figures = evaluation[name]
+        low, high = figures["ci95"]
+        table.add_row(name, f"{figures['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{figures['n']}")
+    if summary["reward"]:
+        first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
+        table.caption = f"training reward {first:.3f} at the first step, {last:.3f} at step {summary['steps']}"
+        table.caption_justify = "left"
+    return table
+
+
+def stage_table(summary: Mapping[str, Any]) -> Table:
+    """Wall time a stage, and the speed of training."""
+    table = Table(title="Wall time", title_justify="left")
+    table.add_column("stage")
+    table.add_column("time", justify="right")
+    table.add_column("origin", style="dim")
+    for stage, seconds in summary["timings_s"].items():
+        origin = summary["reused"].get(stage)
+        table.add_row(stage, duration(seconds), f"taken over from {origin}" if origin else "")
+    rates = summary["throughput"]
+    table.caption = f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s"
+    table.caption_justify = "left"
+    return table
+
+
+def where_table(summary: Mapping[str, Any]) -> Table:
+    """Where the results are and how to look at them."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row("report", summary["report"])
+    table.add_row("merged model", summary["merged_model"])
+    table.add_row("pages", "sightline ui  (MLflow and Prefect, on this machine only)")
+    return table

@@ -1,0 +1,29 @@
+"""Cold start: a short supervised stage that gives RL a model which answers in form."""
+
+from typing import TYPE_CHECKING
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+
+from rl_core.run_directory import RunDirectory
+from tasks.context import RunContext
+from tasks.manifests import StageManifest
+from tasks.staging import StageOutcome, run_stage
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+
+@task(name="cold start", task_run_name="cold start", cache_policy=NO_CACHE)
+def cold_start(run: str) -> StageManifest | State[StageManifest]:
+    """Teach the initial model of an open run and write it as its base model."""
+    return run_stage(run, "cold-start", make=_make, show=_show)
+
+
+def _make(context: RunContext) -> StageOutcome:
+    metrics = context.session.run_cold_start()
+    return StageOutcome(outputs=[context.run.base_model], result=dict(metrics))
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    mlflow_run.log_metrics(manifest.result)

@@ -1,0 +1,88 @@
+"""What the tasks of a run share: they get the run's name and look the rest up here, because engines do not pickle."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rl_core.config.run import RunConfig
+from rl_core.engine.stop import StopRequest
+from rl_core.run_directory import RunDirectory
+from tasks.artifacts import FlowProgress
+from tasks.manifests import StageManifest
+from tasks.tracking import PipelineTracking
+
+if TYPE_CHECKING:
+    from rl_core.engine.session import Session
+
+_OPEN: dict[str, "RunContext"] = {}
+
+
+@dataclass(kw_only=True, slots=True)
+class RunContext:
+    """A run that is being worked on.
+
+    Attributes:
+        config: The resolved config.
+        run: Its folder.
+        digests: Digest of every stage (tasks.stages).
+        reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
+        progress: Shows bars.
+        stop: The request to stop.
+        tracking: The run in MLflow.
+        manifests: The stages that stand or were finished, by name, in order.
+    """
+
+    config: RunConfig
+    run: RunDirectory
+    digests: Mapping[str, str]
+    reuse: bool
+    progress: FlowProgress
+    stop: StopRequest
+    tracking: PipelineTracking
+    manifests: dict[str, StageManifest] = field(default_factory=dict)
+    _owned: ExitStack = field(default_factory=ExitStack)
+    _session: "Session | None" = None
+
+    @property
+    def name(self) -> str:
+        """The run's name, by which tasks find this context."""
+        return self.run.name
+
+    @property
+    def session(self) -> "Session":
+        """The engine's session, opened by its first use: a run of which every stage stands needs none, and the
+        libraries behind it take seconds to import."""
+        if self._session is None:
+            from rl_core.engine.session import open_session
+
+            opening = open_session(self.config, self.run, progress=self.progress, stop=self.stop)
+            self._session = self._owned.enter_context(opening)
+        return self._session
+
+    def outcome(self) -> dict[str, Any]:
+        """What the flow hands back: the facts of the report's stage."""
+        return dict(self.manifests["report"].result)
+
+    def close_session(self) -> None:
+        """End workers and engine; the next use starts them anew from the last checkpoint."""
+        if self._session is not None:
+            self._session.close()
+
+
+@contextmanager
+def registered(context: RunContext) -> Iterator[RunContext]:
+    """Let the tasks of this process find the context for the length of a `with`, which ends its session too."""
+    _OPEN[context.run.name] = context
+    try:
+        with context._owned:
+            yield context
+    finally:
+        del _OPEN[context.run.name]
+
+
+def current_context(run_name: str) -> RunContext:
+    """The context of a run that is open in this process. Raises LookupError when there is none."""
+    if run_name not in _OPEN:
+        raise LookupError(f"run {run_name} is not open in this process: tasks run inside the flow that opened it")
+    return _OPEN[run_name]

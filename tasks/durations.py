@@ -1,0 +1,13 @@
+"""Seconds as a person says them."""
+
+
+def duration(seconds: float) -> str:
+    """ "0.4 s", "42 s", "3 min 20 s", "2 h 05 min"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

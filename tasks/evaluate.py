@@ -1,0 +1,46 @@
+"""Evaluate: the held-out rows, answered by the base or the trained model."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+
+from rl_core.evaluation.folder import read_evaluation, write_evaluation
+from rl_core.run_directory import RunDirectory
+from tasks.context import RunContext
+from tasks.manifests import StageManifest
+from tasks.staging import StageOutcome, run_stage
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+Contender = Literal["base", "trained"]
+
+_TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
+
+
+@task(name="evaluate", task_run_name="evaluate {contender}", cache_policy=NO_CACHE)
+def evaluate(run: str, contender: Contender) -> StageManifest | State[StageManifest]:
+    """Write the answers, verdicts and figures of one model of an open run."""
+
+    def make(context: RunContext) -> StageOutcome:
+        items = context.session.evaluate(contender)
+        folder = context.run.evaluation(contender)
+        results = write_evaluation(folder, items)
+        return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
+
+    return run_stage(run, f"evaluate-{contender}", make=make, show=_show)
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    for mode, result in manifest.result.items():
+        mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})
+    contender = manifest.stage.removeprefix("evaluate-")
+    items = [item for of_mode in read_evaluation(run.evaluation(contender)).values() for item in of_mode]
+    mlflow_run.log_table("items.json", {name: [getattr(item, name) for item in items] for name in _TABLE_COLUMNS})
+
+
+def _numbers(result: dict[str, Any]) -> list[tuple[str, float]]:
+    low, high = result["ci95"]
+    figures = {name: value for name, value in result.items() if isinstance(value, int | float)}
+    return list((figures | {"ci95_low": low, "ci95_high": high}).items())

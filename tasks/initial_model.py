@@ -1,0 +1,54 @@
+"""The model as configured, as a Hugging Face folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+
+from rl_core.config.model import PretrainedModel, TinyModel
+from rl_core.config.run import RunConfig
+from rl_core.data.prompts import corpus
+from tasks.reuse import link_or_copy
+
+_OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
+"""Files of a hub checkpoint that nothing here reads."""
+
+_TARGET_WEIGHT = 1000
+"""How often a tiny model's tokenizer sees the form of an answer: as often as a frequent word of the prompts, so that
+the form becomes few tokens."""
+
+
+def write_initial_model(config: RunConfig, folder: Path) -> None:
+    """Fill an empty folder with the configured model: a tiny one is built, a checkpoint is linked.
+
+    Raises:
+        ValueError: the sizes of a tiny model do not fit together.
+        OSError: the checkpoint cannot be read or downloaded.
+    """
+    source = config.model.source
+    if isinstance(source, TinyModel):
+        from rl_core.models.tiny import build_tiny_model
+
+        texts = corpus(config.data, _extra_texts(config))
+        build_tiny_model(source, folder, corpus=texts, seed=config.seed, dtype=config.model.dtype)
+    else:
+        for path in checkpoint_files(source):
+            link_or_copy(path.resolve(), folder / path.name)
+
+
+def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
+    """The files of a checkpoint's folder, downloaded first when it lies on the hub."""
+    folder = Path(source.path)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        folder = Path(snapshot_download(source.path, revision=source.revision, ignore_patterns=_OTHER_FORMATS))
+    yield from (path for path in sorted(folder.iterdir()) if path.is_file())
+
+
+def _extra_texts(config: RunConfig) -> list[str]:
+    """The form of the cold start's targets."""
+    if config.cold_start is None:
+        return []
+    form = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(config.cold_start.target_template)
+    return [form.render(answer="", question="")] * _TARGET_WEIGHT

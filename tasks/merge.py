@@ -1,0 +1,99 @@
+"""Merge: the trained model as a Hugging Face folder, proven in fresh processes, described, and uploaded if asked."""
+
+from typing import TYPE_CHECKING
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+
+from rl_core.checkpoints.hub import push_to_hub
+from rl_core.checkpoints.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
+from rl_core.checkpoints.proof import ProofResult, prove_merged
+from rl_core.config.model import ModelSource, TinyModel
+from rl_core.files import committed_folder
+from rl_core.run_directory import RunDirectory
+from tasks.context import RunContext
+from tasks.manifests import StageManifest
+from tasks.run_facts import CONTENDERS, RunFacts, environment_facts
+from tasks.staging import StageOutcome, run_stage
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+
+@task(name="merge", task_run_name="merge and prove", cache_policy=NO_CACHE)
+def merge(run: str) -> StageManifest | State[StageManifest]:
+    """Write the merged model of an open run; it counts only if it reproduces the checkpoint's probe."""
+    return run_stage(run, "merge", make=_merge, show=_show)
+
+
+@task(name="model card", task_run_name="describe the model", cache_policy=NO_CACHE)
+def describe(run: str) -> StageManifest | State[StageManifest]:
+    """Write the merged model's card, which tells the evaluations too."""
+    return run_stage(run, "model-card", make=_describe, show=_show_card)
+
+
+@task(name="push", task_run_name="push to the hub", cache_policy=NO_CACHE)
+def push(run: str) -> StageManifest | State[StageManifest]:
+    """Upload the merged model of an open run to `merge.push`, private."""
+    return run_stage(run, "push", make=_push, show=_show)
+
+
+def _merge(context: RunContext) -> StageOutcome:
+    run, config = context.run, context.config
+    with committed_folder(run.merged_model) as folder:
+        checkpoint = context.session.export_trained(folder)
+        # The fresh processes of the proof need the memory that workers and engine hold.
+        context.close_session()
+        proof = prove_merged(folder, checkpoint.folder / "probe", config.merge.probe_tolerance)
+    result = {
+        "step": checkpoint.step,
+        "proof": {"num_tokens": proof.num_tokens, "largest_difference": dict(proof.largest_difference)},
+    }
+    return StageOutcome(outputs=[run.merged_model], result=result)
+
+
+def _describe(context: RunContext) -> StageOutcome:
+    run, config, facts = context.run, context.config, RunFacts(context.run)
+    merged, data = context.manifests["merge"].result, context.manifests["prepare"].result
+    rows = data["splits"]["train"]
+    card = CardFacts(
+        run=run.name,
+        base=_name_of(config.model.source),
+        step=merged["step"],
+        data=f"{rows['source']}, {rows['rows']} prompts",
+        data_fingerprint=data["fingerprint"],
+        reward=config.reward.function,
+        accuracy=_accuracies(facts),
+        proof=ProofResult(**merged["proof"]),
+        versions=environment_facts(),
+        hub_name=config.merge.push,
+    )
+    write_model_card(run.merged_model, card)
+    return StageOutcome(outputs=[run.merged_model / CARD_NAME], result={})
+
+
+def _push(context: RunContext) -> StageOutcome:
+    repository = context.config.merge.push
+    assert repository is not None, "the flow pushes only where merge.push is set"
+    return StageOutcome(outputs=[], result={"address": push_to_hub(context.run.merged_model, repository)})
+
+
+def _accuracies(facts: RunFacts) -> list[AccuracyRow]:
+    return [
+        AccuracyRow(name=f"{contender}, {mode}", n=result.n, accuracy=result.accuracy, ci95=result.ci95)
+        for contender in CONTENDERS
+        for mode, result in facts.results(contender).items()
+    ]
+
+
+def _name_of(source: ModelSource) -> str:
+    return f"tiny {source.family}, random" if isinstance(source, TinyModel) else source.path
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    """The weights stay where they are; MLflow is told where."""
+    mlflow_run.set_tags({"merged_model": run.merged_model.absolute(), **manifest.result})
+
+
+def _show_card(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    mlflow_run.log_file(run.merged_model / CARD_NAME)

@@ -1,0 +1,40 @@
+"""Preflight: everything that a person should change, named at once, before anything expensive starts (contract 8)."""
+
+import logging
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from rl_core.planning.problem import raise_if_fatal
+from tasks.context import RunContext, current_context
+from tasks.manifests import read_manifest
+from tasks.problems import find_problems
+
+logger = logging.getLogger(__name__)
+
+
+@task(name="preflight", task_run_name="preflight", cache_policy=NO_CACHE)
+def preflight(run: str) -> list[str]:
+    """Check an open run before its stages are made.
+
+    Returns:
+        Warnings: what works but perhaps not as meant.
+
+    Raises:
+        PlanError: the run cannot work; the message names every problem.
+    """
+    context = current_context(run)
+    if _is_finished(context):
+        return []
+    problems = find_problems(context.config, context.run)
+    raise_if_fatal(problems)
+    warnings = [str(problem) for problem in problems]
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return warnings
+
+
+def _is_finished(context: RunContext) -> bool:
+    """Whether the report stands: it depends on every other stage, so nothing expensive is left."""
+    manifest = read_manifest(context.run, "report")
+    return manifest is not None and manifest.digest == context.digests["report"]

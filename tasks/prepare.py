@@ -1,0 +1,55 @@
+"""Prepare: the model as configured, and the rows as prompts."""
+
+from typing import TYPE_CHECKING
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+
+from rl_core.config.model import PretrainedModel
+from rl_core.data.preparation import prepare_dataset
+from rl_core.files import committed_folder
+from rl_core.run_directory import RunDirectory
+from tasks.context import RunContext
+from tasks.initial_model import write_initial_model
+from tasks.manifests import StageManifest
+from tasks.staging import StageOutcome, run_stage
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+
+@task(name="prepare", task_run_name="prepare data and model", cache_policy=NO_CACHE)
+def prepare(run: str) -> StageManifest | State[StageManifest]:
+    """Write the initial model's folder and the prepared rows of an open run."""
+    return run_stage(run, "prepare", make=_make, show=_show)
+
+
+def _make(context: RunContext) -> StageOutcome:
+    run, config = context.run, context.config
+    with committed_folder(run.initial_model) as folder:
+        write_initial_model(config, folder)
+    source = config.model.source
+    manifest = prepare_dataset(
+        config.data,
+        model_folder=run.initial_model,
+        out=run.data,
+        progress=context.progress,
+        trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
+        cold_start_source=config.cold_start.source if config.cold_start else None,
+    )
+    return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    for context, split in (("training", "train"), ("evaluation", "validation")):
+        summary = manifest.result["splits"][split]
+        mlflow_run.log_dataset(
+            name=f"{split} ({summary['source']})",
+            digest=manifest.result["fingerprint"],
+            source=run.data,
+            context=context,
+            rows=summary["rows"],
+        )
+        mlflow_run.log_metrics(
+            {f"{split}/{name}": summary[name] for name in ("rows", "rejected", "overlong", "images")}
+        )

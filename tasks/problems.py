@@ -1,0 +1,126 @@
+"""Everything that can be wrong with a run before it starts. Imports no Prefect, and torch only to try the data."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.config.data import Source
+from rl_core.config.model import PretrainedModel
+from rl_core.config.run import RunConfig
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+from rl_core.files import files_below
+from rl_core.planning.disk import check_free_disk, disk_forecast
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.preflight import check_config
+from rl_core.planning.problem import Problem
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.types import Prompt
+
+_ROWS_TRIED = 8
+"""Rows on whose true answer the reward is tried."""
+
+
+def find_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+    """Every problem of the config, the machine, the reward and, when one of these stops the run anyway, the data: rows
+    that are alright so far are looked at by the preparation, which comes next and names its own problems at once."""
+    problems = [*static_problems(config, run), *reward_problems(config)]
+    if any(problem.fatal for problem in problems):
+        problems += data_problems(config)
+    return problems
+
+
+def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+    """What config and machine say by themselves, in milliseconds."""
+    problems = check_config(config, gpu_gib=gpu_memory_gib())
+    if not any(problem.where.startswith("model.source") for problem in problems):
+        problems += disk_problems(config, run)
+    return problems
+
+
+def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+    """Whether the models and checkpoints that are still to be written find room."""
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        return []
+    folders = (run.checkpoints, run.initial_model, run.base_model, run.merged_model)
+    written = sum(path.stat().st_size for folder in folders if folder.is_dir() for path in files_below(folder))
+    problem = check_free_disk(run.root, disk_forecast(config, sizes).total_bytes - written)
+    return [] if problem is None else [problem]
+
+
+def reward_problems(config: RunConfig) -> list[Problem]:
+    """The reward tried on the ground truth of the first training rows."""
+    try:
+        prompts = list(islice(_asked(config.data.train), _ROWS_TRIED))
+    except ValueError:
+        prompts = []  # the source's own problem names it
+    # Imported here: the pool's processes are not needed where only the config is looked at.
+    from rl_core.rewards.preflight import try_on_ground_truth
+
+    template = config.cold_start.target_template if config.cold_start else None
+    trial = try_on_ground_truth(
+        config.reward, prompts, target_template=template, accuracy_key=config.evaluation.accuracy_key
+    )
+    fix = "mend the reward or the answers' column"
+    return [
+        *(Problem(where="reward.function", what=what, fix=fix) for what in trial.problems),
+        *(Problem(where="reward.function", what=what, fix=fix, fatal=False) for what in trial.warnings),
+    ]
+
+
+def _asked(source: Source) -> Iterator[Prompt]:
+    """Readable rows as a reward sees them; they have no tokens yet."""
+    nothing = np.zeros(0, dtype=np.int32)
+    for row in iter_rows(source):
+        if isinstance(row, Row):
+            yield Prompt(
+                uid=f"{row.index}",
+                data_source=row.data_source,
+                question=row.question,
+                text=row.question,
+                answer=row.answer,
+                token_ids=nothing,
+                engine_token_ids=nothing,
+                extra=row.extra,
+            )
+
+
+def data_problems(config: RunConfig) -> list[Problem]:
+    """What a preparation into a folder that is thrown away says."""
+    from rl_core.data.preparation import prepare_dataset
+    from tasks.initial_model import write_initial_model
+
+    source = config.model.source
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            model = Path(scratch) / "model"
+            model.mkdir()
+            write_initial_model(config, model)
+            prepare_dataset(
+                config.data,
+                model_folder=model,
+                out=Path(scratch) / "data",
+                progress=SilentProgress(),
+                trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
+                cold_start_source=config.cold_start.source if config.cold_start else None,
+            )
+    except (ValueError, OSError) as error:
+        return [Problem(where="data", what=str(error), fix="correct the rows, or the columns and limits in `data`")]
+    return []
+
+
+def gpu_memory_gib() -> float | None:
+    """Memory of the first NVIDIA GPU, GiB; None without one. Asks the driver: importing torch would take seconds."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    first = asked.stdout.strip().partition("\n")[0]
+    return float(first) / 1024 if asked.returncode == 0 and first else None

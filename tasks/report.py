@@ -1,0 +1,44 @@
+"""Report: summary.json and one self-contained HTML page, from what the run's folder holds."""
+
+from typing import TYPE_CHECKING
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+from rl_core.checkpoints.model_card import usage_lines
+
+from rl_core.files import atomic_write_json, atomic_write_text
+from rl_core.run_directory import RunDirectory
+from tasks.context import RunContext
+from tasks.manifests import StageManifest
+from tasks.report_data import gallery_rows, open_images, report_page
+from tasks.report_page import render
+from tasks.run_facts import RunFacts
+from tasks.staging import StageOutcome, run_stage
+from tasks.summary import summarise_run
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+
+@task(name="report", task_run_name="report", cache_policy=NO_CACHE)
+def report(run: str) -> StageManifest | State[StageManifest]:
+    """Write the summary and the report of an open run."""
+    return run_stage(run, "report", make=_make, show=_show)
+
+
+def _make(context: RunContext) -> StageOutcome:
+    run = context.run
+    facts = RunFacts(run)
+    summary = summarise_run(facts)
+    atomic_write_text(run.report, render(report_page(facts, commands=usage_lines(run.merged_model))))
+    atomic_write_json(run.summary, summary)
+    return StageOutcome(outputs=[run.report, run.summary], result=summary["evaluation"])
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    mlflow_run.log_file(run.report)
+    mlflow_run.log_file(run.summary)
+    images = open_images(run)
+    for number, row in enumerate(gallery_rows(RunFacts(run))):
+        for place, uid in enumerate(row.image_uids):
+            mlflow_run.log_image(f"samples/{number:03d}-{place}.png", images.image(uid))

@@ -1,0 +1,100 @@
+"""What a run would do: which stages stand, here or in another run, and where training would go on."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.config.data import CountingSource
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import BatchPlan, batch_plan
+from rl_core.planning.problem import PlanError
+from rl_core.run_directory import RunDirectory
+from tasks.manifests import StageManifest, read_manifest
+from tasks.reuse import other_runs, standing_manifest
+from tasks.stages import OWN_STAGES, epoch_chain
+from tasks.training_state import standing_epochs
+
+_CHECKPOINT = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageStatus:
+    """A stage and what would become of it: "finished", "finished in RUN", "continues after step N" or "to do"."""
+
+    stage: str
+    status: str
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is to be done for it."""
+        return self.status.startswith("finished")
+
+
+def stage_statuses(
+    config: RunConfig, run: RunDirectory, digests: Mapping[str, str], *, reuse: bool, plan: BatchPlan | None
+) -> list[StageStatus]:
+    """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not
+    known yet, and training is one line."""
+    before = ["prepare", *(["cold-start"] if config.cold_start else [])]
+    after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
+    training = (
+        _epoch_statuses(run, epoch_chain(config, digests, epochs=plan.epochs), reuse=reuse)
+        if plan
+        else [StageStatus(stage="training", status="to do; the rows are counted first")]
+    )
+    return [
+        *(_status(run, stage, digests[stage], reuse=reuse) for stage in before),
+        *training,
+        *(_status(run, stage, digests[stage], reuse=reuse) for stage in after),
+    ]
+
+
+def known_batch_plan(config: RunConfig, run: RunDirectory, digests: Mapping[str, str]) -> BatchPlan | None:
+    """The batch arithmetic as far as the rows are known: prepared here or elsewhere, or scenes that are counted
+    beforehand. None when they are not, or when the sizes do not fit."""
+    rows = _prepared_rows(run, digests["prepare"])
+    if rows is None and isinstance(config.data.train, CountingSource):
+        rows = config.data.train.size
+    try:
+        return None if rows is None else batch_plan(config, rows)
+    except PlanError:
+        return None
+
+
+def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
+    for place in (run, *other_runs(run)):
+        manifest = read_manifest(place, "prepare")
+        if manifest is not None and manifest.digest == digest:
+            return int(manifest.result["splits"]["train"]["rows"])
+    return None
+
+
+def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> StageStatus:
+    if standing_manifest(run, stage, digest) is not None:
+        return StageStatus(stage=stage, status="finished")
+    places = other_runs(run) if reuse and stage not in OWN_STAGES else ()
+    found = next((place for place in places if standing_manifest(place, stage, digest)), None)
+    return StageStatus(stage=stage, status=f"finished in {found.name}" if found else "to do")
+
+
+def _epoch_statuses(run: RunDirectory, chain: list[tuple[str, str]], *, reuse: bool) -> list[StageStatus]:
+    places = [run, *(other_runs(run) if reuse else ())]
+    standing = max(((place, standing_epochs(place, chain)) for place in places), key=lambda found: len(found[1]))
+    place, finished = standing
+    origin = "finished" if place is run else f"finished in {place.name}"
+    statuses = [StageStatus(stage=manifest.stage, status=origin) for manifest in finished]
+    rest = [StageStatus(stage=stage, status="to do") for stage, _ in chain[len(finished) :]]
+    step = _newest_step(run.checkpoints)
+    if rest and place is run and step > _last_step(finished):
+        rest[0] = StageStatus(stage=rest[0].stage, status=f"continues after step {step}")
+    return [*statuses, *rest]
+
+
+def _newest_step(checkpoints: Path) -> int:
+    names = (_CHECKPOINT.fullmatch(path.name) for path in checkpoints.glob("step-*"))
+    return max((int(match[1]) for match in names if match), default=0)
+
+
+def _last_step(finished: list[StageManifest]) -> int:
+    return int(finished[-1].result["last_step"]) if finished else 0

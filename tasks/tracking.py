@@ -1,0 +1,96 @@
+"""A run in MLflow: a parent, and a nested run a stage. A view: what it shows is read from the run's folder.
+
+Every stage that stands is shown, whether it was just run, recognised or taken over; what a nested run says it shows
+already is not sent again. So an outage, a deleted database and a resumed run need nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rl_core.config.run import RunConfig
+from rl_core.events import LogEvent
+from rl_core.run_directory import RunDirectory
+from tasks.manifests import StageManifest
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
+
+Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
+"""Shows a finished stage in its nested run; reads the run's folder only."""
+
+_SHOWN_TAG = "sightline.shown"
+
+
+class PipelineTracking:
+    """One run's place in MLflow, or nothing where `tracking.mlflow_uri` is null."""
+
+    def __init__(self, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> None:
+        self._config = config
+        self._run = run
+        self._log_event = log_event
+        self._pipeline = _open_pipeline(config, run)
+
+    @contextmanager
+    def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
+        """Show the parent run as running, with the config as its parameters."""
+        if self._pipeline is None:
+            yield
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        parent = self._pipeline.parent
+        with self._pipeline.running(parent, log_event=self._log_event):
+            with tolerated_outage("parameters", self._log_event):
+                parent.log_params(self._config.model_dump(mode="json", exclude={"tracking"}))
+                parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
+            yield
+
+    @contextmanager
+    def stage_running(self, stage: str) -> Iterator[None]:
+        """Show the stage's nested run as running for the length of the block."""
+        if self._pipeline is None:
+            yield
+            return
+        with self._pipeline.running(self._pipeline.stage(stage), log_event=self._log_event):
+            yield
+
+    def show(self, stage: str, manifest: StageManifest, show: Show) -> None:
+        """Show a finished stage in its nested run unless it says that it has been."""
+        if self._pipeline is None:
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        run = self._pipeline.stage(stage)
+        with tolerated_outage(f"stage {manifest.stage}", self._log_event):
+            shown_tag = f"{_SHOWN_TAG}.{manifest.stage}"
+            if run.tag(shown_tag) != manifest.digest:
+                run.set_tags({"sightline.reused_from": manifest.reused_from or "", "sightline.digest": manifest.digest})
+                show(run, manifest, self._run)
+                run.set_tags({shown_tag: manifest.digest})
+
+    @contextmanager
+    def following(self, stage: str) -> Iterator[Callable[[], None]]:
+        """Yields a function that sends the steps of metrics.jsonl that MLflow has not; the end sends the rest."""
+        if self._pipeline is None:
+            yield lambda: None
+            return
+        from rl_core.tracking.follower import TrackerFollower
+        from rl_core.tracking.mlflow_tracker import MlflowTracker
+
+        tracker = MlflowTracker(self._pipeline.stage(stage))
+        follower = TrackerFollower(tracker, self._run.metrics, log_event=self._log_event)
+        try:
+            yield follower.follow
+        finally:
+            follower.finish()
+
+
+def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":
+    if config.tracking.mlflow_uri is None:
+        return None
+    # Imported here: MLflow takes two seconds to import, and a run without it need not wait.
+    from rl_core.tracking.mlflow_runs import MlflowPipeline
+
+    tags = {"sightline.experiment": config.experiment, "sightline.folder": str(run.root.absolute())}
+    return MlflowPipeline(config.tracking.mlflow_uri, experiment=config.experiment, run_name=run.name, tags=tags)

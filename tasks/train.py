@@ -1,0 +1,158 @@
+"""Train: one task an epoch; a failed one continues from the last checkpoint when it is tried again."""
+
+import errno
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect import State, Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import TaskRun
+
+from rl_core.data.manifest import DataManifest
+from rl_core.engine.stop import Interrupted
+from rl_core.planning.batches import batch_plan
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
+from tasks.context import RunContext, current_context
+from tasks.manifests import StageManifest
+from tasks.run_facts import environment_facts
+from tasks.stages import epoch_chain, epoch_stage
+from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
+from tasks.training_state import mark_started, settle_training
+
+if TYPE_CHECKING:
+    from rl_core.engine.training_loop import EpochResult
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+RETRIES = 2
+"""A lost device may come back; each try continues from the last checkpoint, so it costs little."""
+
+
+def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+    """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
+    training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
+    from rl_core.engine.scoring import TooManyFailedRewards
+    from rl_core.engine.step import StaleWeights
+    from rl_core.engine.training_loop import NonFiniteGradients
+    from rl_core.training.agreement import AgreementError
+
+    lasting = (Interrupted, AgreementError, NonFiniteGradients, StaleWeights, TooManyFailedRewards)
+    mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
+    error = state.data
+    is_disk_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    return not (isinstance(error, lasting + mistakes) or is_disk_full)
+
+
+def settle(run: str) -> range:
+    """Decide what training starts from and return the epochs of an open run, from 1; those that stand are among them.
+
+    Raises:
+        PlanError: the batch sizes do not fit the prepared rows.
+    """
+    context = current_context(run)
+    chain = training_chain(context)
+    for manifest in settle_training(context.run, chain, elsewhere=context.reuse):
+        context.manifests[manifest.stage] = manifest
+    return range(1, len(chain) + 1)
+
+
+def training_chain(context: RunContext) -> list[tuple[str, str]]:
+    """Name and digest of every epoch's stage; needs the prepared rows, whose number decides how many there are."""
+    rows = DataManifest.read(context.run.data).splits["train"].rows
+    return epoch_chain(context.config, context.digests, epochs=batch_plan(context.config, rows).epochs)
+
+
+@task(
+    name="train an epoch",
+    task_run_name="train epoch {epoch}",
+    cache_policy=NO_CACHE,
+    retries=RETRIES,
+    retry_delay_seconds=[5, 30],
+    retry_condition_fn=is_worth_retrying,
+)
+def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
+    """Train one epoch of an open run, from wherever its last checkpoint is.
+
+    A failure closes the session, so that another try starts workers and engine anew.
+    """
+    context = current_context(run)
+    context.stop.raise_if_requested()
+    stage = epoch_stage(epoch)
+    standing = context.manifests.get(stage)
+    if standing is not None:
+        with context.tracking.following("train"):
+            return recognised(context, standing, show=_show)
+    digest = dict(training_chain(context))[stage]
+    mark_started(context.run, stage, digest)
+    with context.tracking.stage_running(tracked_stage(stage)):
+        started = time.monotonic()
+        result = _train(context, epoch)
+        outcome = StageOutcome(outputs=_outputs(context, result), result=_facts(context, result))
+        seconds = max(time.monotonic() - started, _seconds_of_steps(context, result))
+        manifest = record(context, stage, digest, outcome, seconds=seconds)
+    present(context, manifest, show=_show)
+    return manifest
+
+
+def _train(context: RunContext, epoch: int) -> "EpochResult":
+    with (
+        _closed_on_failure(context),
+        context.tracking.following("train") as follow,
+        context.progress.calling(follow),
+    ):
+        return context.session.train_epoch(epoch)
+
+
+@contextmanager
+def _closed_on_failure(context: RunContext) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        context.close_session()
+        raise
+
+
+def _outputs(context: RunContext, result: "EpochResult") -> list[Path]:
+    """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may ask for."""
+    run = context.run
+    rollouts = [run.rollouts(step) for step in range(result.first_step, result.last_step + 1)]
+    best = context.session.store.best()
+    checkpoints = {result.checkpoint} | ({best.folder} if best else set())
+    return [run.metrics, *rollouts, *sorted(checkpoints)]
+
+
+def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
+    from rl_core.models.attention import attention_backend
+
+    return {
+        "epoch": result.epoch,
+        "first_step": result.first_step,
+        "last_step": result.last_step,
+        "checkpoint": result.checkpoint.relative_to(context.run.root).as_posix(),
+        "attention": attention_backend(context.config.model),
+        "device": _device(),
+        "versions": environment_facts(),
+        "metrics": dict(result.metrics),
+    }
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:
+    """What the epoch's steps took, those before an interruption too."""
+    steps = range(result.first_step, result.last_step + 1)
+    return float(sum(record["total_s"] for record in read(context.run.timings) if record["step"] in steps))
+
+
+def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    """The steps' metrics are sent by the follower; the checkpoint is named, not copied."""
+    mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})
