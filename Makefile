@@ -17,6 +17,8 @@ COVERAGE_MIN ?=
 N ?= 30
 
 # The same variables as in rl_core/environment.py, for the tools that are started from here.
+# OpenMP threads sleep while they wait: see share_cores in rl_core/environment.py.
+export OMP_WAIT_POLICY = passive
 export DO_NOT_TRACK = true
 export HF_HUB_DISABLE_TELEMETRY = 1
 export MLFLOW_DISABLE_TELEMETRY = true

@@ -22,3 +22,13 @@ def disable_telemetry() -> None:
     """
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
+
+
+def share_cores() -> None:
+    """Let OpenMP threads sleep while they wait for one another, unless a variable says otherwise already.
+
+    By default they spin. On a machine that does anything else (two engines, a browser) the spinning threads take the
+    cores from the very thread they wait for: with two threads on two busy cores a training step took five times as
+    long. libgomp reads the variable when torch loads it: entry points call this first.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
