@@ -1,0 +1,145 @@
+"""The slow reference engine: a plain transformers forward of the whole sequence for every token."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    LogitsProcessorList,
+    PreTrainedModel,
+    ProcessorMixin,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from rl_core.models.loading import load_processor, named_hf_weights
+from rl_core.models.output_head import BANNED_LOGIT_BIAS
+from rl_core.rollout.weight_names import StrictWeights
+from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
+
+if TYPE_CHECKING:
+    from rl_core.data.images import ImageStore
+
+
+class TransformersEngine:
+    """A RolloutEngine without cache, batching or any code of its own for attention, to compare vLLM with.
+
+    Greedy responses are vLLM's; sampled ones come from the same distribution with other noise.
+    """
+
+    def __init__(
+        self,
+        model_folder: Path,
+        *,
+        dtype: str,
+        banned_token_ids: Sequence[int],
+        stop_token_ids: Sequence[int],
+        image_store: "ImageStore",
+    ) -> None:
+        processor = load_processor(model_folder)
+        self._image_processor = processor.image_processor if isinstance(processor, ProcessorMixin) else None
+        self._tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
+        factory = AutoModelForImageTextToText if self._image_processor else AutoModelForCausalLM
+        self._model: PreTrainedModel = factory.from_pretrained(model_folder, dtype=getattr(torch, dtype)).eval()
+        self._token_ban = torch.zeros(self._model.get_output_embeddings().weight.shape[0])
+        self._token_ban[list(banned_token_ids)] = BANNED_LOGIT_BIAS
+        self._stop_token_ids = frozenset(stop_token_ids)
+        self._images = image_store
+        self._policy_version: int | None = None
+
+    @property
+    def policy_version(self) -> int | None:
+        """Version of the weights last loaded; None before the first load."""
+        return self._policy_version
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
+        """Take every weight under the name `named_hf_weights` gives it. Raises ValueError unless each came once."""
+        self._policy_version = None
+        own = dict(named_hf_weights(self._model))
+        strict = StrictWeights(weights, expected=frozenset(own))
+        for name, weight in strict:
+            own[name].copy_(weight)
+        strict.check()
+        self._policy_version = policy_version
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """Yield one rollout a request, one after another. Raises RuntimeError before the first load."""
+        if self._policy_version is None:
+            raise RuntimeError("the engine holds no weights: call load_weights before generate")
+        for request in requests:
+            yield self._respond(request, sampling, policy_version=self._policy_version)
+
+    def sleep(self) -> None:
+        """Nothing: the reference holds no device memory that the trainer could use."""
+
+    def wake(self) -> None:
+        """Nothing, as for `sleep`."""
+
+    def close(self) -> None:
+        """Nothing: there are no process groups."""
+
+    def _respond(self, request: GenerationRequest, sampling: Sampling, *, policy_version: int) -> Rollout:
+        images = self._image_inputs(request.prompt)
+        generator = torch.Generator().manual_seed(request.seed)
+        token_ids = request.prompt.token_ids.tolist()
+        log_probs: list[float] = []
+        stopped = False
+        while len(log_probs) < sampling.max_tokens and not stopped:
+            choices = self._log_probs(token_ids, images, sampling)
+            token = _draw(choices, sampling, generator)
+            token_ids.append(token)
+            log_probs.append(choices[token].item())
+            stopped = token in self._stop_token_ids
+        response = token_ids[len(request.prompt.token_ids) :]
+        return Rollout(
+            prompt_uid=request.prompt.uid,
+            sample_index=request.sample_index,
+            response_ids=np.array(response, dtype=np.int32),
+            log_probs=np.array(log_probs, dtype=np.float32),
+            text=self._tokenizer.decode(response, skip_special_tokens=True),
+            finish_reason="stop" if stopped else "length",
+            policy_version=policy_version,
+        )
+
+    def _image_inputs(self, prompt: Prompt) -> dict[str, torch.Tensor]:
+        """pixel_values [t*h*w, C] and image_grid_thw [I, 3] of the prompt's images."""
+        if not prompt.image_uids:
+            return {}
+        if self._image_processor is None:
+            raise ValueError(f"prompt {prompt.uid} has images, but the model reads none")
+        made = self._image_processor([self._images.image(uid) for uid in prompt.image_uids], return_tensors="pt")
+        return {"pixel_values": made["pixel_values"], "image_grid_thw": made["image_grid_thw"]}
+
+    def _log_probs(self, token_ids: list[int], images: dict[str, torch.Tensor], sampling: Sampling) -> torch.Tensor:
+        """[V] float32 log-probs of the next token in the distribution that is sampled from."""
+        sequence = torch.tensor([token_ids])
+        inputs = dict(images)
+        if images:
+            inputs["mm_token_type_ids"] = (sequence == self._model.config.image_token_id).int()
+        logits = self._model(input_ids=sequence, use_cache=False, logits_to_keep=1, **inputs).logits[:, -1].float()
+        scores: torch.Tensor = _filters(sampling)(sequence, logits + self._token_ban)
+        return scores[0].log_softmax(dim=-1)
+
+
+def _filters(sampling: Sampling) -> LogitsProcessorList:
+    """Temperature, then top-k, then top-p, in vLLM's order; none of them when greedy, as in vLLM."""
+    filters = LogitsProcessorList()
+    if sampling.temperature > 0:
+        filters.append(TemperatureLogitsWarper(sampling.temperature))
+        if sampling.top_k > 0:
+            filters.append(TopKLogitsWarper(sampling.top_k))
+        if sampling.top_p < 1:
+            filters.append(TopPLogitsWarper(sampling.top_p))
+    return filters
+
+
+def _draw(log_probs: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> int:
+    if sampling.temperature == 0:
+        return int(log_probs.argmax())
+    return int(torch.multinomial(log_probs.exp(), 1, generator=generator))

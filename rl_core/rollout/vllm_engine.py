@@ -1,0 +1,228 @@
+"""vLLM in this process: one engine request a rollout, streamed as they finish."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rl_core.config.training import RolloutConfig
+from rl_core.models.output_head import BANNED_LOGIT_BIAS
+from rl_core.rollout.vllm_arguments import engine_arguments
+from rl_core.rollout.vllm_process import contained_start, prepare_process
+from rl_core.rollout.vllm_prompts import PromptRenderer
+from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
+from rl_core.types import GenerationRequest, Rollout, Sampling
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+
+    from rl_core.data.images import ImageStore
+
+
+class VllmEngine:
+    """A RolloutEngine on vLLM, single-process.
+
+    On a GPU `sleep` drops weights and cache (vLLM's level 2): `policy_version` is None until they are loaded again. On
+    a CPU there is no device memory to give, and `sleep` and `wake` do nothing.
+    """
+
+    def __init__(
+        self,
+        model_folder: Path,
+        *,
+        config: RolloutConfig,
+        dtype: str,
+        max_prompt_length: int,
+        images_per_prompt: int,
+        banned_token_ids: Sequence[int],
+        stop_token_ids: Sequence[int],
+        image_store: "ImageStore",
+        seed: int,
+    ) -> None:
+        """Start the engine without weights; see `engine_arguments` for the arguments that go to vLLM."""
+        prepare_process()
+        from vllm import LLMEngine
+
+        arguments = engine_arguments(
+            model_folder,
+            config=config,
+            dtype=dtype,
+            max_prompt_length=max_prompt_length,
+            images_per_prompt=images_per_prompt,
+            seed=seed,
+        )
+        with contained_start():
+            self._engine = LLMEngine.from_engine_args(arguments)
+        self._config = config
+        self._can_sleep: bool = arguments.enable_sleep_mode
+        self._asleep = False
+        self._token_ban = dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS)
+        self._stop_token_ids = list(stop_token_ids)
+        self._prompts = PromptRenderer(self._engine, image_store)
+        self._tokenizer = self._engine.get_tokenizer()
+        self._weight_names = expected_weight_names(model_folder)
+        self._policy_version: int | None = None
+        self._running: dict[str, GenerationRequest] = {}
+        self._request_ids = map(str, count())
+
+    @property
+    def policy_version(self) -> int | None:
+        """Version of the weights; None before the first load and after a sleep that dropped them."""
+        return self._policy_version
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
+        """Take every weight under the name `named_hf_weights` gives it, and drop what was computed with older ones.
+
+        Raises:
+            ValueError: A weight is missing, unknown or came twice; the engine refuses to generate until a whole load.
+            RuntimeError: Requests are still running.
+        """
+        self._refuse_while_running("load weights")
+        self._policy_version = None
+        strict = StrictWeights(weights, expected=self._weight_names)
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(strict)})
+        self._engine.apply_model(_refresh_output_heads)
+        self._drop_caches()
+        strict.check()
+        self._policy_version = policy_version
+
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """Yield one rollout a request, as they finish; leaving the iteration early aborts the rest.
+
+        Tokens and log-probs depend on the weights and on each request's prompt, seed and sampling, not on the other
+        requests, their order or the engine's history (on a CPU to the bit).
+
+        Raises:
+            RuntimeError: No weights were loaded, or an earlier generation was neither finished nor closed.
+            ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`; see also `PromptRenderer.render`.
+        """
+        self._refuse_while_running("generate")
+        version = self._loaded_version()
+        self._check_length(sampling)
+        waiting = iter(requests)
+        running = self._running
+        try:
+            # No more requests than are decoded at a time: a large evaluation must not hold all its pixels at once.
+            while self._add(islice(waiting, self._config.max_num_seqs - len(running)), sampling) or running:
+                for output in self._step():
+                    yield self._rollout(output, running.pop(output.request_id), policy_version=version)
+        finally:
+            self._engine.abort_request(list(running))
+            running.clear()
+
+    def sleep(self) -> None:
+        """Give the GPU's memory to the trainer, weights and cache included; nothing to do on a CPU."""
+        if self._can_sleep and not self._asleep:
+            self._policy_version = None
+            self._engine.sleep(level=2)
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Take the memory back; the weights must be loaded after it. Nothing to do on a CPU or when awake."""
+        if self._asleep:
+            self._engine.wake_up()
+            self._asleep = False
+
+    def close(self) -> None:
+        """End the engine and torch's process groups: vLLM takes the default group down with its own."""
+        self._policy_version = None
+        self._engine.renderer.shutdown()
+        self._engine.engine_core.shutdown()
+
+    def _loaded_version(self) -> int:
+        if self._policy_version is None:
+            raise RuntimeError("the engine holds no weights: call load_weights before generate")
+        return self._policy_version
+
+    def _check_length(self, sampling: Sampling) -> None:
+        if sampling.max_tokens > self._config.max_response_length:
+            raise ValueError(
+                f"max_tokens is {sampling.max_tokens}, but the engine was made for responses of up to "
+                f"{self._config.max_response_length}: raise rollout.max_response_length"
+            )
+
+    def _add(self, requests: Iterable[GenerationRequest], sampling: Sampling) -> bool:
+        """Hand requests to vLLM; whether there were any."""
+        added = False
+        for request in requests:
+            request_id = next(self._request_ids)
+            self._engine.add_request(
+                request_id, self._prompts.render(request.prompt), self._parameters(request, sampling)
+            )
+            self._running[request_id] = request
+            added = True
+        return added
+
+    def _parameters(self, request: GenerationRequest, sampling: Sampling) -> "SamplingParams":
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=sampling.max_tokens,
+            seed=request.seed,
+            logprobs=0,  # the sampled token's only
+            logit_bias=self._token_ban,
+            stop_token_ids=self._stop_token_ids,
+            ignore_eos=True,  # the stop tokens above are all there are
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,  # made for one request: no deep copy of the ban for each
+        )
+
+    def _step(self) -> "list[RequestOutput]":
+        with self._compiling():
+            outputs: list[RequestOutput] = self._engine.step()
+        return outputs
+
+    def _compiling(self) -> AbstractContextManager[Any]:
+        """With `enforce_eager` nothing is compiled, the sampler's helpers included: it would take a C++ compiler."""
+        return torch.compiler.set_stance("force_eager") if self._config.enforce_eager else nullcontext()
+
+    def _rollout(self, output: "RequestOutput", request: GenerationRequest, *, policy_version: int) -> Rollout:
+        (completion,) = output.outputs
+        if completion.finish_reason not in ("stop", "length"):
+            raise RuntimeError(f"vLLM ended a response to prompt {request.prompt.uid} by {completion.finish_reason!r}")
+        token_ids = completion.token_ids
+        log_probs = [choices[token].logprob for token, choices in zip(token_ids, completion.logprobs, strict=True)]
+        return Rollout(
+            prompt_uid=request.prompt.uid,
+            sample_index=request.sample_index,
+            response_ids=np.array(token_ids, dtype=np.int32),
+            log_probs=np.array(log_probs, dtype=np.float32),
+            text=self._tokenizer.decode(token_ids, skip_special_tokens=True),
+            finish_reason=completion.finish_reason,
+            policy_version=policy_version,
+        )
+
+    def _drop_caches(self) -> None:
+        # The reload cleared the runner's image features, and the scheduler must learn of it; a kept prefix would serve
+        # keys and values of the older weights.
+        self._engine.reset_encoder_cache()
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM kept its prefix cache, which was computed with older weights")
+
+    def _refuse_while_running(self, what: str) -> None:
+        if self._running:
+            raise RuntimeError(
+                f"cannot {what} while {len(self._running)} requests are running: finish or close the earlier generation"
+            )
+
+
+def _refresh_output_heads(model: torch.nn.Module) -> None:
+    """Make the output head follow the embedding it is tied to.
+
+    vLLM's reload passes over a tied head, because it shares the embedding's storage. On a CPU that is not enough: the
+    head's product works on a packed copy of the matrix, which would stay that of the first weights.
+    """
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+    for module in model.modules():
+        if isinstance(module, ParallelLMHead):
+            module.quant_method.process_weights_after_loading(module)

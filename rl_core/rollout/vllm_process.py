@@ -1,0 +1,47 @@
+"""What vLLM needs of the process it lives in, and what it must not leave behind there."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from rl_core.environment import disable_telemetry
+
+_VARIABLES = {
+    # The engine lives in this process: weights are handed over by reference, and a step is a function call.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Its messages pass through the application's logging instead of a handler of its own.
+    "VLLM_CONFIGURE_LOGGING": "0",
+}
+
+
+def prepare_process() -> None:
+    """Set what vLLM reads from the environment. Must run before the first import of vllm in the process."""
+    disable_telemetry()
+    os.environ.update(_VARIABLES)
+    logger = logging.getLogger("vllm")
+    if logger.level == logging.NOTSET:  # a level that somebody chose stays
+        logger.setLevel(logging.ERROR)
+
+
+@contextmanager
+def contained_start() -> Iterator[None]:
+    """Undo, at the end of a `with` around the engine's start, what vLLM changes for worker processes of its own.
+
+    On a GPU it sets torch to one thread; on a CPU it replaces `torch.set_num_threads` by a function that only warns,
+    and puts libraries into LD_PRELOAD, which every child would inherit. The trainer shares the process and needs all
+    three as they were.
+    """
+    set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
+    preload = os.environ.get("LD_PRELOAD")
+    try:
+        yield
+    finally:
+        torch.set_num_threads = set_num_threads
+        torch.set_num_threads(threads)
+        if preload is None:
+            os.environ.pop("LD_PRELOAD", None)
+        else:
+            os.environ["LD_PRELOAD"] = preload

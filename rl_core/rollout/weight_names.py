@@ -1,0 +1,64 @@
+"""Strict weight names: an engine that misses one weight samples from another policy and tells nobody."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+from rl_core.models.loading import has_vision, named_hf_weights
+
+_NAMES_SHOWN = 5
+
+
+def expected_weight_names(model_folder: Path) -> frozenset[str]:
+    """The names under which `named_hf_weights` gives the weights of the folder's architecture, without reading them."""
+    architecture = AutoConfig.from_pretrained(model_folder)
+    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    with torch.device("meta"):
+        model = factory.from_config(architecture)
+    return frozenset(name for name, _ in named_hf_weights(model))
+
+
+class StrictWeights:
+    """Passes weights on while it keeps account of their names; `check` says afterwards whether all came.
+
+    Unknown and repeated names are held back rather than refused at once: the weights stream from shards that are
+    gathered one by one, and an engine that is left in the middle of a reload cannot be loaded again.
+    """
+
+    def __init__(self, weights: Iterable[tuple[str, torch.Tensor]], *, expected: frozenset[str]) -> None:
+        self._weights = weights
+        self._expected = expected
+        self._seen: set[str] = set()
+        self._unknown: list[str] = []
+        self._repeated: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in self._weights:
+            if name not in self._expected:
+                self._unknown.append(name)
+            elif name in self._seen:
+                self._repeated.append(name)
+            else:
+                self._seen.add(name)
+                yield name, weight
+
+    def check(self) -> None:
+        """Raises ValueError naming the weights that are missing, unknown, or came twice."""
+        problems = {
+            "missing": sorted(self._expected - self._seen),
+            "unknown": self._unknown,
+            "given twice": self._repeated,
+        }
+        told = [f"{len(names)} {what} ({_shown(names)})" for what, names in problems.items() if names]
+        if told:
+            raise ValueError(
+                f"the weights do not match the engine's model: {'; '.join(told)}. Nothing can be sampled until all "
+                f"{len(self._expected)} weights were loaded"
+            )
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f", and {more} more" if more > 0 else "")

@@ -1,0 +1,241 @@
+"""vLLM against transformers, for every family, on the real engine."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rl_core.models.loading import named_hf_weights
+from rl_core.types import GenerationRequest, Sampling
+from tests.rl_core.rollout.engines import (
+    MAX_NUM_SEQS,
+    MAX_RESPONSE_LENGTH,
+    Running,
+    assert_same_rollouts,
+    by_key,
+    make_requests,
+    perturbed,
+    start_transformers,
+    training_sampling,
+)
+
+GREEDY = Sampling(temperature=0.0, max_tokens=MAX_RESPONSE_LENGTH)
+ONE_TOKEN = Sampling(temperature=0.0, max_tokens=1)
+
+only_qwen2_5_vl = pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
+"""For what does not depend on the family."""
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_are_those_of_transformers(synced: Running, temperature: float) -> None:
+    prompts = {prompt.uid: prompt for prompt in synced.policy.prompts()}
+    rollouts = synced.generate(make_requests(list(prompts.values()), 4), training_sampling(temperature))
+    assert len(rollouts) == 4 * len(prompts)
+    for rollout in rollouts.values():
+        expected = synced.policy.log_probs(
+            prompts[rollout.prompt_uid], rollout.response_ids.tolist(), temperature=temperature
+        )
+        np.testing.assert_allclose(rollout.log_probs, expected, rtol=0, atol=2e-5, err_msg=str(rollout.key))
+        assert rollout.policy_version == 1
+
+
+def test_greedy_responses_are_those_of_transformers(synced: Running) -> None:
+    reference = start_transformers(synced.policy)
+    reference.load_weights(named_hf_weights(synced.policy.model), policy_version=1)
+    requests = make_requests(synced.policy.prompts(), 1)
+    expected = by_key(reference.generate(requests, GREEDY))
+    for key, rollout in synced.generate(requests, GREEDY).items():
+        np.testing.assert_array_equal(rollout.response_ids, expected[key].response_ids, err_msg=str(key))
+        np.testing.assert_allclose(rollout.log_probs, expected[key].log_probs, rtol=0, atol=2e-5)
+        assert (rollout.text, rollout.finish_reason) == (expected[key].text, expected[key].finish_reason)
+
+
+def test_weights_that_come_back_after_a_spoiled_load_give_equal_rollouts(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 4)
+    before = synced.generate(requests, training_sampling())
+    synced.engine.load_weights(perturbed(synced.policy.model, scale=1.0), policy_version=2)
+    spoiled = synced.generate(requests, training_sampling())
+    synced.sync()
+    assert_same_rollouts(synced.generate(requests, training_sampling()), before)
+    assert all(spoiled[key].log_probs[0] != rollout.log_probs[0] for key, rollout in before.items())
+    assert {rollout.policy_version for rollout in spoiled.values()} == {2}
+
+
+def test_every_single_weight_reaches_the_engine(synced: Running) -> None:
+    """A load that lost one weight would pass the test above for all the others."""
+    requests = make_requests(synced.policy.prompts()[-1:], 1)
+    own = dict(named_hf_weights(synced.policy.model))
+    (before,) = synced.generate(requests, ONE_TOKEN).values()
+    for name, weight in own.items():
+        noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(3))
+        synced.engine.load_weights((own | {name: weight + noise}).items(), policy_version=2)
+        (changed,) = synced.generate(requests, ONE_TOKEN).values()
+        assert changed.log_probs[0] != before.log_probs[0], f"{name} was not taken"
+
+
+@only_qwen2_5_vl
+def test_a_rollout_depends_on_its_request_alone(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 8)
+    together = synced.generate(requests, training_sampling())
+    reverse = synced.generate(requests[::-1], training_sampling())
+    assert_same_rollouts(reverse, together)
+    synced.sync()  # empty caches, other history
+    alone = {key: rollout for request in requests[::5] for key, rollout in _generate_one(synced, request).items()}
+    assert_same_rollouts(alone, {key: together[key] for key in alone})
+
+
+def _generate_one(running: Running, request: GenerationRequest):
+    return running.generate([request], training_sampling())
+
+
+@only_qwen2_5_vl
+def test_other_seeds_give_other_rollouts(synced: Running) -> None:
+    prompts = synced.policy.prompts()[:1]
+    responses = {
+        tuple(rollout.response_ids)
+        for purpose in ("one", "two")
+        for rollout in synced.generate(make_requests(prompts, 8, purpose=purpose), training_sampling()).values()
+    }
+    assert len(responses) == 16
+
+
+@only_qwen2_5_vl
+def test_a_banned_token_is_never_sampled_however_likely(synced: Running) -> None:
+    prompt = synced.policy.prompt("one image", ["84x84-1"])
+    image_pad = synced.policy.model.config.image_token_id
+    own = dict(named_hf_weights(synced.policy.model))
+    head = own["lm_head.weight"].clone()
+    head[image_pad] = synced.policy.head_row_in_favour(prompt, logit=30.0)
+    others = synced.policy.first_logits(prompt)
+    assert others.max() < 20, "the control: without a ban the token is as good as certain"
+    synced.engine.load_weights((own | {"lm_head.weight": head}).items(), policy_version=2)
+    for temperature in (0.0, 0.6, 1.0):
+        rollouts = synced.generate(make_requests([prompt], 16), training_sampling(temperature))
+        sampled = {int(token) for rollout in rollouts.values() for token in rollout.response_ids}
+        assert not sampled & set(synced.policy.banned)
+
+
+@only_qwen2_5_vl
+def test_rollouts_are_yielded_as_they_finish(synced: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    step = synced.engine._engine.step
+
+    def counted() -> object:
+        nonlocal steps
+        steps += 1
+        return step()
+
+    monkeypatch.setattr(synced.engine._engine, "step", counted)
+    requests = make_requests(synced.policy.prompts(), 40)[:MAX_NUM_SEQS]  # all start in the first step
+    finished = [(steps, len(rollout.response_ids)) for rollout in synced.engine.generate(requests, training_sampling())]
+    assert all(step == length for step, length in finished), "a rollout was held back"
+    assert finished[0][1] < MAX_RESPONSE_LENGTH, "the control: one of them ended early"
+
+
+@only_qwen2_5_vl
+def test_responses_end_at_a_stop_token_or_at_the_limit(synced: Running) -> None:
+    stops = synced.policy.stop_ids
+    rollouts = synced.generate(make_requests(synced.policy.prompts(), 40), training_sampling())
+    for rollout in rollouts.values():
+        assert not np.isin(rollout.response_ids[:-1], stops).any()
+        assert (rollout.finish_reason == "stop") == (rollout.response_ids[-1] in stops)
+        assert rollout.finish_reason == "stop" or len(rollout.response_ids) == MAX_RESPONSE_LENGTH
+    assert {rollout.finish_reason for rollout in rollouts.values()} == {"stop", "length"}
+
+
+@only_qwen2_5_vl
+@pytest.mark.parametrize("end", ["break", "exception"])
+def test_an_iteration_left_early_leaves_nothing_behind(synced: Running, end: str) -> None:
+    requests = make_requests(synced.policy.prompts(), 8)
+    before = synced.generate(requests, training_sampling())
+    stream = synced.engine.generate(requests, training_sampling())
+    if end == "break":
+        next(stream)
+        stream.close()
+    else:
+        with pytest.raises(ZeroDivisionError):
+            _fail_in_the_middle(stream)
+        del stream
+    assert synced.engine._engine.get_num_unfinished_requests() == 0
+    assert_same_rollouts(synced.generate(requests, training_sampling()), before)
+
+
+def _fail_in_the_middle(stream: Iterator[object]) -> None:
+    for number, _ in enumerate(stream):
+        if number == 3:
+            try:
+                raise ZeroDivisionError
+            finally:
+                stream.close()
+
+
+@only_qwen2_5_vl
+def test_a_second_generation_or_a_load_within_a_running_one_is_refused(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 8)
+    stream = synced.engine.generate(requests, training_sampling())
+    next(stream)
+    with pytest.raises(RuntimeError, match=r"cannot generate while .* requests are running"):
+        next(synced.engine.generate(requests, training_sampling()))
+    with pytest.raises(RuntimeError, match="cannot load weights while"):
+        synced.sync()
+    assert len(list(stream)) == len(requests) - 1
+
+
+@only_qwen2_5_vl
+def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 2)
+    before = synced.generate(requests, training_sampling())
+    weights = dict(named_hf_weights(synced.policy.model))
+    lost = "model.language_model.layers.1.mlp.down_proj.weight"
+    weights["model.layers.1.mlp.down_proj.weight"] = weights.pop(lost)
+    with pytest.raises(ValueError, match=f"1 missing .{lost}.; 1 unknown .model.layers.1.mlp.down_proj.weight."):
+        synced.engine.load_weights(weights.items(), policy_version=3)
+    assert synced.engine.policy_version is None
+    with pytest.raises(RuntimeError, match="call load_weights before generate"):
+        next(synced.engine.generate(requests, training_sampling()))
+    synced.sync()
+    assert_same_rollouts(synced.generate(requests, training_sampling()), before)
+
+
+@only_qwen2_5_vl
+def test_a_prompt_whose_images_do_not_fit_is_named(synced: Running) -> None:
+    fitting = synced.policy.prompt("one image", ["84x84-1"])
+    cases = {
+        "tokens": (fitting, {"token_ids": np.delete(fitting.token_ids, 5)}, "tokens for the trainer and"),
+        "larger image": (fitting, {"image_uids": ("84x112-1",)}, "tokens for the trainer and"),
+        "two images": (fitting, {"image_uids": ("84x84-1", "84x84-2")}, "1 image place.s. for vLLM and 2 image"),
+        "no image": (fitting, {"image_uids": ()}, "1 image place.s. for vLLM and 0 image"),
+    }
+    for uid, (prompt, changes, message) in cases.items():
+        with pytest.raises(ValueError, match=f"prompt {uid} has .*{message}"):
+            synced.generate(make_requests([replace(prompt, uid=uid, **changes)], 2), training_sampling())
+    assert len(synced.generate(make_requests([fitting], 2), training_sampling())) == 2
+
+
+@only_qwen2_5_vl
+def test_a_response_longer_than_the_engine_was_made_for_is_refused(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 1)
+    with pytest.raises(ValueError, match=r"max_tokens is 13, .* raise rollout.max_response_length"):
+        next(synced.engine.generate(requests, Sampling(temperature=1.0, max_tokens=13)))
+
+
+@only_qwen2_5_vl
+def test_evaluation_may_filter_candidates(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 2)
+    greedy = synced.generate(requests, GREEDY)
+    for filtered in ({"top_k": 1}, {"top_p": 1e-6}):
+        sampling = Sampling(temperature=0.6, max_tokens=MAX_RESPONSE_LENGTH, **filtered)
+        for key, rollout in synced.generate(requests, sampling).items():
+            np.testing.assert_array_equal(rollout.response_ids, greedy[key].response_ids)
+            np.testing.assert_array_equal(rollout.log_probs, 0.0)
+
+
+@only_qwen2_5_vl
+def test_sleep_and_wake_change_nothing_on_a_cpu(synced: Running) -> None:
+    requests = make_requests(synced.policy.prompts(), 2)
+    before = synced.generate(requests, training_sampling())
+    synced.engine.sleep()
+    synced.engine.wake()
+    assert_same_rollouts(synced.generate(requests, training_sampling()), before)

@@ -1,0 +1,86 @@
+"""What vLLM is told before it is imported, what its start leaves behind, and how it ends."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl_core.rollout.vllm_process import contained_start, prepare_process
+
+LIFE = """
+import os, sys, torch
+from pathlib import Path
+from tests.rl_core.rollout.engines import *
+
+policy = load_tiny_policy("qwen2_5_vl", Path(sys.argv[1]))
+threads = torch.get_num_threads()
+requests = make_requests(policy.prompts(), 2)
+
+engine = start_vllm(policy, max_num_seqs=4)
+try:
+    next(engine.generate(requests, training_sampling()))
+except RuntimeError as error:
+    print("refused:", error)
+engine.load_weights(named_hf_weights(policy.model), policy_version=1)
+first = by_key(engine.generate(requests, training_sampling()))
+engine.close()
+assert not torch.distributed.is_initialized()
+
+engine = start_vllm(policy)
+engine.load_weights(named_hf_weights(policy.model), policy_version=1)
+assert_same_rollouts(by_key(engine.generate(requests, training_sampling())), first)
+assert torch.get_num_threads() == threads
+assert "LD_PRELOAD" not in os.environ
+if sys.argv[2] == "close":
+    engine.close()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("end", ["close", "forget to close"])
+def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(
+    end: str, tiny_folders: dict[str, Path]
+) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LIFE, str(tiny_folders["qwen2_5_vl"]), end],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"TQDM_DISABLE": "1", "PYTHONPATH": "."},
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.strip().splitlines()
+    assert lines[0] == "refused: the engine holds no weights: call load_weights before generate"
+    assert lines[-1] == "done"
+    for word in ("Traceback", "Error", "Exception", "leaked"):
+        assert word not in ended.stderr, ended.stderr
+
+
+def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libmine.so")
+    set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), contained_start():
+        torch.set_num_threads(threads + 1)
+        torch.set_num_threads = lambda _: None
+        os.environ["LD_PRELOAD"] = "libtheirs.so"
+        raise ZeroDivisionError
+    assert torch.set_num_threads is set_num_threads
+    assert torch.get_num_threads() == threads
+    assert os.environ["LD_PRELOAD"] == "libmine.so"
+
+
+def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    logger = logging.getLogger("vllm")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    prepare_process()
+    assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert logger.level == logging.ERROR
+    logger.setLevel(logging.INFO)
+    prepare_process()
+    assert logger.level == logging.INFO

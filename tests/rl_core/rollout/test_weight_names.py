@@ -1,0 +1,47 @@
+"""Strict weight names."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rl_core.models.loading import named_hf_weights
+from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
+from tests.rl_core.rollout.engines import FAMILIES, load_tiny_policy
+
+EXPECTED = frozenset({"a.weight", "a.bias", "b.weight"})
+
+
+def _weights(*names: str) -> list[tuple[str, torch.Tensor]]:
+    return [(name, torch.full((1,), float(number))) for number, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_expected_names_are_those_that_the_trainer_gives(family: str, tiny_folders: dict[str, Path]) -> None:
+    policy = load_tiny_policy(family, tiny_folders[family])
+    names = expected_weight_names(policy.folder)
+    assert names == {name for name, _ in named_hf_weights(policy.model)}
+    assert len(names) == len(load_file(policy.folder / "model.safetensors"))
+
+
+def test_complete_weights_pass_unchanged() -> None:
+    given = _weights("b.weight", "a.bias", "a.weight")
+    strict = StrictWeights(given, expected=EXPECTED)
+    assert list(strict) == given
+    strict.check()
+
+
+def test_every_wrong_name_is_told_and_held_back() -> None:
+    strict = StrictWeights(_weights("a.weight", "c.weight", "a.weight", "b.weight"), expected=EXPECTED)
+    assert [name for name, _ in strict] == ["a.weight", "b.weight"]
+    with pytest.raises(ValueError) as error:
+        strict.check()
+    assert "1 missing (a.bias); 1 unknown (c.weight); 1 given twice (a.weight)" in str(error.value)
+
+
+def test_a_long_list_of_names_is_cut() -> None:
+    strict = StrictWeights([], expected=frozenset(f"layer{number}" for number in range(8)))
+    assert list(strict) == []
+    with pytest.raises(ValueError, match=r"8 missing \(layer0, layer1, layer2, layer3, layer4, and 3 more\)"):
+        strict.check()
