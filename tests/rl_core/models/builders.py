@@ -1,0 +1,123 @@
+"""Small policies, images and trees for the tests of the models."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from rl_core.config.model import ModelConfig, TinyModel
+from rl_core.models.loading import load_processor
+from rl_core.models.packing import TreeInput
+from rl_core.models.pixels import PixelCache
+from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.tiny import build_tiny_model
+from rl_core.types import Prompt
+
+VISION_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+TEXT_FAMILIES = ("qwen2_5", "llama")
+FAMILIES = VISION_FAMILIES + TEXT_FAMILIES
+
+CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))
+PLAIN_TOKENS = 256  # the byte tokens: ids below it are text in every tiny model
+IMAGE_SIZES = {"square": (84, 84), "wide": (168, 56), "tall": (28, 112), "small": (56, 56)}
+
+
+class RenderedImages:
+    """Images of noise, drawn from their uid: `<name of a size>-<anything>`."""
+
+    def __init__(self) -> None:
+        self.rendered: list[str] = []
+
+    def image(self, uid: str) -> Image.Image:
+        self.rendered.append(uid)
+        width, height = IMAGE_SIZES[uid.split("-")[0]]
+        noise = np.random.default_rng(zlib.crc32(uid.encode())).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        return Image.fromarray(noise)
+
+
+def write_small_model(folder: Path, family: str) -> Path:
+    """A model of a few ten thousand weights; every mechanism of the family is in it."""
+    sizes = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
+    vision = {"vision_depth": 3, "vision_hidden_size": 32}
+    source = TinyModel.model_validate({"type": "tiny", "family": family, **sizes, **vision})
+    build_tiny_model(source, folder, corpus=CORPUS, seed=1)
+    return folder
+
+
+def model_config(folder: Path, **fields: object) -> ModelConfig:
+    return ModelConfig.model_validate(
+        {"source": {"type": "pretrained", "path": str(folder)}, "dtype": "float32", **fields}
+    )
+
+
+def roughen(model: torch.nn.Module, *, seed: int = 0) -> None:
+    """Give every weight a size at which attention is far from uniform and no bias or norm is trivial."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise / parameter[0].numel() ** 0.5)
+            else:
+                parameter.add_(0.2 * noise)
+
+
+@dataclass
+class Bench:
+    """A policy with what packing needs."""
+
+    policy: PolicyModel
+    pixels: PixelCache
+
+    @classmethod
+    def load(cls, folder: Path, **fields: object) -> "Bench":
+        policy = load_policy(folder, model_config(folder, **fields)).train()
+        roughen(policy)
+        return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()))
+
+    def prompt(self, text_lengths: Sequence[int], image_uids: Sequence[str], *, seed: int = 0) -> Prompt:
+        """Runs of text with an image between each two; one run more than images, at least one token in all."""
+        rng = np.random.default_rng(seed)
+        pieces = [rng.integers(0, PLAIN_TOKENS, text_lengths[0])]
+        for pixels, length in zip(self.pixels.get(image_uids), text_lengths[1:], strict=True):
+            config = self.policy.config
+            num_tokens = int(np.prod(pixels.grid_thw)) // config.vision_config.spatial_merge_size**2
+            image = [config.vision_start_token_id, *[config.image_token_id] * num_tokens, config.vision_end_token_id]
+            pieces += [np.array(image), rng.integers(0, PLAIN_TOKENS, length)]
+        token_ids = np.concatenate(pieces).astype(np.int32)
+        return Prompt(
+            uid=f"prompt-{seed}",
+            data_source="test",
+            question="",
+            text="",
+            answer="",
+            token_ids=token_ids,
+            engine_token_ids=token_ids,
+            image_uids=tuple(image_uids),
+        )
+
+    def tree(
+        self, text_lengths: Sequence[int], image_uids: Sequence[str], response_lengths: Sequence[int], *, seed: int = 0
+    ) -> TreeInput:
+        rng = np.random.default_rng([seed, 1])
+        responses = [rng.integers(0, PLAIN_TOKENS, length).astype(np.int32) for length in response_lengths]
+        return TreeInput(prompt=self.prompt(text_lengths, image_uids, seed=seed), responses=responses)
+
+
+def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """Norm of the difference over the norm of what is expected."""
+    return float((actual - expected).norm() / expected.norm())
+
+
+def take_gradients(model: torch.nn.Module) -> torch.Tensor:
+    """All gradients as one vector (zeros where a weight has none); the model is left without."""
+    pieces = [
+        torch.zeros_like(weight).flatten() if weight.grad is None else weight.grad.flatten()
+        for weight in model.parameters()
+    ]
+    model.zero_grad(set_to_none=True)
+    return torch.cat(pieces)

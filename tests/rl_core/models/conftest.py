@@ -1,0 +1,21 @@
+"""Small models of the five families, written once a session."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.rl_core.models.builders import write_small_model
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Family -> Hugging Face folder."""
+    folders: dict[str, Path] = {}
+
+    def folder(family: str) -> Path:
+        if family not in folders:
+            folders[family] = write_small_model(tmp_path_factory.mktemp(family), family)
+        return folders[family]
+
+    return folder

@@ -1,0 +1,69 @@
+"""Which attention is chosen, and what the tree attention refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl_core.models.attention import attention_backend, standard_attention
+from rl_core.models.loading import load_model
+from rl_core.models.packing import pack_trees
+from tests.rl_core.models.builders import Bench, model_config
+
+
+@pytest.fixture
+def gpu_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that answers as one with a GPU and flash-attn would."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("rl_core.models.attention.find_spec", lambda name: name)
+
+
+def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert attention_backend(model_config(tmp_path)) == "sdpa"
+    with pytest.raises(ValueError, match=r"no NVIDIA GPU.*'auto' or 'sdpa'"):
+        attention_backend(model_config(tmp_path, attention="flash"))
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path: Path) -> None:
+    assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "flash"
+    assert attention_backend(model_config(tmp_path, dtype="bfloat16", attention="sdpa")) == "sdpa"
+    assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
+    with pytest.raises(ValueError, match="no float32 kernels"):
+        attention_backend(model_config(tmp_path, dtype="float32", attention="flash"))
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_flash_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rl_core.models.attention.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="flash-attn is not installed"):
+        attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
+
+
+def test_a_forward_without_trees_is_refused(model_folder: Callable[[str], Path]) -> None:
+    model = load_model(model_folder("llama"), model_config(model_folder("llama")))
+    with pytest.raises(ValueError, match="tree_layout"):
+        model(input_ids=torch.arange(4)[None])
+
+
+def test_a_sliding_window_is_refused(model_folder: Callable[[str], Path]) -> None:
+    bench = Bench.load(model_folder("qwen2_5"))
+    packed = pack_trees(
+        [bench.tree([3], [], [2])], pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device
+    )
+    bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2
+    with pytest.raises(ValueError, match="sliding window"):
+        bench.policy(packed, temperature=1.0)
+
+
+def test_standard_attention_lasts_as_long_as_its_block(model_folder: Callable[[str], Path]) -> None:
+    model = load_model(model_folder("qwen2_5_vl"), model_config(model_folder("qwen2_5_vl"))).train()
+    names = (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation)
+    with standard_attention(model):
+        assert model.config.text_config._attn_implementation == "sdpa"
+        assert not model.training
+        model(input_ids=torch.arange(4)[None])
+    assert (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation) == names
+    assert model.training

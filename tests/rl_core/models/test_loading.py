@@ -1,0 +1,101 @@
+"""Loading and writing Hugging Face folders, and the ids that sampling must know."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from rl_core.models.loading import (
+    banned_token_ids,
+    load_model,
+    load_processor,
+    named_hf_weights,
+    stop_token_ids,
+    write_hf_folder,
+)
+from tests.rl_core.models.builders import FAMILIES, TEXT_FAMILIES, VISION_FAMILIES, model_config
+
+TIED = {"qwen2_vl", "qwen3_vl", "qwen2_5"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vision_padding_and_tokenless_ids_are_banned_and_nothing_else(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    folder = model_folder(family)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    vocab_size = load_model(folder, model_config(folder)).config.get_text_config().vocab_size
+    names = ["<|endoftext|>"]
+    if family in VISION_FAMILIES:
+        names += ["<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
+    expected = {*tokenizer.convert_tokens_to_ids(names), *range(len(tokenizer), vocab_size)}
+    assert banned_token_ids(folder) == tuple(sorted(expected))
+    assert len(tokenizer) < vocab_size
+
+
+def test_padding_that_ends_a_response_is_not_banned(model_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder("llama"), folder)
+    path = folder / "generation_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"eos_token_id": [fields["pad_token_id"], 5]}))
+    assert stop_token_ids(folder) == (fields["pad_token_id"], 5)
+    assert fields["pad_token_id"] not in banned_token_ids(folder)
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "llama"])
+def test_the_end_of_a_turn_ends_a_response(family: str, model_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder(family), folder)
+    end = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<|im_end|>")
+    assert stop_token_ids(folder) == (end,)
+    (folder / "generation_config.json").unlink()
+    assert stop_token_ids(folder) == (end,)  # from the model's config
+
+
+def test_a_model_that_never_stops_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="eos_token_id"):
+        stop_token_ids(tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_weight_is_named_once_and_a_tied_head_is_left_out(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    model = load_model(model_folder(family), model_config(model_folder(family)))
+    weights = dict(named_hf_weights(model))
+    state = model.state_dict()
+    assert set(state) - set(weights) == ({"lm_head.weight"} if family in TIED else set())
+    for name, weight in weights.items():
+        assert not weight.requires_grad
+        assert weight.data_ptr() == state[name].data_ptr()  # the live weights, not copies
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_written_folder_loads_and_equals_the_model(
+    family: str, model_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = model_folder(family)
+    model = load_model(folder, model_config(folder))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.25)
+    write_hf_folder(model, processor_folder=folder, folder=tmp_path / "out")
+    again = load_model(tmp_path / "out", model_config(tmp_path / "out"))
+    for (name, weight), (other, reloaded) in zip(named_hf_weights(model), named_hf_weights(again), strict=True):
+        assert name == other
+        assert torch.equal(weight, reloaded)
+    assert {path.name for path in folder.iterdir()} == {path.name for path in (tmp_path / "out").iterdir()}
+    assert stop_token_ids(tmp_path / "out") == stop_token_ids(folder)
+    assert type(load_processor(tmp_path / "out")) is type(load_processor(folder))
+
+
+@pytest.mark.parametrize("family", [*TEXT_FAMILIES, "qwen2_5_vl"])
+def test_a_model_loads_in_the_configured_number_format(family: str, model_folder: Callable[[str], Path]) -> None:
+    model = load_model(model_folder(family), model_config(model_folder(family), dtype="bfloat16"))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}

@@ -1,0 +1,88 @@
+"""Log-probs and entropy of the output head, against their definitions."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, PolicyOutput, token_log_probs
+
+ROWS, WIDTH, VOCABULARY = 13, 6, 11
+
+
+def run(
+    chunk_tokens: int, *, temperature: float = 0.7, with_entropy: bool = True
+) -> tuple[PolicyOutput, nn.Linear, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(ROWS, WIDTH, generator=generator, requires_grad=True)
+    head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(VOCABULARY, WIDTH, generator=generator))
+    bias = torch.zeros(VOCABULARY)
+    bias[[2, 7]] = BANNED_LOGIT_BIAS
+    output = token_log_probs(
+        hidden,
+        head=head,
+        logit_bias=bias,
+        targets=torch.randint(0, VOCABULARY, (ROWS,), generator=generator),
+        temperature=temperature,
+        with_entropy=with_entropy,
+        chunk_tokens=chunk_tokens,
+    )
+    return output, head, hidden
+
+
+@settings(deadline=None)
+@given(chunk_tokens=st.integers(1, ROWS + 1))
+def test_chunks_change_neither_values_nor_gradients(chunk_tokens: int) -> None:
+    whole, whole_head, whole_hidden = run(ROWS)
+    output, head, hidden = run(chunk_tokens)
+    torch.testing.assert_close(output.log_probs, whole.log_probs)
+    torch.testing.assert_close(output.entropy, whole.entropy)
+    weight = torch.arange(ROWS) - 5.0
+    (output.log_probs * weight).sum().backward()
+    (whole.log_probs * weight).sum().backward()
+    torch.testing.assert_close(head.weight.grad, whole_head.weight.grad)
+    torch.testing.assert_close(hidden.grad, whole_hidden.grad)
+
+
+def test_log_probs_are_those_of_the_banned_and_tempered_distribution() -> None:
+    output, head, hidden = run(4, temperature=0.5)
+    probabilities = torch.softmax(head(hidden).double() / 0.5, dim=-1)
+    probabilities[:, [2, 7]] *= torch.tensor(BANNED_LOGIT_BIAS / 0.5, dtype=torch.float64).exp()
+    probabilities /= probabilities.sum(-1, keepdim=True)
+    targets = torch.randint(0, VOCABULARY, (ROWS,), generator=_generator_after_weights())
+    expected = probabilities[torch.arange(ROWS), targets].log()
+    torch.testing.assert_close(output.log_probs.double(), expected, rtol=1e-5, atol=1e-5)
+    entropy = -(probabilities * probabilities.clamp_min(1e-300).log()).sum(-1)
+    assert output.entropy is not None
+    torch.testing.assert_close(output.entropy.double(), entropy, rtol=1e-5, atol=1e-5)
+
+
+def _generator_after_weights() -> torch.Generator:
+    """The generator of `run` at the place where the targets are drawn."""
+    generator = torch.Generator().manual_seed(0)
+    torch.randn(ROWS, WIDTH, generator=generator)
+    torch.randn(VOCABULARY, WIDTH, generator=generator)
+    return generator
+
+
+def test_entropy_is_made_on_request_and_carries_no_gradient() -> None:
+    assert run(ROWS, with_entropy=False)[0].entropy is None
+    entropy = run(4)[0].entropy
+    assert entropy is not None and not entropy.requires_grad
+
+
+def test_logits_of_all_rows_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    forward = nn.Linear.forward
+
+    def recorded(self: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(rows))
+        return forward(self, rows)
+
+    monkeypatch.setattr(nn.Linear, "forward", recorded)
+    output, _, _ = run(5)
+    output.log_probs.sum().backward()
+    assert max(sizes) == 5 and sum(sizes) == 2 * ROWS  # once forward, once again in the backward pass

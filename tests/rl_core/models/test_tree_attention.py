@@ -1,0 +1,82 @@
+"""Both forms of tree attention against attention with the full mask, gradients included."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import scaled_dot_product_attention
+
+from rl_core.models.tree_attention import tree_sdpa, tree_varlen
+from rl_core.models.tree_layout import TreeLayout, TreeSpans
+
+HEADS, KEY_HEADS, HEAD_SIZE = 4, 2, 8
+SCALE = 0.3
+
+
+def varlen_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    softmax_scale: float,
+    causal: bool,
+) -> torch.Tensor:
+    """What flash_attn_varlen_func is documented to compute, run by run: causal, aligned to the bottom right."""
+    assert causal and cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
+    lengths_q, lengths_k = cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()
+    assert max(lengths_q) <= max_seqlen_q and max(lengths_k) <= max_seqlen_k
+    outputs = []
+    runs = zip(query.split(lengths_q), key.split(lengths_k), value.split(lengths_k), strict=True)
+    for q, k, v in runs:
+        mask = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
+        q, k, v = (tensor.transpose(0, 1)[None] for tensor in (q, k, v))
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale, enable_gqa=True)
+        outputs.append(out[0].transpose(0, 1))
+    return torch.cat(outputs)
+
+
+def full_mask(prompts: list[int], responses: list[list[int]]) -> torch.Tensor:
+    """[T, T] bool, written from the definition: a token sees its own branch up to itself, and its prompt."""
+    branch: list[tuple[int, int | None]] = []
+    for tree, (prompt, inputs) in enumerate(zip(prompts, responses, strict=True)):
+        branch += [(tree, None)] * prompt
+        for number, length in enumerate(inputs):
+            branch += [(tree, number)] * length
+    mask = torch.zeros(len(branch), len(branch), dtype=torch.bool)
+    for row, (tree, number) in enumerate(branch):
+        for column in range(row + 1):
+            mask[row, column] = branch[column] in ((tree, None), (tree, number))
+    return mask
+
+
+trees = st.lists(
+    st.tuples(st.integers(1, 6), st.lists(st.integers(0, 5), min_size=1, max_size=4)), min_size=1, max_size=3
+)
+
+
+@pytest.mark.parametrize("form", [tree_sdpa, partial(tree_varlen, attend=varlen_attention)], ids=["sdpa", "varlen"])
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(drawn=trees, key_heads=st.sampled_from([KEY_HEADS, HEADS]))
+def test_tree_attention_is_attention_with_the_full_mask(form, drawn, key_heads) -> None:  # type: ignore[no-untyped-def]
+    prompts, responses = [prompt for prompt, _ in drawn], [inputs for _, inputs in drawn]
+    mask = full_mask(prompts, responses)
+    layout = TreeLayout(TreeSpans(prompts, responses), device=torch.device("cpu"))
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(len(mask), heads, HEAD_SIZE) for heads in (HEADS, key_heads, key_heads)]
+    states = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    weight = torch.randn(shapes[0], generator=generator, dtype=torch.float64)
+
+    expected = scaled_dot_product_attention(
+        *(tensor.transpose(0, 1)[None] for tensor in states), attn_mask=mask, scale=SCALE, enable_gqa=True
+    )[0].transpose(0, 1)
+    actual = form(*states, layout=layout, scale=SCALE)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+    expected_gradients = torch.autograd.grad((expected * weight).sum(), states)
+    actual_gradients = torch.autograd.grad((actual * weight).sum(), states)
+    torch.testing.assert_close(actual_gradients, expected_gradients, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,27 @@
+"""Segments of a packed sequence attend to themselves only, whatever their lengths."""
+
+import pytest
+import torch
+
+from rl_core.models.vision_attention import vision_sdpa
+
+
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [5], [4, 2, 4, 1, 2]])
+def test_each_segment_attends_within_itself(lengths: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, 2, sum(lengths), 8)
+    states = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    bounds = torch.tensor([0, *lengths]).cumsum(0).int()
+    actual, _ = vision_sdpa(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, is_causal=False)
+    pieces = zip(*(tensor.split(lengths, dim=2) for tensor in states), strict=True)
+    expected = torch.cat(
+        [torch.nn.functional.scaled_dot_product_attention(*piece, scale=0.5) for piece in pieces], dim=2
+    ).transpose(1, 2)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+    weight = torch.randn(actual.shape, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(
+        torch.autograd.grad((actual * weight).sum(), states),
+        torch.autograd.grad((expected * weight).sum(), states),
+        rtol=1e-10,
+        atol=1e-10,
+    )
