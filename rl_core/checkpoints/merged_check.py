@@ -78,7 +78,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         | ({"multi_modal_data": {"image": item["images"]}} if item["images"] else {})
         for item in items
     ]
-    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0))
+    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0), use_tqdm=False)
     return [
         [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
         for output, ids in zip(outputs, (item["response_ids"] for item in items), strict=True)
