@@ -103,24 +103,17 @@ tokens; largest difference: {gaps}.
 def usage_lines(folder: Path, *, hub_name: str | None = None) -> dict[str, str]:
     """Title -> what to type to try the model in `folder`, or under its name on the hub."""
     name = hub_name or str(folder)
+    imports, content, argument = "", '"How much is 7 times 8?"', "messages"
     if _pipeline_tag(folder) == "image-text-to-text":
-        content = '[{"type": "image", "url": "image.png"}, {"type": "text", "text": "How many objects are there?"}]'
-        argument = "text=messages"
-    else:
-        content = '"How much is 7 times 8?"'
-        argument = "messages"
-    return {
-        "With vLLM": f"vllm serve {shlex.quote(name)}",
-        "With transformers": "\n".join(
-            [
-                "from transformers import pipeline",
-                "",
-                f"answer = pipeline({_pipeline_tag(folder)!r}, model={name!r})",
-                f'messages = [{{"role": "user", "content": {content}}}]',
-                f"print(answer({argument}, max_new_tokens=64, return_full_text=False))",
-            ]
-        ),
-    }
+        imports, argument = "from PIL import Image\n", "text=messages"
+        image, text = '{"type": "image", "image": Image.open("image.png")}', '{"type": "text", "text": "How many?"}'
+        content = f"[{image}, {text}]"
+    python = f"""{imports}from transformers import pipeline
+
+answer = pipeline({_pipeline_tag(folder)!r}, model={name!r})
+messages = [{{"role": "user", "content": {content}}}]
+print(answer({argument}, max_new_tokens=64, return_full_text=False))"""
+    return {"With vLLM": f"vllm serve {shlex.quote(name)}", "With transformers": python}
 
 
 def _pipeline_tag(folder: Path) -> str:

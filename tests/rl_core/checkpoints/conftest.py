@@ -1,0 +1,99 @@
+"""Merged folders with a probe, made on the path that a training run takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_core.checkpoints.probe import Probe, build_probe, plain_distribution, write_probe
+from rl_core.config.model import TinyModel
+from rl_core.models.loading import write_hf_folder
+from rl_core.models.packing import TreeInput
+from rl_core.models.tiny import build_tiny_model
+from rl_core.training.log_prob_pass import compute_log_probs
+from rl_core.types import Group, Prompt, Rollout
+from tests.rl_core.models.builders import CORPUS, VISION_FAMILIES, Bench, RenderedImages
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A trained model's folder, the probe's folder, the probe, and what made it."""
+
+    folder: Path
+    probe_folder: Path
+    probe: Probe
+    bench: Bench
+    groups: list[Group]
+
+
+@pytest.fixture(scope="session")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Merged]:
+    """Family -> merged model. Sizes are the smallest that vLLM's attention kernels take."""
+    made: dict[str, Merged] = {}
+
+    def get(family: str) -> Merged:
+        if family not in made:
+            made[family] = make_merged(tmp_path_factory.mktemp(family), family)
+        return made[family]
+
+    return get
+
+
+def make_merged(root: Path, family: str) -> Merged:
+    source = TinyModel.model_validate({"type": "tiny", "family": family, "num_layers": 2, "vision_depth": 2})
+    build_tiny_model(source, root / "initial", corpus=CORPUS, seed=1)
+    bench = Bench.load(root / "initial")
+    write_hf_folder(bench.policy.model, processor_folder=root / "initial", folder=root / "merged")
+    groups = probe_groups(bench, with_images=family in VISION_FAMILIES)
+    probe = make_probe(bench, groups)
+    write_probe(root / "probe", probe)
+    return Merged(folder=root / "merged", probe_folder=root / "probe", probe=probe, bench=bench, groups=groups)
+
+
+def probe_groups(bench: Bench, *, with_images: bool) -> list[Group]:
+    """Prompts with no, one and two images; ragged responses, one of a single token."""
+    trees = [bench.tree([5], [], [4, 1], seed=1)]
+    if with_images:
+        trees.append(bench.tree([3, 6], ["square-1"], [7], seed=2))
+        trees.append(bench.tree([2, 3, 4], ["wide-1", "square-1"], [1, 5], seed=3))
+    return [group_of(bench, tree) for tree in trees]
+
+
+def make_probe(bench: Bench, groups: list[Group]) -> Probe:
+    with plain_distribution(bench.policy):
+        log_probs = compute_log_probs(bench.policy, groups, pixels=bench.pixels, temperature=1.0, token_budget=64)
+    return build_probe(groups, log_probs, dtype="float32", encoded_image=encoded_image)
+
+
+def encoded_image(uid: str) -> bytes:
+    buffer = BytesIO()
+    RenderedImages().image(uid).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def group_of(bench: Bench, tree: TreeInput) -> Group:
+    prompt = replace(tree.prompt, engine_token_ids=engine_ids(bench, tree.prompt))
+    rollouts = [
+        Rollout(
+            prompt_uid=prompt.uid,
+            sample_index=index,
+            response_ids=response,
+            log_probs=np.zeros(len(response), np.float32),
+            text="",
+            finish_reason="stop",
+            policy_version=1,
+        )
+        for index, response in enumerate(tree.responses)
+    ]
+    return Group(prompt=prompt, rollouts=rollouts)
+
+
+def engine_ids(bench: Bench, prompt: Prompt) -> np.ndarray:
+    """Each image's run of placeholder tokens as one token."""
+    ids = prompt.token_ids
+    placeholder = getattr(bench.policy.config, "image_token_id", -1)
+    repeated = (ids[1:] == placeholder) & (ids[:-1] == placeholder)
+    return ids[np.concatenate([[True], ~repeated])]

@@ -1,0 +1,86 @@
+"""The probe is exact, plain files, and says what every implementation can be asked for."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from rl_core.checkpoints.probe import Probe, ProbeItem, largest_difference, plain_distribution, read_probe, write_probe
+from rl_core.files import folder_hashes
+from rl_core.models.attention import standard_attention
+from tests.rl_core.checkpoints.conftest import Merged, make_probe
+from tests.rl_core.models.builders import Bench
+
+ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))
+float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@given(token_ids=ids, log_probs=arrays(np.float32, st.integers(1, 6), elements=float32))
+@settings(max_examples=40, deadline=None)
+def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray) -> None:
+    item = ProbeItem(
+        name="a/0",
+        token_ids=token_ids,
+        engine_token_ids=token_ids[:1],
+        response_ids=np.arange(len(log_probs), dtype=np.int32),
+        log_probs=log_probs,
+        image_uids=("one", "two", "one"),
+    )
+    probe = Probe(dtype="bfloat16", items=[item], images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"})
+    with tempfile.TemporaryDirectory() as folder:
+        write_probe(Path(folder), probe)
+        read = read_probe(Path(folder))
+        assert sorted(path.name for path in Path(folder).iterdir()) == ["one.png", "probe.json", "two.jpg"]
+    assert (read.dtype, read.images) == (probe.dtype, probe.images)
+    for field in ("token_ids", "engine_token_ids", "response_ids", "log_probs"):
+        written, found = getattr(item, field), getattr(read.items[0], field)
+        assert found.dtype == written.dtype
+        assert found.tobytes() == written.tobytes()
+    assert read.items[0].image_uids == item.image_uids
+    assert largest_difference(read, [log_probs]) == 0.0
+
+
+def test_differences_are_found_and_nan_is_never_equal(merged: Callable[[str], Merged]) -> None:
+    probe = merged("qwen2_5").probe
+    log_probs = [item.log_probs.copy() for item in probe.items]
+    log_probs[1][-1] += 0.25
+    assert largest_difference(probe, log_probs) == pytest.approx(0.25)
+    log_probs[0][0] = np.nan
+    assert np.isnan(largest_difference(probe, log_probs))
+
+
+def test_the_probe_holds_plain_log_softmax_although_the_policy_bans_tokens(merged: Callable[[str], Merged]) -> None:
+    family = merged("qwen2_5")
+    model, item = family.bench.policy.model, family.probe.items[0]
+    tokens = torch.tensor([*item.token_ids, *item.response_ids])[None]
+    with torch.no_grad(), standard_attention(model):
+        logits = model(input_ids=tokens).logits[0, len(item.token_ids) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, tokens[0, len(item.token_ids) :, None])[:, 0]
+    assert np.abs(item.log_probs - expected.numpy()).max() < 1e-5
+
+
+def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: Callable[[str], Merged]) -> None:
+    bench: Bench = merged("qwen2_5").bench
+    before = bench.policy.logit_bias.clone()
+    assert before.any()
+    with pytest.raises(RuntimeError), plain_distribution(bench.policy):
+        raise RuntimeError(f"{bench.policy.logit_bias.any()}")
+    assert bench.policy.logit_bias.equal(before)
+
+
+def test_equal_weights_give_an_equal_probe(merged: Callable[[str], Merged], tmp_path: Path) -> None:
+    family = merged("qwen2_5_vl")
+    write_probe(tmp_path, make_probe(family.bench, family.groups))
+    assert folder_hashes(tmp_path) == folder_hashes(family.probe_folder)
+
+
+def test_the_probe_says_what_its_numbers_are(merged: Callable[[str], Merged]) -> None:
+    content = json.loads((merged("qwen2_5").probe_folder / "probe.json").read_text())
+    assert content["log_probs_are"] == "log_softmax(logits) in float32, without temperature and without banned tokens"
