@@ -17,7 +17,16 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.e2e.runs import REPOSITORY, SMALL, command, differences, environment, fingerprint, sightline, the_run
+from tests.e2e.runs import (
+    REPOSITORY,
+    command,
+    differences,
+    environment,
+    fingerprint,
+    run_arguments,
+    sightline,
+    the_run,
+)
 
 KILLER = str(REPOSITORY / "tests" / "e2e" / "killer.py")
 
@@ -45,7 +54,7 @@ def unbroken_run(folder: Path) -> Unbroken:
     counter = folder / "replacements"
     start = time.monotonic()
     subprocess.run(
-        command("run", str(SMALL), "--runs-dir", str(folder / "runs"), launcher=(KILLER, "before", "0")),
+        command(*run_arguments(folder), launcher=(KILLER, "before", "0")),
         env={**environment(folder), "REPLACEMENTS_FILE": str(counter)},
         cwd=REPOSITORY,
         check=True,
@@ -61,7 +70,7 @@ def unbroken_run(folder: Path) -> Unbroken:
 def killed_at_time(folder: Path, seconds: float) -> bool:
     """Start a run and SIGKILL its process group after `seconds`; false when it had ended before."""
     process = subprocess.Popen(
-        command("run", str(SMALL), "--runs-dir", str(folder / "runs")),
+        command(*run_arguments(folder)),
         env=environment(folder),
         cwd=REPOSITORY,
         start_new_session=True,
@@ -80,7 +89,7 @@ def killed_at_time(folder: Path, seconds: float) -> bool:
 def killed_at_replacement(folder: Path, moment: str, number: int) -> bool:
     """Run until the given file replacement kills the process; false when the run has fewer."""
     done = subprocess.run(
-        command("run", str(SMALL), "--runs-dir", str(folder / "runs"), launcher=(KILLER, moment, str(number))),
+        command(*run_arguments(folder), launcher=(KILLER, moment, str(number))),
         env=environment(folder),
         cwd=REPOSITORY,
         check=False,
@@ -92,7 +101,7 @@ def killed_at_replacement(folder: Path, moment: str, number: int) -> bool:
 
 def resume_and_compare(folder: Path, reference: Unbroken) -> list[str]:
     """Start the run again as a person would, and name the results that differ."""
-    sightline("run", str(SMALL), "--runs-dir", str(folder / "runs"), home=folder)
+    sightline(*run_arguments(folder), home=folder, timeout=900)
     return differences(reference.results, fingerprint(the_run(folder / "runs")))
 
 

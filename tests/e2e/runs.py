@@ -20,6 +20,13 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "PREFECT_HOME": str(home / "prefect"), "OMP_NUM_THREADS": "2"}
 
 
+def run_arguments(home: Path, config: Path = SMALL, *overrides: str) -> list[str]:
+    """Arguments of `sightline run` that keep everything it writes below `home`."""
+    settings = (f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db", *overrides)
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return ["run", str(config), "--runs-dir", str(home / "runs"), *sets]
+
+
 def command(*arguments: str, launcher: Sequence[str] = ("-m", "flows.cli")) -> list[str]:
     """The command line `sightline ARGUMENTS` through a launcher of this interpreter."""
     return [sys.executable, *launcher, *arguments]
