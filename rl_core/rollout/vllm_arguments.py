@@ -1,7 +1,11 @@
 """The engine arguments of vLLM: everything that is decided about it, in one place, each with its reason."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig
 
 from rl_core.config.training import RolloutConfig
 from rl_core.models.loading import has_vision
@@ -40,6 +44,7 @@ def engine_arguments(
         seed: Seed of vLLM's global generator, which no request draws from.
     """
     from vllm import EngineArgs
+    from vllm.platforms import current_platform
 
     max_model_len = max_prompt_length + config.max_response_length
     arguments: dict[str, Any] = {
@@ -62,28 +67,31 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    return EngineArgs(**arguments, **_image_arguments(model_folder, images_per_prompt), **_device_arguments(config))
-
-
-def _image_arguments(model_folder: Path, images_per_prompt: int) -> dict[str, Any]:
-    """Limits on images; none for a text model. One image at least: with zero vLLM builds no vision tower, and the
-    trainer's weights of it would have no place to go."""
-    from transformers import AutoConfig
-
-    if not has_vision(AutoConfig.from_pretrained(model_folder)):
-        return {}
-    limits = {"image": max(1, images_per_prompt), "video": 0}
-    return {"limit_mm_per_prompt": limits, "mm_processor_cache_gb": _PIXEL_CACHE_GIB}
-
-
-def _device_arguments(config: RolloutConfig) -> dict[str, Any]:
-    """Memory: a share of the GPU, given back while the trainer works; a fixed cache on a CPU."""
-    from vllm.platforms import current_platform
-
+    architecture = AutoConfig.from_pretrained(model_folder)
+    if has_vision(architecture):
+        # One image at least: with zero vLLM builds no vision tower, and the trainer's weights of it have no place.
+        arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": 0}
+        arguments["mm_processor_cache_gb"] = _PIXEL_CACHE_GIB
     if current_platform.is_cpu():
-        return {
-            "kv_cache_memory_bytes": config.cpu_kv_cache_gib * 2**30,
-            "block_size": _CPU_BLOCK_TOKENS,
-            "skip_mm_profiling": True,  # the profile would size a GPU's memory
-        }
-    return {"gpu_memory_utilization": config.gpu_memory_utilization, "enable_sleep_mode": True}
+        token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)
+        arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
+    else:
+        arguments |= {"gpu_memory_utilization": config.gpu_memory_utilization, "enable_sleep_mode": True}
+    return EngineArgs(**arguments)
+
+
+def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: int) -> dict[str, Any]:
+    """A cache no larger than the running sequences can fill: vLLM writes zeros to all of it at the start."""
+    blocks = 1 + config.max_num_seqs * math.ceil(max_model_len / _CPU_BLOCK_TOKENS)  # one is vLLM's own
+    return {
+        "kv_cache_memory_bytes": min(config.cpu_kv_cache_gib * 2**30, blocks * _CPU_BLOCK_TOKENS * token_bytes),
+        "block_size": _CPU_BLOCK_TOKENS,
+        "skip_mm_profiling": True,  # the profile would size a GPU's memory
+    }
+
+
+def _cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str) -> int:
+    """Keys and values of one token in all layers, bytes."""
+    head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    number_bytes: int = getattr(torch, dtype).itemsize
+    return int(2 * text.num_hidden_layers * text.num_key_value_heads * head_size * number_bytes)

@@ -15,6 +15,7 @@ from rl_core.config.training import RolloutConfig
 from rl_core.models.loading import banned_token_ids, load_processor, named_hf_weights, stop_token_ids
 from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
+from rl_core.rollout.protocol import RolloutEngine
 from rl_core.rollout.transformers_engine import TransformersEngine
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
@@ -144,6 +145,20 @@ def assert_same_rollouts(first: dict[RolloutKey, Rollout], second: dict[RolloutK
     for key, rollout in first.items():
         np.testing.assert_array_equal(rollout.response_ids, second[key].response_ids, err_msg=str(key))
         np.testing.assert_array_equal(rollout.log_probs, second[key].log_probs, err_msg=str(key))
+
+
+def assert_first_tokens_follow_the_distribution(engine: RolloutEngine, policy: TinyPolicy) -> None:
+    """Counts of the likeliest first tokens against their probabilities, by Pearson's statistic."""
+    prompt, draws, temperature = policy.prompt("short", question="How many?"), 300, 0.2
+    sampling = Sampling(temperature=temperature, max_tokens=1)
+    first = [int(rollout.response_ids[0]) for rollout in engine.generate(make_requests([prompt], draws), sampling)]
+    logits = policy.first_logits(prompt).detach()
+    logits[list(policy.banned)] -= 100
+    expected = draws * (logits / temperature).softmax(dim=0)
+    top = [token for token in expected.topk(10).indices.tolist() if expected[token] > 5]
+    statistic = sum((first.count(token) - float(expected[token])) ** 2 / float(expected[token]) for token in top)
+    assert statistic < 29.6, "one seed in a thousand would exceed this for the 10 degrees of freedom at most"
+    assert expected[top].sum() > draws / 2, "the control: the tokens counted make up most of the mass"
 
 
 def perturbed(model: PreTrainedModel, *, scale: float) -> list[tuple[str, torch.Tensor]]:

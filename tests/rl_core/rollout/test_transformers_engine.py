@@ -12,6 +12,7 @@ from rl_core.types import Sampling
 from tests.rl_core.rollout.engines import (
     MAX_RESPONSE_LENGTH,
     TinyPolicy,
+    assert_first_tokens_follow_the_distribution,
     assert_same_rollouts,
     by_key,
     load_tiny_policy,
@@ -46,17 +47,7 @@ def test_log_probs_are_those_of_one_forward_over_the_whole_sequence(
 
 
 def test_sampling_follows_the_distribution(engine: TransformersEngine, policy: TinyPolicy) -> None:
-    """First tokens of 400 rollouts against their probabilities: Pearson's statistic of the 10 likeliest tokens."""
-    prompt = policy.prompt("short", question="How many?")
-    sampling = Sampling(temperature=0.6, max_tokens=1)
-    first = [int(r.response_ids[0]) for r in engine.generate(make_requests([prompt], 400), sampling)]
-    logits = policy.first_logits(prompt)
-    logits[list(policy.banned)] -= 100
-    expected = 400 * (logits / 0.6).softmax(dim=0)
-    top = expected.topk(10).indices.tolist()
-    statistic = sum((first.count(token) - expected[token].item()) ** 2 / expected[token].item() for token in top)
-    assert statistic < 29.6, "a chi-square with 10 degrees of freedom exceeds this once in a thousand seeds"
-    assert sum(expected[top]) > 100, "the control: the ten make up a good part of the mass"
+    assert_first_tokens_follow_the_distribution(engine, policy)
 
 
 def test_a_rollout_depends_on_its_request_alone(engine: TransformersEngine, policy: TinyPolicy) -> None:

@@ -13,6 +13,7 @@ from tests.rl_core.rollout.engines import (
     MAX_NUM_SEQS,
     MAX_RESPONSE_LENGTH,
     Running,
+    assert_first_tokens_follow_the_distribution,
     assert_same_rollouts,
     by_key,
     make_requests,
@@ -88,6 +89,11 @@ def test_a_rollout_depends_on_its_request_alone(synced: Running) -> None:
 
 def _generate_one(running: Running, request: GenerationRequest):
     return running.generate([request], training_sampling())
+
+
+@only_qwen2_5_vl
+def test_sampling_follows_the_distribution(synced: Running) -> None:
+    assert_first_tokens_follow_the_distribution(synced.engine, synced.policy)
 
 
 @only_qwen2_5_vl

@@ -35,19 +35,14 @@ engine.load_weights(named_hf_weights(policy.model), policy_version=1)
 assert_same_rollouts(by_key(engine.generate(requests, training_sampling())), first)
 assert torch.get_num_threads() == threads
 assert "LD_PRELOAD" not in os.environ
-if sys.argv[2] == "close":
-    engine.close()
-print("done")
+print("done")  # and the process ends with the engine open
 """
 
 
-@pytest.mark.parametrize("end", ["close", "forget to close"])
-def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(
-    end: str, tiny_folders: dict[str, Path]
-) -> None:
+def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(tiny_folders: dict[str, Path]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LIFE, str(tiny_folders["qwen2_5_vl"]), end],
+        [sys.executable, "-W", "ignore", "-c", LIFE, str(tiny_folders["qwen2_5_vl"])],
         capture_output=True,
         text=True,
         check=False,
@@ -64,11 +59,10 @@ def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(
 def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_PRELOAD", "libmine.so")
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
-    with pytest.raises(ZeroDivisionError), contained_start():
+    with contained_start():
         torch.set_num_threads(threads + 1)
         torch.set_num_threads = lambda _: None
         os.environ["LD_PRELOAD"] = "libtheirs.so"
-        raise ZeroDivisionError
     assert torch.set_num_threads is set_num_threads
     assert torch.get_num_threads() == threads
     assert os.environ["LD_PRELOAD"] == "libmine.so"
