@@ -140,9 +140,8 @@ def _say_how_it_ended(
 ) -> int:
     if watcher.completed:
         if error is not None:
-            console.print(
-                f"[yellow]warning[/yellow] Prefect's server went away ({error}); the run is complete without it"
-            )
+            console.print(f"[yellow]warning[/yellow] Prefect's server went away ({error}); the run is complete")
+        _say_result(order, request, console)
         return 0
     if watcher.stop.signum is not None:
         console.print(f"[yellow]stopped[/yellow] {watcher.error}. To continue:\n  sightline run {request.run.root}")
@@ -165,4 +164,4 @@ def _say_failed(request: RunRequest, error: BaseException | None, console: Conso
     console.print("[bold red]failed[/bold red] ", end="")
     console.print(f"{kind}{error}", markup=False, highlight=False, soft_wrap=True)
     if request.run.log.is_file():
-        console.print(f"[dim]details: {request.run.log}; the same command continues[/dim]", highlight=False)
+        console.print(f"[dim]details: {request.run.log}; the same command continues[/dim]", soft_wrap=True)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rl_core.run_directory import RunDirectory
 from tasks.durations import duration
+from tasks.run_facts import stage_order
 
 
 def print_summary(run: RunDirectory, console: Console) -> None:
@@ -43,7 +44,7 @@ def stage_table(summary: Mapping[str, Any]) -> Table:
     table.add_column("stage")
     table.add_column("time", justify="right")
     table.add_column("origin", style="dim")
-    for stage, seconds in summary["timings_s"].items():
+    for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
         origin = summary["reused"].get(stage)
         table.add_row(stage, duration(seconds), f"taken over from {origin}" if origin else "")
     rates = summary["throughput"]

@@ -6,7 +6,7 @@ Every value is a default: a variable that is set already keeps its value.
 import os
 from typing import Final
 
-from rl_core.environment import disable_telemetry
+from rl_core.environment import disable_telemetry, share_cores
 
 FLOW_DEFAULTS: Final = {
     # A fresh database on a slow or busy machine needs longer than Prefect's 20 s.
@@ -24,13 +24,13 @@ CONSOLE_DEFAULTS: Final = {
     "VLLM_CONFIGURE_LOGGING": "0",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-    "TQDM_DISABLE": "1",
 }
 
 
 def set_flow_defaults() -> None:
     """Defaults of every process that runs a flow."""
     disable_telemetry()
+    share_cores()
     _set_defaults(FLOW_DEFAULTS)
 
 

