@@ -1,0 +1,61 @@
+"""A worker's state on disk: exact when it comes back, with a probe of the trainer's own log-probs."""
+
+import json
+
+import numpy as np
+import torch
+
+from rl_core.checkpoints.probe import plain_distribution, read_probe
+from rl_core.engine.protocol import UpdateBatch
+from rl_core.types import Group
+
+
+def groups_of(train_groups) -> list[Group]:
+    return [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups]
+
+
+def weights(worker) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in worker._policy.model.state_dict().items()}
+
+
+def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_groups, tmp_path) -> None:
+    batch = UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    worker.update(batch)
+    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    expected_result = worker.update(batch)
+    expected = weights(worker)
+    worker.load_state(tmp_path, model_only=False)
+    result = worker.update(batch)
+    found = weights(worker)
+    assert result == expected_result
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_without_its_optimizer_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
+    """The control: the optimizer's state matters."""
+    batch = UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    worker.update(batch)
+    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    worker.update(batch)
+    expected = weights(worker)
+    worker.load_state(tmp_path, model_only=True)
+    worker.update(batch)
+    found = weights(worker)
+    assert any(not torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
+    groups = groups_of(train_groups)[:2]
+    worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False))
+    worker.save_state(tmp_path, model_only=True, probe=groups)
+    with plain_distribution(worker._policy):
+        expected = worker._log_probs(worker._policy, groups, temperature=1.0)
+    probe = read_probe(tmp_path / "probe")
+    for item, log_probs in zip(probe.items, [values for group in expected for values in group], strict=True):
+        np.testing.assert_array_equal(item.log_probs, log_probs)
+
+
+def test_a_model_only_state_has_no_optimizer(worker, train_groups, tmp_path) -> None:
+    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    assert not (tmp_path / "optimizer").exists()
+    assert json.loads((tmp_path / "counters.json").read_text()) == {"policy_version": 0}
