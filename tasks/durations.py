@@ -2,7 +2,9 @@
 
 
 def duration(seconds: float) -> str:
-    """ "0.4 s", "42 s", "3 min 20 s", "2 h 05 min"."""
+    """ "64 ms", "0.4 s", "42 s", "3 min 20 s", "2 h 05 min"."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
-from rl_core.checkpoints.model_card import usage_lines
 
+from rl_core.checkpoints.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext

@@ -141,7 +141,8 @@ def image_uri(image: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _shares(times: Sequence[TimeShare]) -> list[tuple[TimeShare, float]]:
-    """Each with its share of the sum, percent."""
+def _shares(times: Sequence[TimeShare]) -> list[tuple[TimeShare, float, float]]:
+    """Each with its share of the sum and the length of its bar (the longest fills the row), percent."""
     total = sum(time.seconds for time in times) or 1.0
-    return [(time, 100 * time.seconds / total) for time in times]
+    longest = max((time.seconds for time in times), default=0.0) or 1.0
+    return [(time, 100 * time.seconds / total, 100 * time.seconds / longest) for time in times]

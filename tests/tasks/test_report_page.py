@@ -136,9 +136,10 @@ def test_gallery_items_carry_what_became_of_them() -> None:
     assert outcomes == ["gained", "lost", "right", "wrong"]
 
 
-def test_stage_bars_are_shares_of_the_whole() -> None:
+def test_the_longest_stage_fills_its_row_and_shares_are_of_the_whole() -> None:
     html = render(page())
-    assert 'style="width: 25.0%"' in html and 'style="width: 75.0%"' in html
+    assert "width: 100.0%" in html and "width: 33.3" in html
+    assert ">25 %<" in html and ">75 %<" in html
 
 
 def test_a_chart_without_points_is_left_out() -> None:
