@@ -48,7 +48,7 @@ def token_log_probs(
     """
 
     def chunk_log_probs(rows: torch.Tensor, chunk_targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        scores = torch.log_softmax((head(rows).float() + logit_bias) / temperature, dim=-1)
+        scores = torch.log_softmax((head(rows).float() + logit_bias).div_(temperature), dim=-1)
         log_probs = scores.gather(1, chunk_targets[:, None])[:, 0]
         return log_probs, _entropy(scores.detach()) if with_entropy else None
 

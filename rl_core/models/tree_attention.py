@@ -34,35 +34,26 @@ def tree_sdpa(
         [T, H, D].
     """
     index = layout.padded
-    (num_prompts, prompt_width), (num_responses, response_width) = layout.prompt_shape, layout.response_shape
-    sizes = [num_prompts * prompt_width, num_responses * response_width]
-    prompt_q, response_q = torch.split(query.index_select(0, index.slot_token), sizes)
-    prompt_kv, response_kv = torch.split(torch.cat([key, value], dim=1).index_select(0, index.slot_token), sizes)
-    prompt_kv = prompt_kv.view(num_prompts, prompt_width, *prompt_kv.shape[1:])
+    prompts, responses, keys = index.prompt_tokens, index.response_tokens, index.key_tokens
     # Padding stands behind the tokens of a prompt, where causality hides it.
-    outputs = [
-        _attend(prompt_q.view(num_prompts, prompt_width, *prompt_q.shape[1:]), prompt_kv, scale=scale, mask=None)
-    ]
-    if num_responses:
-        response_kv = response_kv.view(num_responses, response_width, *response_kv.shape[1:])
-        seen = torch.cat([prompt_kv.index_select(0, layout.response_prompt), response_kv], dim=1)
-        response_q = response_q.view(num_responses, response_width, *response_q.shape[1:])
-        outputs.append(_attend(response_q, seen, scale=scale, mask=index.response_mask))
-    return torch.cat(outputs).index_select(0, index.token_slot)
+    outputs = [_attend(query[prompts], key[prompts], value[prompts], scale=scale, mask=None)]
+    if len(responses):
+        outputs.append(_attend(query[responses], key[keys], value[keys], scale=scale, mask=index.response_mask))
+    return torch.cat(outputs)[index.token_slot]
 
 
-def _attend(query: torch.Tensor, key_value: torch.Tensor, *, scale: float, mask: torch.Tensor | None) -> torch.Tensor:
-    """[N, Q, H, D], [N, K, 2G, D] -> [N * Q, H, D]; causal without a mask."""
-    key, value = key_value.transpose(1, 2).chunk(2, dim=1)
-    query = query.transpose(1, 2)
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """[N, Q, H, D], twice [N, K, G, D] -> [N * Q, H, D]; causal without a mask."""
     out = scaled_dot_product_attention(
-        query,
-        key,
-        value,
+        query.transpose(1, 2),
+        key.transpose(1, 2),
+        value.transpose(1, 2),
         attn_mask=mask,
         is_causal=mask is None,
         scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
+        enable_gqa=query.shape[2] != key.shape[2],
     )
     return out.transpose(1, 2).flatten(0, 1)
 
@@ -91,37 +82,48 @@ def tree_varlen(
         [T, H, D].
     """
     index = layout.ragged
-    (_, prompt_width), (num_responses, response_width) = layout.prompt_shape, layout.response_shape
-    prompt = index.prompt_tokens
-    order, outputs = (
-        [prompt],
-        [
-            attend(
-                query.index_select(0, prompt),
-                key.index_select(0, prompt),
-                value.index_select(0, prompt),
-                cu_seqlens_q=index.prompt_bounds,
-                cu_seqlens_k=index.prompt_bounds,
-                max_seqlen_q=prompt_width,
-                max_seqlen_k=prompt_width,
-                softmax_scale=scale,
-                causal=True,
-            )
-        ],
-    )
-    if num_responses:
-        order.append(index.response_tokens)
+    (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape
+
+    def attend_runs(
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        *,
+        query_bounds: torch.Tensor,
+        key_bounds: torch.Tensor,
+        query_width: int,
+        key_width: int,
+    ) -> torch.Tensor:
+        return attend(
+            query[queries],
+            key[keys],
+            value[keys],
+            cu_seqlens_q=query_bounds,
+            cu_seqlens_k=key_bounds,
+            max_seqlen_q=query_width,
+            max_seqlen_k=key_width,
+            softmax_scale=scale,
+            causal=True,
+        )
+
+    outputs = [
+        attend_runs(
+            index.prompt_tokens,
+            index.prompt_tokens,
+            query_bounds=index.prompt_bounds,
+            key_bounds=index.prompt_bounds,
+            query_width=prompt_width,
+            key_width=prompt_width,
+        )
+    ]
+    if len(index.response_tokens):
         outputs.append(
-            attend(
-                query.index_select(0, index.response_tokens),
-                key.index_select(0, index.key_tokens),
-                value.index_select(0, index.key_tokens),
-                cu_seqlens_q=index.response_bounds,
-                cu_seqlens_k=index.key_bounds,
-                max_seqlen_q=response_width,
-                max_seqlen_k=prompt_width + response_width,
-                softmax_scale=scale,
-                causal=True,
+            attend_runs(
+                index.response_tokens,
+                index.key_tokens,
+                query_bounds=index.response_bounds,
+                key_bounds=index.key_bounds,
+                query_width=response_width,
+                key_width=prompt_width + response_width,
             )
         )
-    return torch.zeros_like(query).index_copy(0, torch.cat(order), torch.cat(outputs))
+    return torch.cat(outputs)[index.token_slot]

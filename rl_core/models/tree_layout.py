@@ -16,16 +16,20 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaddedIndex:
-    """Trees as two padded blocks: B x P prompt slots, then M x R response slots.
+    """Trees as two padded blocks: B x P prompt slots, then M x R response slots. Unused slots repeat packed token 0.
 
     Attributes:
-        slot_token: [B * P + M * R] int64 packed token of each slot; unused slots repeat token 0.
-        token_slot: [T] int64 slot of each packed token.
+        prompt_tokens: [B, P] int64 packed token of each prompt slot.
+        response_tokens: [M, R] int64 packed token of each response slot, the queries.
+        key_tokens: [M, P + R] int64 packed tokens that each response attends to: its prompt's slots, then its own.
+        token_slot: [T] int64 slot of each packed token, counted through both blocks.
         response_mask: [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt or to its own
             past. Every row has a True, so that unused slots stay finite.
     """
 
-    slot_token: torch.Tensor
+    prompt_tokens: torch.Tensor
+    response_tokens: torch.Tensor
+    key_tokens: torch.Tensor
     token_slot: torch.Tensor
     response_mask: torch.Tensor
 
@@ -41,6 +45,7 @@ class RaggedIndex:
         response_bounds: [M + 1].
         key_tokens: [sum of prompt + response] int64 packed tokens that each response attends to: prompt, then own.
         key_bounds: [M + 1].
+        token_slot: [T] int64 place of each packed token in `prompt_tokens` followed by `response_tokens`.
     """
 
     prompt_tokens: torch.Tensor
@@ -49,12 +54,21 @@ class RaggedIndex:
     response_bounds: torch.Tensor
     key_tokens: torch.Tensor
     key_bounds: torch.Tensor
+    token_slot: torch.Tensor
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
     """[sum of lengths] the integers start .. start + length - 1 of each pair, one run after the other."""
     run_begins = np.cumsum(lengths) - lengths
     return np.repeat(starts - run_begins, lengths) + np.arange(lengths.sum(), dtype=np.int64)
+
+
+def _padded_block(starts: Int64Array, lengths: Int64Array, *, shape: tuple[int, int]) -> tuple[Int64Array, Int64Array]:
+    """[rows, width] the tokens of runs in rows of equal width, padded with 0, and [sum of lengths] their slots."""
+    slots = ranges(np.arange(shape[0], dtype=np.int64) * shape[1], lengths)
+    block = np.zeros(shape, np.int64)
+    block.reshape(-1)[slots] = ranges(starts, lengths)
+    return block, slots
 
 
 class TreeSpans:
@@ -103,23 +117,17 @@ class TreeLayout:
         return len(self._responses[1]), int(self._responses[1].max(initial=0))
 
     @cached_property
-    def response_prompt(self) -> torch.Tensor:
-        """[M] int64 the prompt that each response branches from."""
-        return self._tensor(self._response_prompt)
-
-    @cached_property
     def padded(self) -> PaddedIndex:
         """The trees as padded blocks."""
-        (num_prompts, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
-        prompt_slots = np.arange(num_prompts, dtype=np.int64) * prompt_width
-        response_slots = num_prompts * prompt_width + np.arange(num_responses, dtype=np.int64) * response_width
-        slots = np.concatenate([ranges(prompt_slots, self._prompts[1]), ranges(response_slots, self._responses[1])])
-        tokens = np.concatenate([ranges(*self._prompts), ranges(*self._responses)])
-        slot_token = np.zeros(num_prompts * prompt_width + num_responses * response_width, np.int64)
+        prompt_tokens, prompt_slots = _padded_block(*self._prompts, shape=self.prompt_shape)
+        response_tokens, response_slots = _padded_block(*self._responses, shape=self.response_shape)
         token_slot = np.empty(self._num_tokens, np.int64)
-        slot_token[slots], token_slot[tokens] = tokens, slots
+        token_slot[ranges(*self._prompts)] = prompt_slots
+        token_slot[ranges(*self._responses)] = prompt_tokens.size + response_slots
         return PaddedIndex(
-            slot_token=self._tensor(slot_token),
+            prompt_tokens=self._tensor(prompt_tokens),
+            response_tokens=self._tensor(response_tokens),
+            key_tokens=self._tensor(np.concatenate([prompt_tokens[self._response_prompt], response_tokens], axis=1)),
             token_slot=self._tensor(token_slot),
             response_mask=self._tensor(self._response_mask()),
         )
@@ -131,13 +139,15 @@ class TreeLayout:
         owner = self._response_prompt
         key_starts = np.stack([prompt_starts[owner], starts], axis=1).ravel()
         key_lengths = np.stack([prompt_lengths[owner], lengths], axis=1).ravel()
+        prompt_tokens, response_tokens = ranges(prompt_starts, prompt_lengths), ranges(starts, lengths)
         return RaggedIndex(
-            prompt_tokens=self._tensor(ranges(prompt_starts, prompt_lengths)),
+            prompt_tokens=self._tensor(prompt_tokens),
             prompt_bounds=self._bounds(prompt_lengths),
-            response_tokens=self._tensor(ranges(starts, lengths)),
+            response_tokens=self._tensor(response_tokens),
             response_bounds=self._bounds(lengths),
             key_tokens=self._tensor(ranges(key_starts, key_lengths)),
             key_bounds=self._bounds(prompt_lengths[owner] + lengths),
+            token_slot=self._tensor(np.argsort(np.concatenate([prompt_tokens, response_tokens]))),
         )
 
     def _response_mask(self) -> npt.NDArray[np.bool_]:

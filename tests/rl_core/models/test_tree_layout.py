@@ -30,7 +30,10 @@ def test_two_trees_lie_as_their_docstring_says() -> None:
     assert spans.response_prompt.tolist() == [0, 0, 0, 1]
     assert spans.num_tokens == 10
     padded = layout_of([(3, [2, 0, 1]), (2, [2])]).padded
-    assert padded.slot_token.tolist() == [0, 1, 2, 6, 7, 0, 3, 4, 5, 0, 8, 9]
+    assert padded.prompt_tokens.tolist() == [[0, 1, 2], [6, 7, 0]]
+    assert padded.response_tokens.tolist() == [[3, 4], [5, 0], [8, 9]]
+    assert padded.key_tokens.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 5, 0], [6, 7, 0, 8, 9]]
+    assert padded.token_slot.tolist() == [0, 1, 2, 6, 7, 8, 3, 4, 10, 11]
     assert padded.response_mask[0, 0].int().tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     assert padded.response_mask[2, 0].int().tolist() == [[1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
 
@@ -49,14 +52,15 @@ def test_every_token_has_one_slot_and_every_row_of_the_mask_sees_something(trees
     layout = layout_of(trees)
     padded = layout.padded
     num_tokens = sum(prompt + sum(inputs) for prompt, inputs in trees)
-    assert padded.slot_token[padded.token_slot].tolist() == list(range(num_tokens))
+    slots = torch.cat([padded.prompt_tokens.flatten(), padded.response_tokens.flatten()])
+    assert slots[padded.token_slot].tolist() == list(range(num_tokens))
     assert padded.response_mask.any(-1).all()
 
 
 @settings(deadline=None)
 @given(trees=shapes)
-def test_both_forms_hold_the_same_tokens(trees: list[tuple[int, list[int]]]) -> None:
+def test_every_token_has_one_place_in_the_runs(trees: list[tuple[int, list[int]]]) -> None:
     ragged = layout_of(trees).ragged
-    both = torch.cat([ragged.prompt_tokens, ragged.response_tokens]).sort().values
-    assert both.tolist() == list(range(len(both)))
+    both = torch.cat([ragged.prompt_tokens, ragged.response_tokens])
+    assert both[ragged.token_slot].tolist() == list(range(len(both)))
     assert ragged.key_bounds[-1] == len(ragged.key_tokens)
