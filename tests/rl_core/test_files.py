@@ -31,6 +31,30 @@ def test_a_written_file_holds_the_new_bytes_and_leaves_no_temporary(
     assert hidden(path.parent) == []
 
 
+def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut keeps what was flushed and may reorder the rest, so the order of the flushes is the guarantee."""
+    calls: list[str] = []
+    fsync = os.fsync
+
+    def recorded_fsync(descriptor: int) -> None:
+        calls.append(f"flush {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    for name in ("replace", "rename"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda a, b, real=real: (calls.append(f"name {Path(b).name}"), real(a, b)))
+    files.atomic_write_bytes(tmp_path / "file", b"x")
+    pid = os.getpid()
+    assert calls == [f"flush .file.tmp-{pid}", "name file", f"flush {tmp_path.name}"]
+    calls.clear()
+    _write_folder(tmp_path / "stage", "x")
+    flushed = [f"flush {name}" for name in ("a", "b", "c", "inner", f".stage.tmp-{pid}")]
+    assert calls == [*flushed, "name stage", f"flush {tmp_path.name}"]
+
+
 def test_a_kill_anywhere_in_a_file_replacement_leaves_the_old_or_the_new_file(
     tmp_path: Path, killed_before_each_call: KillRunner
 ) -> None:
