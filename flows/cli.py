@@ -1,12 +1,14 @@
 """The command line: `sightline`. Commands import what they need when they run, so that each starts quickly."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from flows.request import RUNS_DIR
+from flows.settings import set_console_defaults
 
 app = typer.Typer(
     name="sightline",
@@ -27,6 +29,7 @@ RunsDir = Annotated[str, typer.Option("--runs-dir", help="Where runs lie.")]
 
 def main() -> None:
     """Entry point: what a person can change is a message and exit code 1, never a traceback."""
+    set_console_defaults()
     try:
         app()
     except KeyboardInterrupt:
@@ -47,6 +50,20 @@ def run(
 ) -> None:
     """Train, evaluate and merge; the same command continues where it stopped."""
     _carry_out("baseline", config, overrides, runs_dir, fresh=fresh)
+
+
+@app.command()
+def init(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A Parquet or JSONL file, or a folder.")],
+    validation: Annotated[Path | None, typer.Option(help="Held-out data; found beside DATA or set apart.")] = None,
+    model: Annotated[str | None, typer.Option(help="Folder or hub name of a checkpoint; else a tiny model.")] = None,
+    out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
+) -> None:
+    """Write a config for your own data, and show what it makes of the first rows."""
+    from flows.cli_init import init_config
+
+    init_config(data, Console(), validation=validation, model=model, out=out, force=force)
 
 
 @app.command()

@@ -13,7 +13,6 @@ from rich.console import Console
 from flows.bars import LogLines, TerminalBars
 from flows.cli_tables import print_summary
 from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
-from flows.settings import set_console_defaults
 from flows.terminal import Watcher, watched_by
 from rl_core.progress import Progress
 
@@ -53,7 +52,6 @@ def carry_out(order: Order, console: Console) -> int:
     tag = start_tag(datetime.now(UTC)) if order.fresh else None
     request = resolve_request(order.target, order.overrides, runs_dir=order.runs_dir, tag=tag)
     console.print(f"[bold]{request.run.name}[/bold]", highlight=False)
-    set_console_defaults()
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
         stack.enter_context(_messages(console))
@@ -109,6 +107,7 @@ def _progress(console: Console) -> AbstractContextManager[Progress]:
 @contextmanager
 def _messages(console: Console) -> Iterator[None]:
     """Show what the project warns of, and which stages were recognised or finished; the rest is in the run's log."""
+    logging.captureWarnings(True)
     handler = _ConsoleHandler(console)
     names = ("flows", "tasks", "rl_core")
     for name in names:

@@ -57,10 +57,10 @@ def newest_step(run: RunDirectory) -> int:
 def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console) -> None:
     first = group[0]
     console.print()
-    console.print(first.prompt.strip(), markup=False, highlight=False, style="cyan")
+    console.print(first.prompt.strip(), markup=False, highlight=False, style="cyan", soft_wrap=True)
     for path in image_files(run, first.image_uids):
-        console.print(f"image   {path}", markup=False, highlight=False)
-    console.print(f"answer  {first.answer}", markup=False, highlight=False)
+        console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"answer  {first.answer}", markup=False, highlight=False, soft_wrap=True)
     table = Table()
     for column, justify in (("#", "right"), ("response", "left"), ("reward", "right"), ("advantage", "right")):
         table.add_column(column, justify="right" if justify == "right" else "left")

@@ -1,0 +1,133 @@
+"""Held-out rows for a dataset that comes without any: a share of its rows, set apart once and for all."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.config.data import LocalSource, Source
+from rl_core.data.rows import ImageInput, Row
+from rl_core.data.sources import iter_rows
+from rl_core.files import atomic_write_bytes, hash_file
+from rl_core.randomness import keyed_seed
+
+_HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
+_SHARE = 0.1
+_MOST = 500
+
+_SCHEMA = pa.schema(
+    [
+        ("problem", pa.string()),
+        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("answer", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Split:
+    """Training and held-out rows, and in words where they come from."""
+
+    train: LocalSource
+    validation: LocalSource
+    origin: str
+
+
+def find_split(path: Path) -> tuple[Path, Path] | None:
+    """Training and held-out data that lie side by side by name: children of a folder, or `path` and its sibling."""
+    folder = path if path.is_dir() else path.parent
+    named = {child.name.lower().replace("-", ".").replace("_", ".").split(".")[0]: child for child in folder.iterdir()}
+    held_out = next((named[name] for name in _HELD_OUT_NAMES if name in named), None)
+    train = named.get("train") if path.is_dir() else path
+    if train is None or held_out is None or held_out == train:
+        return None
+    return train, held_out
+
+
+def set_rows_apart(source: Source, folder: Path) -> Split:
+    """Write train.parquet and validation.parquet into `folder`: about a tenth of the rows, at most 500, is held out.
+
+    Rows that share an image (or the question, where they have none) stay on one side, so that nothing held out is seen
+    in training. Which side that is depends on their content alone.
+
+    Raises:
+        ValueError: there are no two rows that could be on different sides.
+    """
+    rows = [row for row in iter_rows(source) if isinstance(row, Row)]
+    clusters = sorted(_clusters(rows), key=lambda cluster: keyed_seed(0, "held-out", cluster[0].question, len(cluster)))
+    wanted = max(1, min(_MOST, int(len(rows) * _SHARE)))
+    validation: list[Row] = []
+    while clusters and len(validation) < wanted:
+        validation += clusters.pop()
+    if not clusters:
+        raise ValueError(f"{len(rows)} readable row(s) cannot be split into training and held-out rows")
+    train = [row for cluster in clusters for row in cluster]
+    return Split(
+        train=_write(train, folder / "train.parquet"),
+        validation=_write(validation, folder / "validation.parquet"),
+        origin=f"{len(validation)} of {len(rows)} rows were set apart in {folder}",
+    )
+
+
+def _clusters(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that are linked by shared content, together."""
+    cluster_of: dict[str, list[Row]] = {}
+    for row in rows:
+        contents = _contents(row)
+        joined = [row]
+        for cluster in {id(found): found for key in contents if (found := cluster_of.get(key))}.values():
+            joined += cluster
+        for key in {key for member in joined for key in _contents(member)}:
+            cluster_of[key] = joined
+    return list({id(cluster): cluster for cluster in cluster_of.values()}.values())
+
+
+@cache
+def _hash_of_file(path: Path) -> str:
+    return hash_file(path)
+
+
+def _contents(row: Row) -> list[str]:
+    """What a row must not share with one on the other side."""
+    return [_content(image) for image in row.images] or [row.question]
+
+
+def _content(image: ImageInput) -> str:
+    if isinstance(image, Path):
+        return _hash_of_file(image) if image.is_file() else str(image)
+    return hashlib.sha256(encoded(image)).hexdigest()
+
+
+def encoded(image: ImageInput) -> bytes:
+    """The image's bytes; a decoded one becomes PNG."""
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, Path):
+        return image.read_bytes()
+    buffer = BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def _write(rows: Sequence[Row], path: Path) -> LocalSource:
+    table = pa.Table.from_pylist(list(_records(rows)), schema=_SCHEMA)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    atomic_write_bytes(path, buffer.getvalue().to_pybytes())
+    return LocalSource(type="local", path=str(path))
+
+
+def _records(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        images = [
+            {"bytes": None, "path": str(image.absolute())}
+            if isinstance(image, Path)
+            else {"bytes": encoded(image), "path": None}
+            for image in row.images
+        ]
+        yield {"problem": row.question, "images": images, "answer": row.answer}
