@@ -17,12 +17,14 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     summary = json.loads(run.summary.read_text(encoding="utf-8"))
     console.print()
     console.print(accuracy_table(summary))
+    console.print(reward_line(summary), highlight=False)
     console.print(stage_table(summary))
+    console.print(speed_line(summary), highlight=False)
     console.print(where_table(summary))
 
 
 def accuracy_table(summary: Mapping[str, Any]) -> Table:
-    """Held-out accuracy before and after, with 95 % intervals, and the reward."""
+    """Held-out accuracy before and after, with 95 % intervals."""
     evaluation = summary["evaluation"]
     table = Table(title="Held-out accuracy", title_justify="left")
     for column in ("model", "accuracy", "95 % interval", "items"):
@@ -31,15 +33,19 @@ def accuracy_table(summary: Mapping[str, Any]) -> Table:
         figures = evaluation[name]
         low, high = figures["ci95"]
         table.add_row(name, f"{figures['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{figures['n']}")
-    if summary["reward"]:
-        first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
-        table.caption = f"training reward {first:.3f} at the first step, {last:.3f} at step {summary['steps']}"
-        table.caption_justify = "left"
     return table
 
 
+def reward_line(summary: Mapping[str, Any]) -> str:
+    """How the reward moved in training."""
+    if not summary["reward"]:
+        return "no step was trained\n"
+    first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
+    return f"training reward {first:.3f} at step 1, {last:.3f} at step {summary['steps']}\n"
+
+
 def stage_table(summary: Mapping[str, Any]) -> Table:
-    """Wall time a stage, and the speed of training."""
+    """Wall time a stage."""
     table = Table(title="Wall time", title_justify="left")
     table.add_column("stage")
     table.add_column("time", justify="right")
@@ -47,10 +53,13 @@ def stage_table(summary: Mapping[str, Any]) -> Table:
     for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
         origin = summary["reused"].get(stage)
         table.add_row(stage, duration(seconds), f"taken over from {origin}" if origin else "")
-    rates = summary["throughput"]
-    table.caption = f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s"
-    table.caption_justify = "left"
     return table
+
+
+def speed_line(summary: Mapping[str, Any]) -> str:
+    """The speed of training."""
+    rates = summary["throughput"]
+    return f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s\n"
 
 
 def where_table(summary: Mapping[str, Any]) -> Table:

@@ -1,0 +1,60 @@
+"""`sightline plan` is quick, complete, and refuses what cannot work."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "matplotlib", "datasets")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def plan(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["plan", "configs/quickstart.yaml", *arguments])
+    return done.exit_code, done.output
+
+
+def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None:
+    code, text = plan("--runs-dir", str(tmp_path))
+    assert code == 0
+    for part in ("experiment: quickstart", "train-epoch-002", "2048 rows / 64 = 32 steps", "512 responses", "GiB"):
+        assert part in text, part
+
+
+def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:
+    bad = ["--set", "actor.global_batch_size=15", "--set", "data.prompt_template=nowhere.jinja"]
+    code, text = plan("--runs-dir", str(tmp_path), *bad)
+    assert code == 1
+    assert "nowhere.jinja" in text and "global_batch_size" in text
+
+
+def test_planning_imports_nothing_heavy_and_takes_less_than_two_seconds(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from flows.cli import app
+try:
+    app(["plan", "configs/quickstart.yaml", "--runs-dir", {str(tmp_path)!r}])
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    times = []
+    for _ in range(3):
+        started = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        times.append(time.monotonic() - started)
+        assert done.returncode == 0, done.stderr
+        if times[-1] < 2.0:
+            return
+    pytest.fail(f"took {times} s")

@@ -1,0 +1,112 @@
+"""`sightline show` prints a step's rollouts, also of a run that still trains."""
+
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from flows.cli_show import find_run, newest_step, print_rollouts
+from rl_core.data.images import ImageStoreWriter
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.rollout_files import write_rollouts
+from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
+
+
+def rollout(index: int, text: str) -> Rollout:
+    return Rollout(
+        prompt_uid="p1",
+        sample_index=index,
+        response_ids=np.array([1, 2], dtype=np.int32),
+        log_probs=np.zeros(2, dtype=np.float32),
+        text=text,
+        finish_reason="stop" if index == 0 else "length",
+        policy_version=0,
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run with one step: one prompt, three rollouts, the last without a score."""
+    run = RunDirectory(tmp_path / "runs" / "counted")
+    run.data.mkdir(parents=True)
+    run.config.write_text("experiment: counted\n")
+    picture = BytesIO()
+    Image.new("RGB", (8, 8), "red").save(picture, format="PNG")
+    with ImageStoreWriter(run.data / IMAGES_FILE) as images:
+        uid = images.add(picture.getvalue())
+    ids = np.array([1], dtype=np.int32)
+    prompt = Prompt(
+        uid="p1",
+        data_source="scenes",
+        question="<image>How many?",
+        text="user: <|image_pad|>How many? [1, 2]",
+        answer="3",
+        token_ids=ids,
+        engine_token_ids=ids,
+        image_uids=(uid,),
+    )
+    rollouts = [rollout(0, "<answer>3</answer>"), rollout(1, "[bold]?"), rollout(2, "")]
+    scores = {
+        ("p1", 0): Score(components={"overall": 1.0, "accuracy": 1.0}),
+        ("p1", 1): Score(components={"overall": 0.0, "accuracy": 0.0}),
+        ("p1", 2): Score(components={}, error="took more than 10 s"),
+    }
+    samples = [
+        TrainSample(rollout=one, advantages=np.full(2, value, np.float32), old_log_probs=one.log_probs)
+        for one, value in zip(rollouts[:2], (0.5, -0.5), strict=True)
+    ]
+    trained = [TrainGroup(prompt=prompt, samples=samples)]
+    write_rollouts(run.rollouts(4), [Group(prompt=prompt, rollouts=rollouts)], scores, trained, step=4)
+    return run
+
+
+def shown(run: RunDirectory, **options) -> str:
+    text = StringIO()
+    print_rollouts(run, Console(file=text, width=200), **({"step": None, "prompts": 3} | options))
+    return text.getvalue()
+
+
+def test_prompt_answer_responses_rewards_and_advantages_are_shown(run: RunDirectory) -> None:
+    text = shown(run)
+    for part in (
+        "counted, step 4: 3 rollouts",
+        "How many? [1, 2]",
+        "answer  3",
+        "<answer>3</answer>",
+        "+0.500",
+        "1.000",
+    ):
+        assert part in text, part
+
+
+def test_what_a_model_said_is_shown_as_it_is(run: RunDirectory) -> None:
+    assert "[bold]? …(cut)" in shown(run)
+
+
+def test_a_rollout_without_a_score_says_why(run: RunDirectory) -> None:
+    text = shown(run)
+    assert "took more than 10 s" in text and "not trained on" in text
+
+
+def test_images_lie_where_the_path_says(run: RunDirectory) -> None:
+    line = next(line for line in shown(run).splitlines() if line.startswith("image"))
+    assert Image.open(line.removeprefix("image").strip()).size == (8, 8)
+
+
+def test_a_missing_step_and_a_run_without_steps_are_named(run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no rollouts of step 9; its newest step is 4"):
+        shown(run, step=9)
+    with pytest.raises(ValueError, match="has no rollouts yet"):
+        newest_step(RunDirectory(tmp_path / "empty"))
+
+
+def test_a_run_is_found_by_folder_and_by_name(run: RunDirectory) -> None:
+    runs_dir = str(run.root.parent)
+    assert find_run(str(run.root), "elsewhere") == run
+    assert find_run("counted", runs_dir) == run
+    with pytest.raises(ValueError, match="no run other; .* has counted"):
+        find_run("other", runs_dir)

@@ -1,0 +1,81 @@
+"""Rows set apart share nothing with those that stay."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.data import LocalSource
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+from tasks.held_out import find_split, set_rows_apart
+
+
+def table(folder: Path, images: list[list[int]]) -> LocalSource:
+    """A Parquet file with one row an entry, whose images are known by number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"problem": "<image>" * len(row) + f"row {number}", "images": [bytes([one]) for one in row], "answer": "1"}
+        for number, row in enumerate(images)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return LocalSource(type="local", path=str(folder / "rows.parquet"))
+
+
+def contents(source: LocalSource) -> list[Row]:
+    rows = list(iter_rows(source))
+    assert all(isinstance(row, Row) for row in rows)
+    return rows
+
+
+def seen(rows: list[Row]) -> set:
+    return {image for row in rows for image in row.images} | {row.question for row in rows}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), max_size=3), min_size=2, max_size=30))
+def test_no_row_is_lost_and_nothing_is_seen_on_both_sides(tmp_path_factory, images: list[list[int]]) -> None:
+    folder = tmp_path_factory.mktemp("split")
+    source = table(folder / "in", images)
+    try:
+        split = set_rows_apart(source, folder / "out")
+    except ValueError as error:
+        assert "cannot be split" in str(error)  # noqa: PT017 - all rows hang together, which the law allows
+        return
+    train, held_out = contents(split.train), contents(split.validation)
+    assert train and held_out
+    assert sorted(row.question for row in train + held_out) == sorted(row.question for row in contents(source))
+    assert not seen(train) & seen(held_out)
+
+
+def test_a_tenth_is_held_out_and_the_choice_is_repeatable(tmp_path: Path) -> None:
+    source = table(tmp_path / "in", [[number] for number in range(100)])
+    first, second = (set_rows_apart(source, tmp_path / name) for name in ("a", "b"))
+    assert len(contents(first.validation)) == 10
+    assert seen(contents(first.validation)) == seen(contents(second.validation))
+
+
+def test_rows_that_all_show_one_image_cannot_be_split(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2 readable row"):
+        set_rows_apart(table(tmp_path / "in", [[7], [7]]), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "expected"),
+    [
+        (["train.parquet", "test.parquet"], "", ("train.parquet", "test.parquet")),
+        (["train.parquet", "test.parquet", "val.parquet"], "", ("train.parquet", "val.parquet")),
+        (["train-00000.parquet", "validation-00000.parquet"], "", ("train-00000.parquet", "validation-00000.parquet")),
+        (["questions.jsonl", "test.jsonl"], "questions.jsonl", ("questions.jsonl", "test.jsonl")),
+        (["test.jsonl"], "test.jsonl", None),
+        (["rows.parquet"], "", None),
+    ],
+)
+def test_held_out_data_is_found_by_its_name(tmp_path: Path, names: list[str], asked: str, expected) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    found = find_split(tmp_path / asked if asked else tmp_path)
+    assert found == (expected and tuple(tmp_path / name for name in expected))
