@@ -98,7 +98,7 @@ def declare_operators() -> None:
         return
     import torch
 
-    library = torch.library.Library("torchvision", "DEF")
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in OPERATORS:
-        library.define(operator + OPERATOR_SCHEMA)
+        library.define(operator + OPERATOR_SCHEMA)  # type: ignore[no-untyped-call]
     declared_libraries.append(library)
