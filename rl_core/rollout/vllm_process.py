@@ -14,6 +14,9 @@ _VARIABLES = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # Its messages pass through the application's logging instead of a handler of its own.
     "VLLM_CONFIGURE_LOGGING": "0",
+    # Otherwise the CPU kernel splits the attention of a long sequence into as many sums as the rest of the batch leaves
+    # threads for, and a rollout's log-probs depend on what else is generated.
+    "VLLM_CPU_ATTN_SPLIT_KV": "0",
 }
 
 

@@ -22,7 +22,7 @@ from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, Roll
 
 FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen2_5", "llama")
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
-MAX_PROMPT_LENGTH = 96
+MAX_PROMPT_LENGTH = 512
 MAX_RESPONSE_LENGTH = 12
 MAX_NUM_SEQS = 16
 

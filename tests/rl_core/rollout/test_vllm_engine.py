@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from rl_core.models.loading import named_hf_weights
-from rl_core.types import GenerationRequest, Sampling
+from rl_core.types import Sampling
 from tests.rl_core.rollout.engines import (
     MAX_NUM_SEQS,
     MAX_RESPONSE_LENGTH,
+    QUESTION,
     Running,
     assert_first_tokens_follow_the_distribution,
     assert_same_rollouts,
@@ -78,17 +79,17 @@ def test_every_single_weight_reaches_the_engine(synced: Running) -> None:
 
 @only_qwen2_5_vl
 def test_a_rollout_depends_on_its_request_alone(synced: Running) -> None:
-    requests = make_requests(synced.policy.prompts(), 8)
+    # Only long sequences tempt the attention kernel to share one of them between threads.
+    long = [synced.policy.prompt(f"long {n}", ["84x84-1"], question=QUESTION * n) for n in (8, 16, 26)]
+    requests = make_requests([*synced.policy.prompts(), *long], 8)
     together = synced.generate(requests, training_sampling())
-    reverse = synced.generate(requests[::-1], training_sampling())
+    reverse = synced.generate(requests[::-1], training_sampling())  # with a warm cache
     assert_same_rollouts(reverse, together)
-    synced.sync()  # empty caches, other history
-    alone = {key: rollout for request in requests[::5] for key, rollout in _generate_one(synced, request).items()}
+    synced.sync()  # with empty caches, and another history
+    alone = {
+        key: rollout for one in requests[::5] for key, rollout in synced.generate([one], training_sampling()).items()
+    }
     assert_same_rollouts(alone, {key: together[key] for key in alone})
-
-
-def _generate_one(running: Running, request: GenerationRequest):
-    return running.generate([request], training_sampling())
 
 
 @only_qwen2_5_vl
