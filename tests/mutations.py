@@ -40,9 +40,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="mask",
-        file="rl_core/models/packing.py",
-        before="(r[:-1] for r in tree.responses)",
-        after="(r[1:] for r in tree.responses)",
+        file="rl_core/models/tree_layout.py",
+        before="np.tri(response_width, dtype=np.bool_)",
+        after="True",
         tests="tests/rl_core/models/test_plain.py",
     ),
     Mutation(
