@@ -61,7 +61,8 @@ class MemoryForecast:
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
     """The forecast for a worker on the CPU, or on a GPU of `gpu_gib`."""
     weights = sizes.parameters * BYTES[config.model.dtype]
-    cache = kv_cache_bytes(config, weights=weights, gpu_gib=gpu_gib)
+    one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
+    cache = kv_cache_bytes(config, one_sequence=one_sequence, weights=weights, gpu_gib=gpu_gib)
     rows = [
         MemoryRow(name="weights", num_bytes=weights, phase="always"),
         MemoryRow(name="AdamW's two moments", num_bytes=2 * weights, phase="always"),
@@ -73,7 +74,6 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
     ]
     if config.algorithm.kl is not None:
         rows.insert(2, MemoryRow(name="reference weights", num_bytes=weights, phase="always"))
-    one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
     return MemoryForecast(rows=tuple(rows), cached_sequences=cache // one_sequence)
 
 
@@ -82,10 +82,11 @@ def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
     return 2 * sizes.num_layers * sizes.key_value_size * BYTES[config.model.dtype]
 
 
-def kv_cache_bytes(config: RunConfig, *, weights: int, gpu_gib: float | None) -> int:
-    """On a CPU as configured; on a GPU what the engine's share leaves beside its weights."""
+def kv_cache_bytes(config: RunConfig, *, one_sequence: int, weights: int, gpu_gib: float | None) -> int:
+    """On a CPU as configured, and no more than the running sequences can fill; on a GPU what the engine's share leaves
+    beside its weights."""
     if gpu_gib is None:
-        return config.rollout.cpu_kv_cache_gib * GIB
+        return min(config.rollout.cpu_kv_cache_gib * GIB, config.rollout.max_num_seqs * one_sequence)
     return max(0, math.floor(config.rollout.gpu_memory_utilization * gpu_gib * GIB) - weights)
 
 

@@ -64,9 +64,15 @@ def test_generation_and_update_take_turns_on_a_gpu_and_not_on_a_cpu(configure: C
 
 
 def test_the_cache_holds_as_many_sequences_as_its_bytes_allow(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=2")
+    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=2", "rollout.max_num_seqs=10000")
     token_bytes = 2 * 28 * 512 * 2
     assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 2 * GIB // (token_bytes * 80)
+
+
+def test_a_cpu_cache_is_no_larger_than_the_running_sequences_fill(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=64", "rollout.max_num_seqs=3")
+    assert rows_of(config)["engine KV cache"] == pytest.approx(3 * 80 * 2 * 28 * 512 * 2 / GIB)
+    assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 3
 
 
 def test_checkpointing_keeps_a_layer_instead_of_all(configure: Configure) -> None:

@@ -57,7 +57,11 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         ),
         (["model.source={type: pretrained, path: /gone/model}"], "model.source.path", "there is no folder /gone/model"),
         (["rollout.max_response_length=40000"], "rollout.max_response_length", "more than the model's 32768 positions"),
-        (["rollout.cpu_kv_cache_gib=100000"], "memory of this machine", "largest part is engine KV cache"),
+        (
+            ["rollout.cpu_kv_cache_gib=100000", "rollout.max_num_seqs=500000000"],
+            "memory of this machine",
+            "largest part is engine KV cache",
+        ),
     ],
 )
 def test_a_problem_names_the_key_and_the_change(
