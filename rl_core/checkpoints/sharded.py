@@ -8,6 +8,7 @@ no code: the metadata is unpickled through a list of known classes, plain values
 
 import io
 import pickle
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,11 +57,12 @@ class MismatchedState(ValueError):
 def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
     """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`.
 
-    Every worker of the process group calls it with its own shards; without a process group this process is the only
-    worker. Files and their bytes depend on the state and the number of workers alone. Raises OSError (disk full).
+    Every worker of the process group calls it with its own shards; without one this process is the only worker, also
+    where torch has a default group (an engine in this process makes one of its own). Files and their bytes depend on
+    the state and the number of workers alone. Raises OSError (disk full).
     """
     with _plain_library():
-        save(state, storage_writer=_Writer(folder), process_group=process_group)
+        save(state, storage_writer=_Writer(folder), process_group=process_group, no_dist=process_group is None)
 
 
 def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
@@ -74,7 +76,13 @@ def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
     """
     _check_fit(_Reader(folder).read_metadata(), state, folder)
     with _plain_library():
-        load(state, storage_reader=_Reader(folder), planner=_Planner(), process_group=process_group)
+        load(
+            state,
+            storage_reader=_Reader(folder),
+            planner=_Planner(),
+            process_group=process_group,
+            no_dist=process_group is None,
+        )
 
 
 def model_state(model: nn.Module) -> State:
@@ -96,7 +104,13 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State
     one, which moves the bias correction of the live optimizer; learning rate and the like follow from config and step.
     """
     named = model.named_parameters()
-    return {name: dict(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
+    return {name: _interned(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
+
+
+def _interned(entries: State) -> State:
+    """The same entries under interned names: pickle writes a string once for each object, so that names which came
+    from an earlier checkpoint would give other bytes than torch's own literals."""
+    return {sys.intern(name): value for name, value in entries.items()}
 
 
 def load_optimizer_state(

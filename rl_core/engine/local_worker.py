@@ -7,7 +7,13 @@ from pathlib import Path
 
 import torch
 
-from rl_core.checkpoints.probe import build_probe, plain_distribution, write_probe
+from rl_core.checkpoints.probe import (
+    build_probe,
+    largest_difference,
+    plain_distribution,
+    read_probe,
+    write_probe,
+)
 from rl_core.checkpoints.sharded import (
     load_model_state,
     load_optimizer_state,
@@ -18,6 +24,7 @@ from rl_core.checkpoints.sharded import (
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
 from rl_core.files import atomic_write_json
 from rl_core.models.loading import (
@@ -144,9 +151,14 @@ class LocalWorker:
         self._write_probe(folder / "probe", probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back. `model_only` forgets the optimizer."""
+        """Take them back, and see that the policy gives the probe's log-probs. `model_only` forgets the optimizer.
+
+        Raises:
+            ProbeMismatch: it does not, by more than `merge.probe_tolerance`.
+        """
         self._rest_engine()
         load_model_state(folder / "model", self._policy)
+        self._check_probe(folder / "probe")
         counters = json.loads((folder / "counters.json").read_text())
         self._weights_changed(counters["policy_version"])
         self._optimizer = None
@@ -204,10 +216,24 @@ class LocalWorker:
         return compute_log_probs(model, groups, pixels=self._pixels, temperature=temperature, token_budget=budget)
 
     def _write_probe(self, folder: Path, groups: Sequence[Group]) -> None:
-        with plain_distribution(self._policy):
-            log_probs = self._log_probs(self._policy, groups, temperature=1.0)
+        log_probs = self._plain_log_probs(groups)
         dtype = self._config.model.dtype
         write_probe(folder, build_probe(groups, log_probs, dtype=dtype, encoded_image=self._images.encoded))
+
+    def _check_probe(self, folder: Path) -> None:
+        probe = read_probe(folder)
+        found = [log_probs for (log_probs,) in self._plain_log_probs(probe_groups(probe))]
+        difference = largest_difference(probe, found)
+        if not difference <= self._config.merge.probe_tolerance:
+            raise ProbeMismatch(
+                f"{folder.parent} was loaded, but its probe's log-probs come out differently by {difference:.3g} "
+                f"(merge.probe_tolerance is {self._config.merge.probe_tolerance}): it was saved by other code or for "
+                f"other images; continue from another checkpoint, or start a new run with --fresh"
+            )
+
+    def _plain_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        with plain_distribution(self._policy):
+            return self._log_probs(self._policy, groups, temperature=1.0)
 
     def _start_engine(self) -> RolloutEngine:
         # Imported here because vLLM takes seconds to import and a cold start or a merge needs none.

@@ -29,6 +29,7 @@ from rl_core.files import committed_folder
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs
 
 Contender = Literal["base", "trained"]
 _OPEN: dict[str, "Session"] = {}
@@ -66,7 +67,11 @@ class Session:
     @cached_property
     def store(self) -> CheckpointStore:
         """The run's checkpoints."""
-        return CheckpointStore(self.run.checkpoints, save_limit=self.config.trainer.save_limit)
+        return CheckpointStore(
+            self.run.checkpoints,
+            save_limit=self.config.trainer.save_limit,
+            log_event=RunLogs(self.run).log_event,
+        )
 
     @property
     def base_model(self) -> Path:

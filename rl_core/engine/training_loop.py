@@ -100,7 +100,9 @@ class TrainingLoop:
             self._parts.workers.load_policy(base_model)
             self._parts.recorder.start_over()
             return 0
-        self._parts.workers.load_state(checkpoint.folder, model_only=False)
+        self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
+        if checkpoint.info.model_only:
+            logger.warning("%s holds no optimizer state: the run goes on, not exactly as before", checkpoint.folder)
         self._parts.loader.load_state_dict(checkpoint.info.loader)
         self._parts.recorder.cut_back(checkpoint.info.step)
         logger.info("resumed from step %d", checkpoint.info.step)
@@ -143,6 +145,7 @@ class TrainingLoop:
             end_of_epoch=end_of_epoch,
             validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
             loader=self._parts.loader.state_dict(),
+            model_only=self._config.trainer.save_model_only,
         )
         probe = record.groups[:PROBE_GROUPS]
         self._parts.store.save(record.step, lambda folder: self._write_state(folder, probe), info=info)

@@ -25,9 +25,7 @@ def lock_file(tmp_path: Path) -> Path:
 
 
 def hold_in_another_process(lock_file: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, lock_file], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", HOLD, lock_file], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     return process
 

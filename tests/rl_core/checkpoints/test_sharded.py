@@ -202,11 +202,12 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
 fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-load_model_state(folder / "one" / "model", model)
-load_optimizer_state(folder / "one" / "optimizer", model, optimizer)
+group = dist.group.WORLD
+load_model_state(folder / "one" / "model", model, process_group=group)
+load_optimizer_state(folder / "one" / "optimizer", model, optimizer, process_group=group)
 assert isinstance(optimizer.state[model[0].weight]["exp_avg"], DTensor)
-save_sharded(folder / "two" / "model", model_state(model))
-save_sharded(folder / "two" / "optimizer", optimizer_state(model, optimizer))
+save_sharded(folder / "two" / "model", model_state(model), process_group=group)
+save_sharded(folder / "two" / "optimizer", optimizer_state(model, optimizer), process_group=group)
 dist.destroy_process_group()
 """
 

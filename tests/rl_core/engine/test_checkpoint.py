@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from rl_core.checkpoints.probe import plain_distribution, read_probe
+from rl_core.engine.probing import ProbeMismatch
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.types import Group
 
@@ -59,3 +61,13 @@ def test_a_model_only_state_has_no_optimizer(worker, train_groups, tmp_path) -> 
     worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
     assert json.loads((tmp_path / "counters.json").read_text()) == {"policy_version": 0}
+
+
+def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train_groups, tmp_path) -> None:
+    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    path = tmp_path / "probe" / "probe.json"
+    content = json.loads(path.read_text())
+    content["items"][0]["log_probs"][0] += 0.01
+    path.write_text(json.dumps(content))
+    with pytest.raises(ProbeMismatch, match=r"differently by 0\.01"):
+        worker.load_state(tmp_path, model_only=True)

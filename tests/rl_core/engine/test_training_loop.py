@@ -1,0 +1,134 @@
+"""The training loop on the real worker: records, checkpoints, stops, resumes."""
+
+import dataclasses
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.engine import training_loop
+from rl_core.engine.records import StepRecorder
+from rl_core.engine.scoring import TooManyFailedRewards, check_failed_share
+from rl_core.engine.stop import Interrupted, StopRequest
+from rl_core.engine.training_loop import LoopParts, NonFiniteGradients, TrainingLoop, epoch_count, epoch_span
+from rl_core.engine.validation import Validator
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
+from rl_core.types import Score
+
+OpenLoop = Callable[..., TrainingLoop]
+
+
+@pytest.fixture
+def validating(config: RunConfig) -> RunConfig:
+    trainer = config.trainer.model_copy(update={"val_freq": 3, "save_freq": 2})
+    return config.model_copy(update={"trainer": trainer})
+
+
+@pytest.fixture
+def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
+    """A loop on the shared worker that writes into a folder of the test."""
+
+    def open_in(folder: Path, *, stop: StopRequest | None = None) -> TrainingLoop:
+        validation = PreparedDataset.open(prepared_run.data, "validation")
+        train = PreparedDataset.open(prepared_run.data, "train")
+        run = RunDirectory(folder)
+        parts = LoopParts(
+            workers=worker,
+            rewards=rewards,
+            loader=PromptLoader(
+                train, batch_size=validating.data.rollout_batch_size, seed=validating.seed, shuffle=True
+            ),
+            validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
+            store=CheckpointStore(run.checkpoints, save_limit=2),
+            recorder=StepRecorder(run),
+            progress=SilentProgress(),
+            stop=stop or StopRequest(),
+        )
+        return TrainingLoop(validating, parts, base_model=prepared_run.initial_model)
+
+    return open_in
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    kept = ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/step-000006/**/*")
+    files = [path for pattern in kept for path in folder.glob(pattern) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def differing(expected: dict[str, bytes], found: dict[str, bytes]) -> list[str]:
+    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+
+
+def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole)
+    loop.train_epoch(1)
+    unbroken = loop.train_epoch(2)
+    open_loop(cut).train_epoch(1)
+    resumed = open_loop(cut).train_epoch(2)
+    assert differing(results(whole), results(cut)) == []
+    assert resumed.metrics == unbroken.metrics
+    assert (resumed.first_step, resumed.last_step) == (4, 6)
+
+
+def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
+    stop = StopRequest()
+    stop.signum = signal.SIGTERM
+    with pytest.raises(Interrupted) as caught:
+        open_loop(tmp_path, stop=stop).train_epoch(1)
+    assert caught.value.exit_code == 143
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path) -> None:
+    loop = open_loop(tmp_path)
+    first = loop.train_epoch(1)
+    loop.train_epoch(2)
+    lines = (tmp_path / "metrics.jsonl").read_bytes()
+    assert loop.train_epoch(1).metrics == first.metrics
+    assert (tmp_path / "metrics.jsonl").read_bytes() == lines
+
+
+def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_path) -> None:
+    open_loop(tmp_path).train_epoch(1)
+    scores = {
+        path.parent.name: json.loads(path.read_text())["info"]["validation_score"]
+        for path in (tmp_path / "checkpoints").glob("*/manifest.json")
+    }
+    lines = {line["step"]: line for line in read(tmp_path / "metrics.jsonl")}
+    assert scores == {"step-000002": None, "step-000003": lines[3]["val/accuracy"]}
+
+
+def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating) -> None:
+    original = training_loop.take_step
+
+    def never_finite(*args: object, **kwargs: object):
+        return dataclasses.replace(original(*args, **kwargs), nonfinite_streak=validating.trainer.max_nonfinite_steps)
+
+    monkeypatch.setattr(training_loop, "take_step", never_finite)
+    with pytest.raises(NonFiniteGradients, match="step 1"):
+        open_loop(tmp_path).train_epoch(1)
+
+
+def test_too_many_failed_rewards_name_the_first_reasons() -> None:
+    good, bad = Score(components={"overall": 1.0}), Score(components={}, error="ValueError: no number")
+    scores = {("p", index): bad if index < 2 else good for index in range(10)}
+    check_failed_share(scores, max_failed_share=0.2)
+    with pytest.raises(TooManyFailedRewards, match=r"(?s)2 of 10 rewards failed.*p sample 0: ValueError: no number"):
+        check_failed_share(scores, max_failed_share=0.1)
+
+
+@pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])
+def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) -> None:
+    trainer = config.trainer.model_copy(update={"total_epochs": 2, "max_steps": max_steps})
+    cut = config.model_copy(update={"trainer": trainer})
+    assert epoch_count(steps_per_epoch=4, config=cut) == len(spans)
+    assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans
