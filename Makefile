@@ -30,8 +30,9 @@ BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
 # file costs one call of pip.
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
+TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install demo test lint test-slow chaos docs ui clean
+.PHONY: help install demo test lint test-slow mutations chaos bench-trl docs ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -53,8 +54,14 @@ lint: $(STAMP)-dev ## format, style, types, and the contracts between the rooms
 test-slow: $(STAMP)-dev ## the long proofs
 	$(BIN)/pytest -m slow
 
+mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
+	$(BIN)/python -m tests.mutations
+
 chaos: $(STAMP)-dev ## kill the pipeline N times at random moments and compare with an unbroken run
 	$(BIN)/python -m tests.e2e.chaos --n $(N)
+
+bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
+	$(BIN)/python -m benchmarks.versus_trl
 
 docs: $(STAMP) ## write docs/configuration.md anew from the configuration models
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
@@ -62,8 +69,8 @@ docs: $(STAMP) ## write docs/configuration.md anew from the configuration models
 ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
 	$(BIN)/sightline ui
 
-clean: ## remove the environment; runs are kept
-	rm -rf .venv
+clean: ## remove the environments; runs are kept
+	rm -rf .venv .venv-trl
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit("Sightline needs Python 3.11 or 3.12: make PYTHON=..." if not (3, 11) <= sys.version_info < (3, 13) else 0)'
@@ -76,6 +83,16 @@ $(STAMP): | $(BIN)/pip
 $(STAMP)-dev: | $(BIN)/pip
 	$(call install,$(ACCELERATOR)$(comma)dev)
 	touch $@ $(STAMP)
+
+# TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and
+# transformers. addsitedir, and not a plain path, so that what .venv does at start-up happens there too.
+$(TRL_STAMP): | $(STAMP)-dev
+	rm -rf .venv-trl
+	$(BIN)/python -m venv --without-pip .venv-trl
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+	  > "$$(.venv-trl/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/sightline_environment.pth"
+	$(BIN)/python -m pip --quiet --python .venv-trl/bin/python install --no-deps -r benchmarks/trl-requirements.txt
+	touch $@
 
 comma := ,
 define install
