@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rl_core.config.data import Source
-from rl_core.config.model import PretrainedModel
+from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
@@ -25,6 +25,8 @@ from rl_core.types import Prompt
 
 _ROWS_TRIED = 8
 """Rows on whose true answer the reward is tried."""
+
+_NO_LIMIT = 1 << 20
 
 
 def find_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
@@ -97,14 +99,17 @@ def data_problems(config: RunConfig) -> list[Problem]:
     from rl_core.data.preparation import prepare_dataset
     from tasks.initial_model import write_initial_model
 
-    source = config.model.source
+    source, data = config.model.source, config.data
+    if isinstance(source, TinyModel):
+        # Its tokenizer is trained on the rows: bad ones make another tokenizer, and lengths that mean nothing.
+        data = data.model_copy(update={"max_prompt_length": _NO_LIMIT})
     try:
         with tempfile.TemporaryDirectory() as scratch:
             model = Path(scratch) / "model"
             model.mkdir()
             write_initial_model(config, model)
             prepare_dataset(
-                config.data,
+                data,
                 model_folder=model,
                 out=Path(scratch) / "data",
                 progress=SilentProgress(),
@@ -112,7 +117,8 @@ def data_problems(config: RunConfig) -> list[Problem]:
                 cold_start_source=config.cold_start.source if config.cold_start else None,
             )
     except (ValueError, OSError) as error:
-        return [Problem(where="data", what=str(error), fix="correct the rows, or the columns and limits in `data`")]
+        what = str(error).replace("\n", "\n    ")
+        return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
     return []
 
 

@@ -8,11 +8,11 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.checkpoints.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext
+from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest
 from tasks.report_data import gallery_rows, open_images, report_page
 from tasks.report_page import render
-from tasks.run_facts import RunFacts
+from tasks.run_facts import CONTENDERS, RunFacts
 from tasks.staging import StageOutcome, run_stage
 from tasks.summary import summarise_run
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @task(name="report", task_run_name="report", cache_policy=NO_CACHE)
 def report(run: str) -> StageManifest | State[StageManifest]:
     """Write the summary and the report of an open run."""
-    return run_stage(run, "report", make=_make, show=_show)
+    ended = run_stage(run, "report", make=_make, show=_show)
+    context = current_context(run)
+    context.tracking.show_headline(_headline(context.manifests["report"]))
+    return ended
 
 
 def _make(context: RunContext) -> StageOutcome:
@@ -33,6 +36,11 @@ def _make(context: RunContext) -> StageOutcome:
     atomic_write_text(run.report, render(report_page(facts, commands=usage_lines(run.merged_model))))
     atomic_write_json(run.summary, summary)
     return StageOutcome(outputs=[run.report, run.summary], result=summary["evaluation"])
+
+
+def _headline(manifest: StageManifest) -> dict[str, float]:
+    """What pipelines are compared by."""
+    return {f"accuracy/{name}": manifest.result[name]["accuracy"] for name in CONTENDERS}
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

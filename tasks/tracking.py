@@ -4,7 +4,7 @@ Every stage that stands is shown, whether it was just run, recognised or taken o
 already is not sent again. So an outage, a deleted database and a resumed run need nothing else.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,17 @@ class PipelineTracking:
                 run.set_tags({"sightline.reused_from": manifest.reused_from or "", "sightline.digest": manifest.digest})
                 show(run, manifest, self._run)
                 run.set_tags({shown_tag: manifest.digest})
+                run.set_status("FINISHED")
+
+    def show_headline(self, metrics: Mapping[str, float]) -> None:
+        """The figures by which pipelines are compared, on the parent run, unless it has them."""
+        if self._pipeline is None:
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        parent = self._pipeline.parent
+        with tolerated_outage("the pipeline's figures", self._log_event):
+            parent.log_metrics({name: value for name, value in metrics.items() if parent.latest_metric(name) != value})
 
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:

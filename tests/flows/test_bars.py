@@ -29,11 +29,10 @@ def test_a_bar_that_breaks_off_says_how_far_it_came() -> None:
 def test_a_terminal_keeps_a_finished_bar_and_drops_one_inside_it() -> None:
     text = StringIO()
     console = Console(file=text, force_terminal=True, width=120)
-    with TerminalBars(console) as bars:
-        with bars.bar("train epoch 1", 2) as advance:
-            with bars.bar("validation", 9) as inner:
-                inner(9)
-            advance(2, "reward 0.5")
+    with TerminalBars(console) as bars, bars.bar("train epoch 1", 2) as advance:
+        with bars.bar("validation", 9) as inner:
+            inner(9)
+        advance(2, "reward 0.5")
     last_frame = text.getvalue().rsplit("train epoch 1", 1)[1]
     assert "2/2" in last_frame and "reward 0.5" in last_frame
     assert "validation" not in last_frame

@@ -108,5 +108,5 @@ def test_a_run_is_found_by_folder_and_by_name(run: RunDirectory) -> None:
     runs_dir = str(run.root.parent)
     assert find_run(str(run.root), "elsewhere") == run
     assert find_run("counted", runs_dir) == run
-    with pytest.raises(ValueError, match="no run other; .* has counted"):
+    with pytest.raises(ValueError, match=r"no run other; .* has counted"):
         find_run("other", runs_dir)

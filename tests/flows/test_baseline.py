@@ -1,0 +1,228 @@
+"""The baseline flow on the real engine, seen through Prefect, MLflow and the run's folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun, TaskRun
+
+from flows.baseline import baseline
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
+
+pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
+
+CONFIG = "tests/e2e/configs/small.yaml"
+STAGES = [
+    "prepare",
+    "cold-start",
+    "train-epoch-001",
+    "evaluate-base",
+    "evaluate-trained",
+    "merge",
+    "model-card",
+    "report",
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tests' runs and their MLflow database lie."""
+
+    folder: Path
+    database: str = "mlflow.db"
+
+    @property
+    def runs_dir(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def mlflow_uri(self) -> str:
+        return f"sqlite:///{self.folder / self.database}"
+
+    def call(self, *overrides: str, config: str = CONFIG) -> State:
+        """One call of the flow; its final state."""
+        settled = [f"tracking.mlflow_uri={self.mlflow_uri}", "trainer.max_steps=2", "trainer.val_freq=-1"]
+        given = [*settled, *overrides] if config == CONFIG else []
+        return baseline(config, given, str(self.runs_dir), return_state=True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("baseline"))
+
+
+@pytest.fixture(scope="module")
+def finished(place: Place, prefect_server: None) -> tuple[State, RunDirectory]:
+    """The first call's state, and the run it made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(Path(__file__).parents[2])
+        state = place.call()
+    assert state.is_completed(), state
+    (folder,) = place.runs_dir.iterdir()
+    return state, RunDirectory(folder)
+
+
+def flow_run_of(state: State) -> FlowRun:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(state.state_details.flow_run_id)
+
+
+def task_runs_of(state: State) -> list[TaskRun]:
+    wanted = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(flow_run_filter=wanted)
+    return sorted(runs, key=lambda run: run.start_time)
+
+
+def states_of(state: State) -> dict[str, str]:
+    """Task run name -> name of its final state."""
+    return {run.name: run.state_name for run in task_runs_of(state) if run.name != "preflight"}
+
+
+def mlflow_runs(place: Place) -> dict[str, Run]:
+    """Stage -> its MLflow run."""
+    client = MlflowClient(place.mlflow_uri)
+    experiment = client.get_experiment_by_name("small")
+    return {run.data.tags["sightline.stage"]: run for run in client.search_runs([experiment.experiment_id])}
+
+
+def rerun_stages(state: State) -> set[str]:
+    return {name for name, final in states_of(state).items() if final != "Cached"}
+
+
+def test_flow_and_task_runs_have_names_that_a_person_understands(finished: tuple[State, RunDirectory]) -> None:
+    state, run = finished
+    assert flow_run_of(state).name == run.name
+    assert states_of(state) == {
+        "prepare data and model": "Completed",
+        "cold start": "Completed",
+        "train epoch 1": "Completed",
+        "evaluate base": "Completed",
+        "evaluate trained": "Completed",
+        "merge and prove": "Completed",
+        "describe the model": "Completed",
+        "report": "Completed",
+    }
+
+
+def test_the_flow_hands_back_the_accuracies(finished: tuple[State, RunDirectory]) -> None:
+    state, run = finished
+    summary = json.loads(run.summary.read_text())
+    assert state.result() == summary["evaluation"]
+    assert 0.0 <= summary["evaluation"]["trained"]["accuracy"] <= 1.0
+
+
+def test_every_stage_has_a_page_in_prefect(finished: tuple[State, RunDirectory]) -> None:
+    state, _ = finished
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        pages = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=wanted)}
+    assert set(STAGES) <= pages.keys()
+    assert "| splits.train.rows | 12 |" in pages["prepare"].data
+
+
+def test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    _, run = finished
+    runs = mlflow_runs(place)
+    parent = runs.pop("pipeline")
+    assert parent.info.run_name == run.name
+    assert parent.data.params["rollout.n"] == "4"
+    assert set(runs) == {"train", *(stage for stage in STAGES if not stage.startswith("train"))}
+    assert all(nested.data.tags["mlflow.parentRunId"] == parent.info.run_id for nested in runs.values())
+    assert all(one.info.status == "FINISHED" for one in (parent, *runs.values()))
+
+
+def test_mlflow_has_each_step_once(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    _, run = finished
+    history = MlflowClient(place.mlflow_uri).get_metric_history(
+        mlflow_runs(place)["train"].info.run_id, "reward/overall"
+    )
+    written = {record["step"]: record["reward/overall"] for record in read(run.metrics)}
+    assert {point.step: point.value for point in history} == written
+    assert len(history) == len(written) == 2
+
+
+def test_mlflow_has_data_answers_images_and_report(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    client, runs = MlflowClient(place.mlflow_uri), mlflow_runs(place)
+
+    def files(stage: str, folder: str | None = None) -> set[str]:
+        return {file.path for file in client.list_artifacts(runs[stage].info.run_id, folder)}
+
+    assert len(runs["prepare"].inputs.dataset_inputs) == 2
+    assert "items.json" in files("evaluate-trained")
+    assert {"report.html", "summary.json"} <= files("report")
+    assert len(files("report", "samples")) == 4
+    assert "greedy/accuracy" in runs["evaluate-base"].data.metrics
+    assert "accuracy/trained" in runs["pipeline"].data.metrics
+
+
+def test_a_second_call_finds_everything_and_changes_nothing(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    _, run = finished
+    before = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
+    again = place.call()
+    assert again.is_completed() and rerun_stages(again) == set()
+    assert again.result() == finished[0].result()
+    assert {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")} == before
+
+
+def test_the_folder_of_a_run_continues_it(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    assert rerun_stages(place.call(config=str(finished[1].root))) == set()
+
+
+def test_an_empty_mlflow_database_is_filled_from_the_runs_folder(
+    place: Place, finished: tuple[State, RunDirectory]
+) -> None:
+    anew = Place(place.folder, database="anew.db")
+    assert rerun_stages(anew.call()) == set()
+    test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(anew, finished)
+    test_mlflow_has_each_step_once(anew, finished)
+    test_mlflow_has_data_answers_images_and_report(anew, finished)
+
+
+def test_an_mlflow_that_does_not_answer_is_a_warning(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    _, run = finished
+    state = place.call("tracking.mlflow_uri=http://127.0.0.1:9")
+    assert state.is_completed() and rerun_stages(state) == set()
+    assert any(event["kind"] == "tracker-unavailable" for event in read(run.events))
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("report.html", {"report"}),
+        ("summary.json", {"report"}),
+        ("merged/README.md", {"describe the model"}),
+    ],
+)
+def test_a_deleted_or_altered_artefact_is_made_again(
+    place: Place, finished: tuple[State, RunDirectory], name: str, again: set[str]
+) -> None:
+    path = finished[1].root / name
+    before = path.read_text()
+    path.unlink()
+    assert rerun_stages(place.call()) == again
+    path.write_text(before + " ")
+    assert rerun_stages(place.call()) == again
+    assert path.is_file() and path.read_text() != before + " "
+
+
+def test_another_gallery_writes_the_report_alone(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    assert rerun_stages(place.call("tracking.gallery_items=2")) == {"report"}
+    assert finished[1].report.read_text().count("<article") == 2
+
+
+def test_another_evaluation_takes_everything_else_over(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    state = place.call("evaluation.modes=[greedy]")
+    again = {"evaluate base", "evaluate trained", "describe the model", "report"}
+    assert state.is_completed() and rerun_stages(state) == again
+    folder = next(path for path in place.runs_dir.iterdir() if path.name == flow_run_of(state).name)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["reused"] == dict.fromkeys(["prepare", "cold-start", "train-epoch-001", "merge"], finished[1].name)
+    assert (folder / "merged" / "model.safetensors").stat().st_nlink == 2

@@ -1,0 +1,73 @@
+"""A flow run whose process was killed is marked by the next start of its run, and only then."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.states import Completed, Running
+
+from flows.flow_runs import mark_abandoned, remember
+from rl_core.run_directory import RunDirectory
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@flow
+def nothing() -> None:
+    """Does nothing."""
+
+
+@pytest.fixture
+def client() -> Iterator[SyncPrefectClient]:
+    with get_client(sync_client=True) as client:
+        yield client
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+def flow_run(client: SyncPrefectClient, state) -> str:
+    return str(client.create_flow_run(nothing, state=state).id)
+
+
+def state_of(client: SyncPrefectClient, flow_run_id: str) -> str:
+    return client.read_flow_run(flow_run_id).state.name
+
+
+def test_an_abandoned_flow_run_becomes_crashed(client: SyncPrefectClient, run: RunDirectory) -> None:
+    killed = flow_run(client, Running())
+    remember(run, killed)
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, killed) == "Crashed"
+
+
+def test_a_finished_flow_run_keeps_its_state(client: SyncPrefectClient, run: RunDirectory) -> None:
+    finished = flow_run(client, Completed())
+    remember(run, finished)
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, finished) == "Completed"
+
+
+def test_a_retried_flow_run_does_not_crash_itself(client: SyncPrefectClient, run: RunDirectory) -> None:
+    retried = flow_run(client, Running())
+    remember(run, retried)
+    mark_abandoned(run, current=retried)
+    assert state_of(client, retried) == "Running"
+
+
+def test_other_flow_runs_are_left_alone(client: SyncPrefectClient, run: RunDirectory) -> None:
+    other = flow_run(client, Running())
+    mark_abandoned(run, current=str(uuid4()))
+    remember(run, flow_run(client, Running()))
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, other) == "Running"
+
+
+def test_a_flow_run_of_a_deleted_database_is_no_error(run: RunDirectory) -> None:
+    remember(run, str(uuid4()))
+    mark_abandoned(run, current=str(uuid4()))

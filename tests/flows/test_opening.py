@@ -1,0 +1,120 @@
+"""Opening a run: one writer, its config on disk, signals, and how the body ended."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from prefect import State, flow
+
+from flows.opening import name_of_run, opened_run, stopped
+from flows.terminal import Watcher, watched_by
+from rl_core.config.loading import load_config
+from rl_core.engine.stop import Interrupted
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked
+from tasks.context import RunContext, current_context
+from tasks.stages import run_name
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
+
+CONFIG = "tests/e2e/configs/small.yaml"
+NO_MLFLOW = ["tracking.mlflow_uri=null"]
+
+
+def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = None, config: str = CONFIG, **more):
+    """Call a flow that opens the run and does `body`; returns its final state."""
+
+    @flow(flow_run_name=name_of_run)
+    def opening(config: str, overrides: list[str], runs_dir: str, tag: str | None = None, fresh: bool = False):
+        try:
+            with opened_run(config, overrides, runs_dir=runs_dir, tag=tag, fresh=fresh) as run:
+                return body(run)
+        except Interrupted as stop:
+            return stopped(stop)
+
+    with watched_by(watcher or Watcher()):
+        return opening(config, NO_MLFLOW, str(runs_dir), **more, return_state=True)
+
+
+def the_run(runs_dir: Path) -> RunDirectory:
+    return RunDirectory(runs_dir / run_name(load_config(Path(CONFIG), NO_MLFLOW)))
+
+
+def error_of(state: State) -> BaseException:
+    error = state.result(raise_on_failure=False)
+    assert isinstance(error, BaseException), state
+    return error
+
+
+def test_the_resolved_config_and_the_log_lie_in_the_runs_folder(tmp_path: Path) -> None:
+    def body(run: RunContext) -> str:
+        assert current_context(run.name) is run
+        return run.name
+
+    assert opened(tmp_path, body).result() == the_run(tmp_path).name
+    assert load_config(the_run(tmp_path).config) == load_config(Path(CONFIG), NO_MLFLOW)
+    assert the_run(tmp_path).log.is_file()
+    with pytest.raises(LookupError, match="is not open in this process"):
+        current_context(the_run(tmp_path).name)
+
+
+def test_a_second_writer_is_refused_with_the_owners_pid(tmp_path: Path) -> None:
+    run = the_run(tmp_path)
+    with RunLock(run.lock):
+        error = error_of(opened(tmp_path))
+    assert isinstance(error, RunLocked)
+    assert str(os.getpid()) in str(error)
+
+
+def test_the_lock_is_free_again_after_a_failure_and_the_log_tells_why(tmp_path: Path) -> None:
+    def body(run: RunContext) -> None:
+        raise ArithmeticError("one and one is three")
+
+    watcher = Watcher()
+    assert isinstance(error_of(opened(tmp_path, body, watcher=watcher)), ArithmeticError)
+    assert not watcher.completed
+    assert isinstance(watcher.error, ArithmeticError)
+    assert "one and one is three" in the_run(tmp_path).log.read_text()
+    assert opened(tmp_path).is_completed()
+
+
+def test_a_body_that_ends_well_is_noted(tmp_path: Path) -> None:
+    watcher = Watcher()
+    opened(tmp_path, watcher=watcher)
+    assert watcher.completed and watcher.error is None
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path, signum: signal.Signals) -> None:
+    before = signal.getsignal(signum)
+
+    def body(run: RunContext) -> None:
+        signal.raise_signal(signum)
+        assert run.stop.signum == signum
+        run.stop.raise_if_requested()
+
+    state = opened(tmp_path, body)
+    assert state.is_cancelled() and state.name == "Interrupted"
+    assert signal.getsignal(signum) is before
+
+
+def test_outside_the_main_thread_signals_are_left_alone(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    states: list[State] = []
+    thread = threading.Thread(target=lambda: states.append(opened(tmp_path)))
+    thread.start()
+    thread.join()
+    assert states[0].is_completed()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_fresh_run_is_tagged_with_its_start_and_reuses_nothing(tmp_path: Path) -> None:
+    reuse = opened(tmp_path, lambda run: (run.name, run.reuse), fresh=True).result()
+    assert reuse[0].startswith(f"{the_run(tmp_path).name}-20")
+    assert reuse[1] is False
+
+
+def test_a_refused_config_fails_the_flow_with_its_message(tmp_path: Path) -> None:
+    assert "no config file" in str(error_of(opened(tmp_path, config="nowhere.yaml")))

@@ -1,0 +1,88 @@
+"""Everything that is wrong is named, and all at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+from rl_core.run_directory import RunDirectory
+from tasks.problems import data_problems, find_problems, reward_problems
+
+ROOT = Path(__file__).parents[2]
+GOOD = {"problem": "two?", "images": [], "answer": "1"}
+BAD = {"problem": "<image> <image> two?", "images": [], "answer": "1"}
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def small(*overrides: str) -> RunConfig:
+    return load_config(Path("tests/e2e/configs/small.yaml"), overrides)
+
+
+def training_rows(tmp_path: Path, *rows: dict) -> str:
+    """The override that trains on these rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"data.train={{type: local, path: {path}}}"
+
+
+def reward_that(tmp_path: Path, body: str) -> str:
+    """The override that judges with this function body."""
+    path = tmp_path / "reward.py"
+    path.write_text(f"import time\n\n\ndef score(sample):\n    {body}\n")
+    return f"reward.function={path}:score"
+
+
+def text_of(problems: list[Problem]) -> str:
+    return "\n".join(map(str, problems))
+
+
+def test_the_built_in_reward_agrees_with_the_ground_truth() -> None:
+    assert reward_problems(small()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise RuntimeError('no idea')", "no idea"),
+        ("return 1.0", "reward"),
+        ("return {'overall': 1.0}", "accuracy"),
+    ],
+)
+def test_a_reward_that_does_not_work_is_named(tmp_path: Path, body: str, told: str) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, body)))
+    assert [problem.fatal for problem in problems] == [True]
+    assert told in text_of(problems)
+
+
+def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, "return {'overall': 0.0, 'accuracy': 0.0}")))
+    assert [problem.fatal for problem in problems] == [False]
+
+
+def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
+    config = small(
+        "actor.global_batch_size=3",
+        reward_that(tmp_path, "raise RuntimeError('no idea')"),
+        training_rows(tmp_path, GOOD, BAD),
+    )
+    problems = find_problems(config, RunDirectory(tmp_path / "run"))
+    message = text_of(problems)
+    for part in ("actor.global_batch_size", "no idea", "row 1 (rows.jsonl line 2), column 'problem'"):
+        assert part in message, message
+
+
+def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> None:
+    assert data_problems(small("data.max_prompt_length=8")) == []
+
+
+def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
+    message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
+    assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
