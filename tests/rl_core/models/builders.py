@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.models.loading import load_processor
@@ -121,3 +122,29 @@ def take_gradients(model: torch.nn.Module) -> torch.Tensor:
     ]
     model.zero_grad(set_to_none=True)
     return torch.cat(pieces)
+
+
+def varlen_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    softmax_scale: float,
+    causal: bool,
+) -> torch.Tensor:
+    """What flash_attn_varlen_func is documented to compute, run by run: causal, aligned to the bottom right."""
+    assert causal and cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
+    lengths_q, lengths_k = cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()
+    assert max(lengths_q) <= max_seqlen_q and max(lengths_k) <= max_seqlen_k
+    outputs = []
+    runs = zip(query.split(lengths_q), key.split(lengths_k), value.split(lengths_k), strict=True)
+    for q, k, v in runs:
+        mask = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
+        q, k, v = (tensor.transpose(0, 1)[None] for tensor in (q, k, v))
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale, enable_gqa=True)
+        outputs.append(out[0].transpose(0, 1))
+    return torch.cat(outputs)

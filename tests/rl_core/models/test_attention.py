@@ -1,15 +1,17 @@
 """Which attention is chosen, and what the tree attention refuses."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rl_core.models.attention import attention_backend, standard_attention
+from rl_core.models.attention import attention_backend, standard_attention, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.models.packing import pack_trees
-from tests.rl_core.models.builders import Bench, model_config
+from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 
 
 @pytest.fixture
@@ -40,6 +42,19 @@ def test_flash_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("rl_core.models.attention.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
+
+
+def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(
+    model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel itself needs a GPU; here a function of its documented meaning stands in its place."""
+    monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
+    bench = Bench.load(model_folder("llama"))
+    trees = [bench.tree([3], [], [4, 1, 2], seed=1), bench.tree([5], [], [3], seed=2)]
+    packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    expected = bench.policy(packed, temperature=1.0).log_probs
+    use_tree_attention(bench.policy.model, "flash")
+    torch.testing.assert_close(bench.policy(packed, temperature=1.0).log_probs, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_forward_without_trees_is_refused(model_folder: Callable[[str], Path]) -> None:
