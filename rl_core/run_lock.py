@@ -42,9 +42,7 @@ class RunLock:
             os.write(descriptor, f"{os.getpid()}\n".encode())
         except BlockingIOError:
             os.close(descriptor)
-            raise RunLocked(
-                self._path, self._path.read_text().strip() or "unknown"
-            ) from None
+            raise RunLocked(self._path, self._path.read_text().strip() or "unknown") from None
         except OSError:
             os.close(descriptor)
             raise
