@@ -50,7 +50,7 @@ def engine_arguments(
     arguments: dict[str, Any] = {
         "model": str(model_folder),
         "dtype": dtype,
-        # Not "dummy": on a CPU its random values stay in places that `reload_weights` does not write.
+        # Not "dummy", which also fills buffers (the vision tower's pixel statistics) that no later load writes.
         "load_format": "auto",
         "seed": seed % 2**32,  # numpy, which vLLM seeds as well, takes no more bits
         "max_model_len": max_model_len,

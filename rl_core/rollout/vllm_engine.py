@@ -43,7 +43,7 @@ class VllmEngine:
         image_store: "ImageStore",
         seed: int,
     ) -> None:
-        """Start the engine without weights; see `engine_arguments` for the arguments that go to vLLM."""
+        """Start the engine; it generates after the first `load_weights`. `engine_arguments` describes the arguments."""
         prepare_process()
         from vllm import LLMEngine
 

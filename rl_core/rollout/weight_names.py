@@ -6,18 +6,19 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from rl_core.models.loading import has_vision, named_hf_weights
+from rl_core.models.loading import has_vision
 
 _NAMES_SHOWN = 5
 
 
 def expected_weight_names(model_folder: Path) -> frozenset[str]:
-    """The names under which `named_hf_weights` gives the weights of the folder's architecture, without reading them."""
+    """The names transformers has in memory for the weights of the folder's architecture, a tied head not repeated; no
+    weight is read."""
     architecture = AutoConfig.from_pretrained(model_folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
         model = factory.from_config(architecture)
-    return frozenset(name for name, _ in named_hf_weights(model))
+    return frozenset(name for name, _ in model.named_parameters())
 
 
 class StrictWeights:
