@@ -1,7 +1,6 @@
 """Runs a flow for a person at a terminal: bars, messages, exit codes."""
 
 import logging
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -62,6 +61,7 @@ def carry_out(order: Order, console: Console) -> int:
 
 def _call(order: Order, tag: str | None) -> BaseException | None:
     """Call the flow. Returns what Prefect, or the flow before it opened the run, ended with."""
+    from flows.embedded_server import reached_prefect
     from tasks.artifacts import UNREACHABLE
 
     parameters: dict[str, Any] = {
@@ -73,9 +73,9 @@ def _call(order: Order, tag: str | None) -> BaseException | None:
         if value is not None:
             parameters[name] = value
     try:
-        _reach_prefect()
-        state = _flow(order.flow)(**parameters, return_state=True)
-        result = state.result(raise_on_failure=False)
+        with reached_prefect():
+            state = _flow(order.flow)(**parameters, return_state=True)
+            result = state.result(raise_on_failure=False)
     except (*UNREACHABLE, RuntimeError) as error:
         return error
     return result if isinstance(result, BaseException) else None
@@ -85,19 +85,6 @@ def _flow(name: str) -> Any:
     from flows import baseline, partial
 
     return baseline.baseline if name == "baseline" else getattr(partial, f"{name}_part")
-
-
-def _reach_prefect() -> None:
-    """Reach Prefect's server, or start the embedded one: deaf to Ctrl-C, which a terminal sends to every process of
-    the command, because the flow still wants to tell it how it ended."""
-    from prefect.client.orchestration import get_client
-
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with get_client(sync_client=True) as client:
-            client.hello()
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _progress(console: Console) -> AbstractContextManager[Progress]:

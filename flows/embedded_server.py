@@ -1,0 +1,52 @@
+"""Prefect's server for a flow at a terminal: the configured one, or the embedded one with its loose ends tied.
+
+Prefect starts its embedded server as a child and ends it at the interpreter's exit. Two things are missing: Ctrl-C,
+which a terminal sends to every process of a command, would end it before the flow could say how it ended; and a killed
+parent would leave it running for ever.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prefect.client.orchestration import get_client
+from prefect.settings import get_current_settings
+
+
+@contextmanager
+def reached_prefect() -> Iterator[None]:
+    """Reach Prefect's server, starting the embedded one where none is configured, for the length of the block.
+
+    Raises:
+        httpx.TransportError: the configured server does not answer.
+        RuntimeError: the embedded server does not start.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
+    try:
+        with get_client(sync_client=True) as client:
+            client.hello().raise_for_status()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if get_current_settings().api.url is not None:
+        yield
+        return
+    # Imported here: it takes a second, and is loaded already where the embedded server was started.
+    from prefect.server.api.server import SubprocessASGIServer
+
+    server = SubprocessASGIServer().server_process
+    assert server is not None, "get_client starts the embedded server where no other one is configured"
+    with _ended_with_this_process(server.pid):
+        yield
+
+
+@contextmanager
+def _ended_with_this_process(pid: int) -> Iterator[None]:
+    """A watcher that ends `pid` when this process is gone: it reads from a pipe that only this process can write to."""
+    command = ["/bin/sh", "-c", 'read _; kill "$0"', str(pid)]
+    watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.communicate()

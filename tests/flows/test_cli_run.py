@@ -1,0 +1,79 @@
+"""How a command ends: its exit code and what it prints."""
+
+import signal
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.cli import main
+from flows.cli_run import Order, carry_out
+from flows.request import resolve_request
+from rl_core.config.loading import ConfigError
+from rl_core.run_lock import RunLock
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
+
+CONFIG = "tests/e2e/configs/small.yaml"
+NO_MLFLOW = "tracking.mlflow_uri=null"
+
+
+def ended(runs_dir: Path, *overrides: str, flow: str = "prepare") -> tuple[int, str]:
+    """Exit code and output of a command."""
+    text = StringIO()
+    order = Order(flow=flow, target=CONFIG, overrides=[NO_MLFLOW, *overrides], runs_dir=str(runs_dir))
+    return carry_out(order, Console(file=text, width=200)), text.getvalue()
+
+
+def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path) -> None:
+    code, text = ended(tmp_path)
+    assert code == 0, text
+    assert "✓ prepare: finished in" in text and "done" in text
+    code, text = ended(tmp_path)
+    assert code == 0 and "✓ prepare: finished before" in text
+
+
+def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path) -> None:
+    code, text = ended(tmp_path, "actor.global_batch_size=3")
+    assert code == 1
+    assert "actor.global_batch_size" in text and "run.log" in text
+    assert "Traceback" not in text and "PlanError" not in text
+
+
+def test_a_run_that_is_written_by_another_process_is_refused(tmp_path: Path) -> None:
+    run = resolve_request(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
+    with RunLock(run.lock):
+        code, text = ended(tmp_path)
+    assert code == 1
+    assert "is being written by the process with pid" in text
+
+
+def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.preflight
+
+    find_problems = tasks.preflight.find_problems
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return find_problems(*arguments)
+
+    monkeypatch.setattr(tasks.preflight, "find_problems", interrupted)
+    code, text = ended(tmp_path)
+    assert code == 143
+    assert "To continue:\n  sightline run " in text
+
+
+def test_a_refused_config_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean"):
+        ended(tmp_path, "actor.optim.lrr=1")
+
+
+def test_the_command_line_turns_a_refused_config_into_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sightline", "plan", "nowhere.yaml"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "no config file" in capsys.readouterr().err
