@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from rl_core.checkpoints.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
 from tasks.durations import duration
 from tasks.run_facts import stage_order
@@ -21,6 +23,8 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     console.print(stage_table(summary))
     console.print(speed_line(summary), highlight=False)
     console.print(where_table(summary))
+    for title, lines in usage_lines(run.merged_model).items():
+        console.print(f"\n{title}:\n[bold]{escape(lines)}[/bold]", highlight=False, soft_wrap=True)
 
 
 def accuracy_table(summary: Mapping[str, Any]) -> Table:
