@@ -1,0 +1,170 @@
+"""A run and Prefect's server when one of them goes away; a deployment that a worker carries out; the pages."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.run_directory import RunDirectory
+from tasks.stages import run_name
+from tests.e2e.runs import REPOSITORY, SMALL, command, environment, run_arguments
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+PREFECT = [sys.executable, "-m", "prefect"]
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, f"waited {seconds} s until {what}"
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextmanager
+def started(arguments: list[str], variables: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, like a command in its own terminal; gone at the end of the block."""
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A server of its own on a free port, and the environment that reaches it."""
+    port = free_port()
+    variables = environment(home) | {
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    }
+    arguments = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with started(arguments, variables, log) as process:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/api/health"), "Prefect's server is up")
+        yield process, variables
+
+
+def answers(address: str) -> bool:
+    try:
+        return httpx.get(address, timeout=5.0).is_success
+    except httpx.TransportError:
+        return False
+
+
+def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:
+    """The command line of a run of the small config with these overrides, and the folder that it writes."""
+    config = load_config(SMALL, overrides)
+    return command(*run_arguments(home, SMALL, *overrides)), RunDirectory(home / "runs" / run_name(config))
+
+
+def has_recorded(run: RunDirectory, step: int) -> bool:
+    return run.metrics.is_file() and f'"step":{step}' in run.metrics.read_text()
+
+
+def flow_run_states(home: Path, run: RunDirectory) -> list[str]:
+    """Final states of a run's flow runs, the oldest first, from Prefect's database."""
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
+        rows = database.execute("select state_name from flow_run where name = ? order by created", (run.name,))
+        return [name for (name,) in rows]
+
+
+def test_the_run_finishes_without_its_server_and_says_so(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
+    arguments, run = run_of(home, "evaluation.modes=[greedy]")  # of the finished run, only the evaluations are left
+    with (
+        prefect_server(tmp_path, tmp_path / "server.txt") as (server, variables),
+        started(arguments, variables, tmp_path / "run.txt") as process,
+    ):
+        is_under_way = lambda: run.log.is_file() and "train-epoch-002: " in run.log.read_text()  # noqa: E731
+        wait_until(lambda: is_under_way() or process.poll() is not None, "the run is under way")
+        os.killpg(server.pid, signal.SIGKILL)
+        assert process.wait(timeout=500) == 0, (tmp_path / "run.txt").read_text()
+    output = (tmp_path / "run.txt").read_text()
+    assert "Prefect's server went away" in output
+    assert "Held-out accuracy" in output
+
+
+def test_a_killed_run_leaves_no_process_and_ctrl_c_stops_its_continuation(
+    home: Path, finished: RunDirectory, tmp_path: Path
+) -> None:
+    arguments, run = run_of(home, "actor.optim.lr=2.0e-3")
+    with started(arguments, environment(home), tmp_path / "first.txt") as process:
+        wait_until(lambda: has_recorded(run, 1), "a step is recorded")
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert any("prefect.server.api.server:create_app" in child.cmdline() for child in children)
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert not alive
+    with started(arguments, environment(home), tmp_path / "second.txt") as process:
+        wait_until(lambda: has_recorded(run, 2), "the continued run records a step")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=200) == 130, (tmp_path / "second.txt").read_text()
+    assert f"sightline run {run.root}" in (tmp_path / "second.txt").read_text()
+    assert flow_run_states(home, run) == ["Crashed", "Interrupted"]
+    assert '"kind":"reward_failed"' not in run.events.read_text()
+
+
+def test_a_worker_carries_out_the_deployment_and_schedules_are_kept(
+    home: Path, finished: RunDirectory, tmp_path: Path
+) -> None:
+    settings = [f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db", "evaluation.temperature=0.5"]
+    parameters = {"config": str(SMALL), "overrides": settings, "runs_dir": str(home / "runs")}
+    chosen = [part for name, value in parameters.items() for part in ("--param", f"{name}={json.dumps(value)}")]
+    with prefect_server(tmp_path, tmp_path / "server.txt") as (_, variables):
+
+        def prefect(*arguments: str) -> str:
+            done = subprocess.run(
+                [*PREFECT, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        prefect("work-pool", "create", "local", "--type", "process")
+        prefect("deploy", "--all", "--no-prompt")
+        prefect("deployment", "schedule", "create", "baseline/quickstart", "--interval", "86400")
+        with started([*PREFECT, "worker", "start", "--pool", "local"], variables, tmp_path / "worker.txt"):
+            said = prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
+        assert "Completed" in said
+        scheduled = ("flow-run", "ls", "--state", "Scheduled", "-o", "json")
+        wait_until(lambda: bool(json.loads(prefect(*scheduled))), "a scheduled run is made", seconds=60)
+    summary = json.loads((run_of(home, "evaluation.temperature=0.5")[1].summary).read_text())
+    assert summary["reused"]["train-epoch-002"] == finished.name
+
+
+def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
+    mlflow_port, prefect_port = free_port(), free_port()
+    ports = ["--mlflow-port", str(mlflow_port), "--prefect-port", str(prefect_port)]
+    arguments = command("ui", "--mlflow-uri", f"sqlite:///{home}/mlflow.db", *ports)
+    with started(arguments, environment(home), tmp_path / "ui.txt") as process:
+        wait_until(lambda: "Ctrl-C" in (tmp_path / "ui.txt").read_text(), "both pages are up")
+        assert "<html" in httpx.get(f"http://127.0.0.1:{mlflow_port}").text
+        assert "<html" in httpx.get(f"http://127.0.0.1:{prefect_port}", follow_redirects=True).text
+        children = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
