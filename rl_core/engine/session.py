@@ -84,7 +84,7 @@ class Session:
         self.workers.load_policy(self.run.initial_model)
         metrics = run_cold_start(
             config,
-            loader=self._loader("cold_start", config.batch_size),
+            loader=self._loader("train" if config.source is None else "cold_start", config.batch_size),
             targets=TargetRenderer(config.target_template, model_folder=self.run.initial_model),
             workers=self.workers,
             progress=self._progress,

@@ -1,7 +1,10 @@
 """The baseline flow on the real engine, seen through Prefect, MLflow and the run's folder."""
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,10 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRun
 from prefect.client.schemas.objects import FlowRun, TaskRun
 
 from flows.baseline import baseline
+from rl_core.engine.training_loop import TrainingLoop
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
+from tasks.train import train_epoch
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
@@ -226,3 +231,33 @@ def test_another_evaluation_takes_everything_else_over(place: Place, finished: t
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["reused"] == dict.fromkeys(["prepare", "cold-start", "train-epoch-001", "merge"], finished[1].name)
     assert (folder / "merged" / "model.safetensors").stat().st_nlink == 2
+
+
+def test_a_lost_device_costs_a_try_and_no_result(
+    place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run = finished
+    again = Place(place.folder / "again", database="../mlflow.db")
+    shutil.copytree(run.root, again.runs_dir / run.name)
+    copy = RunDirectory(again.runs_dir / run.name)
+    shutil.rmtree(copy.checkpoints)
+    monkeypatch.setattr(train_epoch, "retry_delay_seconds", [0, 0])
+    monkeypatch.setattr(TrainingLoop, "_run_step", failing_once(TrainingLoop._run_step, at_call=2))
+    state = again.call(f"tracking.mlflow_uri={place.mlflow_uri}")
+    assert state.is_completed(), state
+    (trained,) = [task for task in task_runs_of(state) if task.name == "train epoch 1"]
+    assert trained.run_count == 2
+    assert copy.metrics.read_bytes() == run.metrics.read_bytes()
+    assert copy.rollouts(2).read_bytes() == run.rollouts(2).read_bytes()
+
+
+def failing_once(step: Callable, *, at_call: int) -> Callable:
+    """The method, but its n-th call loses the device."""
+    calls = count(1)
+
+    def failing(loop: TrainingLoop):
+        if next(calls) == at_call:
+            raise RuntimeError("the device is lost")
+        return step(loop)
+
+    return failing

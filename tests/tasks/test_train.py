@@ -1,0 +1,46 @@
+"""Which failures of an epoch are worth another try."""
+
+import errno
+
+import pytest
+from prefect.states import Failed
+
+from rl_core.checkpoints.disk import DiskFull
+from rl_core.engine.scoring import TooManyFailedRewards
+from rl_core.engine.step import StaleWeights
+from rl_core.engine.stop import Interrupted
+from rl_core.engine.training_loop import NonFiniteGradients
+from rl_core.training.agreement import AgreementError
+from tasks.train import RETRIES, is_worth_retrying, train_epoch
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA error: device lost"), ConnectionResetError(), OSError(errno.EIO, "")]
+)
+def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
+    assert is_worth_retrying(train_epoch, None, Failed(data=error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Interrupted(2),
+        AgreementError(),
+        NonFiniteGradients(),
+        StaleWeights(),
+        TooManyFailedRewards(),
+        ValueError("the config"),
+        KeyError("a bug"),
+        OSError(errno.ENOSPC, "disk full"),
+        DiskFull.__new__(DiskFull),
+    ],
+)
+def test_what_would_come_back_or_was_asked_for_is_not(error: Exception) -> None:
+    if isinstance(error, DiskFull):
+        error.errno = errno.ENOSPC
+    assert not is_worth_retrying(train_epoch, None, Failed(data=error))
+
+
+def test_the_task_retries_by_that_rule() -> None:
+    assert train_epoch.retries == RETRIES
+    assert train_epoch.retry_condition_fn is is_worth_retrying
