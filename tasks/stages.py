@@ -167,12 +167,17 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
 
 
 def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
-    cold_start = config.cold_start.model_dump(mode="json") if config.cold_start else None
-    return {"seed": config.seed, "model": config.model.model_dump(mode="json"), "cold_start": cold_start}
+    return {
+        "seed": config.seed,
+        "model": config.model.model_dump(mode="json"),
+        "shuffle": config.data.shuffle,
+        "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
+    }
 
 
 def _training_parts(config: RunConfig) -> dict[str, Any]:
-    """What one epoch depends on; `total_epochs` is no part of it."""
+    """What one epoch depends on; `total_epochs` is no part of it. Validation stops at `evaluation.limit`."""
+    validating = {"accuracy_key", "limit"} if config.trainer.val_freq > 0 else {"accuracy_key"}
     return {
         "seed": config.seed,
         "order": config.data.model_dump(include={"rollout_batch_size", "shuffle"}),
@@ -181,7 +186,7 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
         "algorithm": config.algorithm.model_dump(mode="json"),
         "actor": config.actor.model_dump(mode="json"),
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
-        "evaluation": config.evaluation.model_dump(mode="json", include={"accuracy_key"}),
+        "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
 
 

@@ -42,13 +42,14 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("algorithm.clip_ratio_high=0.3", AFTER_TRAINING),
         ("rollout.n=4", AFTER_TRAINING),
         ("data.rollout_batch_size=32", AFTER_TRAINING),
-        ("data.shuffle=false", AFTER_TRAINING),
-        ("trainer.total_epochs=3", AFTER_TRAINING),
+        ("data.shuffle=false", AFTER_COLD_START),
+        ("trainer.total_epochs=99", AFTER_TRAINING),
         ("trainer.max_steps=10", AFTER_TRAINING),
         ("reward.kwargs={format_weight: 0.2}", AFTER_TRAINING | EVALUATION),
         ("rollout.max_response_length=16", AFTER_TRAINING | EVALUATION),
         ("evaluation.temperature=0.5", EVALUATION),
-        ("evaluation.limit=100", EVALUATION),
+        ("evaluation.limit=100", AFTER_TRAINING | EVALUATION),
+        ("evaluation.top_p=0.9", EVALUATION),
         ("merge.probe_tolerance=1e-3", {"merge", "model-card", "report"}),
         ("merge.checkpoint=best", {"evaluate-trained", "merge", "model-card", "report"}),
         ("cold_start.steps=10", AFTER_COLD_START),
@@ -72,6 +73,10 @@ def test_held_out_rows_matter_to_training_only_where_it_validates() -> None:
         quickstart("trainer.val_freq=-1", f"data.validation.scene_seed={scene_seed}") for scene_seed in (2, 9)
     )
     assert changed(before, after) == {"prepare"} | EVALUATION
+    assert (
+        changed(quickstart("trainer.val_freq=-1"), quickstart("trainer.val_freq=-1", "evaluation.limit=9"))
+        == EVALUATION
+    )
 
 
 def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
