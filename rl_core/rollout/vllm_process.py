@@ -2,6 +2,7 @@
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,12 +36,14 @@ def contained_start() -> Iterator[None]:
 
     On a GPU it sets torch to one thread; on a CPU it replaces `torch.set_num_threads` by a function that only warns,
     and puts libraries into LD_PRELOAD, which every child would inherit. The trainer shares the process and needs all
-    three as they were.
+    three as they were. Its warnings about deprecated names of torch, which it only lists, are left out.
     """
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     preload = os.environ.get("LD_PRELOAD")
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         torch.set_num_threads = set_num_threads
         torch.set_num_threads(threads)

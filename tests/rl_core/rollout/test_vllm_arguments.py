@@ -1,0 +1,56 @@
+"""The arguments that vLLM is started with."""
+
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.training import RolloutConfig
+from rl_core.rollout.vllm_arguments import engine_arguments
+from rl_core.rollout.vllm_process import prepare_process
+
+
+def _arguments(folder: Path, **changes: object):
+    prepare_process()
+    settings = {
+        "config": RolloutConfig(max_response_length=40, max_num_seqs=16),
+        "dtype": "float32",
+        "max_prompt_length": 60,
+        "images_per_prompt": 2,
+        "seed": 2**40 + 3,
+    }
+    return engine_arguments(folder, **(settings | changes))
+
+
+def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: dict[str, Path]) -> None:
+    # 100 tokens fill 4 blocks of 32. A token takes 2 layers x (key + value) x 1 head x 32 numbers of 4 bytes = 512.
+    assert _arguments(tiny_folders["qwen2_5_vl"]).kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 512
+    assert _arguments(tiny_folders["qwen3_vl"], dtype="bfloat16").kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 256
+
+
+def test_the_configured_cache_is_the_upper_bound(tiny_folders: dict[str, Path]) -> None:
+    config = RolloutConfig(max_response_length=60_000, max_num_seqs=512, cpu_kv_cache_gib=2)
+    assert _arguments(tiny_folders["llama"], config=config).kv_cache_memory_bytes == 2 * 2**30
+
+
+def test_a_whole_prompt_fits_into_one_forward(tiny_folders: dict[str, Path]) -> None:
+    config = RolloutConfig(max_response_length=4000, max_num_seqs=16)
+    arguments = _arguments(tiny_folders["llama"], config=config, max_prompt_length=9000)
+    assert arguments.max_model_len == 13_000
+    assert arguments.max_num_batched_tokens == 13_000
+    assert arguments.enable_chunked_prefill is False
+
+
+@pytest.mark.parametrize(("images", "limit"), [(0, 1), (1, 1), (3, 3)])
+def test_a_vision_tower_is_built_even_for_prompts_without_images(
+    images: int, limit: int, tiny_folders: dict[str, Path]
+) -> None:
+    arguments = _arguments(tiny_folders["qwen2_vl"], images_per_prompt=images)
+    assert arguments.limit_mm_per_prompt == {"image": limit, "video": 0}
+
+
+def test_a_text_model_has_no_image_settings(tiny_folders: dict[str, Path]) -> None:
+    assert _arguments(tiny_folders["qwen2_5"]).limit_mm_per_prompt == {}
+
+
+def test_seeds_beyond_32_bits_are_folded(tiny_folders: dict[str, Path]) -> None:
+    assert _arguments(tiny_folders["llama"]).seed == 3
