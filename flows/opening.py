@@ -17,7 +17,7 @@ from flows.request import RunRequest, resolve_request, start_tag
 from flows.terminal import current_watcher
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.engine.stop import Interrupted, StopRequest
-from rl_core.files import atomic_write_text
+from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.run_lock import RunLock
 from rl_core.tracking.metrics_log import RunLogs
 from tasks.artifacts import FlowProgress
@@ -90,6 +90,8 @@ def _open(request: RunRequest, stack: ExitStack, *, flow_run_id: str) -> RunCont
     stack.enter_context(RunLock(run.lock))
     stack.enter_context(_logging_to(run.log))
     stack.enter_context(_stopped_by_signals(watcher.stop))
+    for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
+        sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
     mark_abandoned(run, current=flow_run_id)
     remember(run, flow_run_id)
     atomic_write_text(run.config, dump_config(request.config))

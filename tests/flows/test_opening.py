@@ -60,6 +60,15 @@ def test_the_resolved_config_and_the_log_lie_in_the_runs_folder(tmp_path: Path) 
         current_context(the_run(tmp_path).name)
 
 
+def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path) -> None:
+    run = the_run(tmp_path)
+    for leftover in (run.root / ".merged.tmp-123", run.evaluation(".base.tmp-123")):
+        leftover.mkdir(parents=True)
+    (run.root / ".config.yaml.tmp-123").write_text("half")
+    opened(tmp_path)
+    assert not list(run.root.rglob(".*tmp*"))
+
+
 def test_a_second_writer_is_refused_with_the_owners_pid(tmp_path: Path) -> None:
     run = the_run(tmp_path)
     with RunLock(run.lock):

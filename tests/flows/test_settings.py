@@ -1,0 +1,31 @@
+"""Defaults of a flow's process, which a person's own settings win over."""
+
+import subprocess
+import sys
+
+import pytest
+
+from flows.settings import CONSOLE_DEFAULTS, FLOW_DEFAULTS, set_console_defaults
+from rl_core.environment import TELEMETRY_OFF
+
+
+def test_defaults_are_set_and_own_settings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {**TELEMETRY_OFF, **FLOW_DEFAULTS, **CONSOLE_DEFAULTS}
+    for name in every:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "9")
+    set_console_defaults()
+    import os
+
+    assert {name: os.environ[name] for name in every} == {**every, "PREFECT_CLIENT_MAX_RETRIES": "9"}
+
+
+def test_importing_a_flow_turns_telemetry_off_before_prefect_reads_it() -> None:
+    script = """
+import flows, sys
+assert "prefect" not in sys.modules
+from prefect.settings import get_current_settings
+assert get_current_settings().server.analytics_enabled is False
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
