@@ -1,5 +1,6 @@
 """Defaults of a flow's process, which a person's own settings win over."""
 
+import os
 import subprocess
 import sys
 
@@ -12,11 +13,10 @@ from rl_core.environment import TELEMETRY_OFF
 def test_defaults_are_set_and_own_settings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     every = {**TELEMETRY_OFF, **FLOW_DEFAULTS, **CONSOLE_DEFAULTS}
     for name in every:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that its absence is restored at the end
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "9")
     set_console_defaults()
-    import os
-
     assert {name: os.environ[name] for name in every} == {**every, "PREFECT_CLIENT_MAX_RETRIES": "9"}
 
 
