@@ -55,7 +55,7 @@ MUTATIONS = (
     Mutation(
         name="token-ban",
         file="rl_core/rollout/vllm_engine.py",
-        before="dict.fromkeys(banned_token_ids, TOKEN_BAN)",
+        before="dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS)",
         after="{}",
         tests="tests/rl_core/rollout/test_vllm_engine.py",
     ),
