@@ -1,0 +1,1 @@
+"""Measurements beside peers, and the long proofs; results lie in benchmarks/results."""
