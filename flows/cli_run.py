@@ -1,6 +1,7 @@
 """Runs a flow for a person at a terminal: bars, messages, exit codes."""
 
 import logging
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -130,7 +131,9 @@ def _say_how_it_ended(
         _say_result(order, request, console)
         return 0
     if watcher.stop.signum is not None:
-        console.print(f"[yellow]stopped[/yellow] {watcher.error}. To continue:\n  sightline run {request.run.root}")
+        name = signal.Signals(watcher.stop.signum).name
+        console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
+        console.print(f"  sightline run {request.run.root}", highlight=False, soft_wrap=True)
         return 128 + watcher.stop.signum
     _say_failed(request, watcher.error or error, console)
     return 1

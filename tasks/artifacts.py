@@ -11,6 +11,7 @@ import httpx
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.logging.handlers import APILogHandler
 
 from rl_core.progress import Advance, Progress
 from tasks.manifests import StageManifest
@@ -37,8 +38,17 @@ class PrefectPages:
             return action()
         except UNREACHABLE as error:
             self.reachable = False
+            _stop_sending_logs()
             logger.warning("Prefect's server does not answer, the run goes on without its pages (%s)", error)
             return None
+
+
+def _stop_sending_logs() -> None:
+    """Prefect would complain on the terminal about every record that it cannot send."""
+    for name in list(logging.root.manager.loggerDict):
+        named = logging.getLogger(name)
+        for handler in [handler for handler in named.handlers if isinstance(handler, APILogHandler)]:
+            named.removeHandler(handler)
 
 
 PAGES = PrefectPages()
