@@ -24,26 +24,31 @@ from tests.e2e.runs import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-def wait_for_step(runs_dir: Path, step: int, process: subprocess.Popen[str]) -> None:
+def output_of(home: Path) -> str:
+    return (home / "output.txt").read_text()
+
+
+def wait_for_step(runs_dir: Path, step: int, process: subprocess.Popen[bytes]) -> None:
     """Until the run has recorded `step`."""
     while process.poll() is None:
         files = list(runs_dir.glob("*/metrics.jsonl"))
         if files and f'"step":{step}' in files[0].read_text():
             return
         time.sleep(0.05)
-    raise AssertionError(f"the run ended before step {step}: {process.communicate()}")
+    raise AssertionError(f"the run ended before step {step}: {output_of(runs_dir.parent)}")
 
 
-def start(home: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*run_arguments(home)),
-        env=environment(home),
-        cwd=REPOSITORY,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(home: Path) -> subprocess.Popen[bytes]:
+    """A run whose output goes to a file: a pipe would stay open for as long as a child that outlives the run."""
+    with (home / "output.txt").open("wb") as output:
+        return subprocess.Popen(
+            command(*run_arguments(home)),
+            env=environment(home),
+            cwd=REPOSITORY,
+            start_new_session=True,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def resumed_differences(home: Path, expected: RunDirectory) -> list[str]:
@@ -77,7 +82,8 @@ def test_sigterm_writes_a_checkpoint_says_how_to_continue_and_exits_143(finished
     process = start(tmp_path)
     wait_for_step(tmp_path / "runs", 1, process)
     process.terminate()
-    output, _ = process.communicate(timeout=300)
+    process.wait(timeout=300)
+    output = output_of(tmp_path)
     assert process.returncode == 143, output
     assert "sightline run" in output
     assert list(the_run(tmp_path / "runs").checkpoints.glob("step-*"))
