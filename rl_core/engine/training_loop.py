@@ -83,9 +83,13 @@ class TrainingLoop:
             self._validate_before_training()
             while self._step < last:
                 record = self._run_step()
-                self._save_if_due(record, end_of_epoch=self._step == last, epoch=epoch)
+                # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
+                stopping = self._parts.stop.signum is not None
+                if stopping or self._is_due(record.step, last):
+                    self._save(record, end_of_epoch=record.step == last, epoch=epoch)
                 advance(1, f"reward {record.metrics['reward/overall']:.3f}")
-                self._parts.stop.raise_if_requested()
+                if stopping:
+                    self._parts.stop.raise_if_requested()
         return EpochResult(
             epoch=epoch,
             first_step=first,
@@ -135,10 +139,10 @@ class TrainingLoop:
             return {}
         return self._parts.validator.run(self._parts.workers, step=step)
 
-    def _save_if_due(self, record: StepRecord, *, end_of_epoch: bool, epoch: int) -> None:
-        due = end_of_epoch or record.step % self._config.trainer.save_freq == 0
-        if not due and self._parts.stop.signum is None:
-            return
+    def _is_due(self, step: int, last: int) -> bool:
+        return step == last or step % self._config.trainer.save_freq == 0
+
+    def _save(self, record: StepRecord, *, end_of_epoch: bool, epoch: int) -> None:
         info = CheckpointInfo(
             step=record.step,
             epoch=epoch,

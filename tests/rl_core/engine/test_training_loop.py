@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rl_core.engine.scoring import TooManyFailedRewards, check_failed_share
 from rl_core.engine.stop import Interrupted, StopRequest
 from rl_core.engine.training_loop import LoopParts, NonFiniteGradients, TrainingLoop, epoch_count, epoch_span
 from rl_core.engine.validation import Validator
-from rl_core.progress import SilentProgress
+from rl_core.progress import Advance, Progress, SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from rl_core.types import Score
@@ -36,7 +37,7 @@ def validating(config: RunConfig) -> RunConfig:
 def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
     """A loop on the shared worker that writes into a folder of the test."""
 
-    def open_in(folder: Path, *, stop: StopRequest | None = None) -> TrainingLoop:
+    def open_in(folder: Path, *, stop: StopRequest | None = None, progress: Progress | None = None) -> TrainingLoop:
         validation = PreparedDataset.open(prepared_run.data, "validation")
         train = PreparedDataset.open(prepared_run.data, "train")
         run = RunDirectory(folder)
@@ -49,7 +50,7 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
             validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
             store=CheckpointStore(run.checkpoints, save_limit=2),
             recorder=StepRecorder(run),
-            progress=SilentProgress(),
+            progress=progress or SilentProgress(),
             stop=stop or StopRequest(),
         )
         return TrainingLoop(validating, parts, base_model=prepared_run.initial_model)
@@ -86,6 +87,28 @@ def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) 
         open_loop(tmp_path, stop=stop).train_epoch(1)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+class StopsAfterTheSave:
+    """A bar that is moved right after the save, and asks for a stop there."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+
+    @contextmanager
+    def bar(self, description: str, total: int) -> Iterator[Advance]:
+        def advance(count: int = 1, figures: str = "") -> None:
+            if figures:
+                self._stop.signum = signal.SIGTERM
+
+        yield advance
+
+
+def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path) -> None:
+    stop = StopRequest()
+    with pytest.raises(Interrupted):
+        open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
 
 
 def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path) -> None:
