@@ -1,12 +1,15 @@
 """`sightline ui`: the pages of MLflow and Prefect, reachable from this machine only."""
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import IO
 
 import httpx
 from rich.console import Console
@@ -16,6 +19,7 @@ from flows.settings import set_flow_defaults
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 10.0
+_SHOWN_LINES = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,20 +69,31 @@ def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
     """Start the servers, say where they are, and wait for Ctrl-C. Returns the exit code: 1 when one ended by itself."""
     set_flow_defaults()
     with ExitStack() as stack:
+        # SIGTERM acts as Ctrl-C does: the servers must not outlive this process.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        said = stack.enter_context(tempfile.TemporaryFile())
         running = []
         for server in servers:
             process = subprocess.Popen(
-                server.command, env={**os.environ, **server.environment}, stdout=subprocess.DEVNULL
+                server.command, env={**os.environ, **server.environment}, stdout=said, stderr=said
             )
             stack.callback(_stop, process)
             running.append((server, process))
         for server, process in running:
             if not _is_up(server, process):
-                console.print(f"[bold red]failed[/bold red] {server.name} did not start on port {server.port}")
+                _say_why(server, said, console)
                 return 1
             console.print(f"{server.name:8} {server.address}", highlight=False)
         console.print("[dim]Ctrl-C stops both[/dim]")
         return _wait([process for _, process in running])
+
+
+def _say_why(server: PageServer, said: IO[bytes], console: Console) -> None:
+    said.seek(0)
+    last_lines = said.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
+    console.print(f"[bold red]failed[/bold red] {server.name} did not start on port {server.port}:", highlight=False)
+    console.print("\n".join(last_lines), markup=False, highlight=False)
 
 
 def _is_up(server: PageServer, process: "subprocess.Popen[bytes]") -> bool:
