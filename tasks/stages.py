@@ -176,7 +176,8 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
 
 
 def _training_parts(config: RunConfig) -> dict[str, Any]:
-    """What one epoch depends on; `total_epochs` is no part of it. Validation stops at `evaluation.limit`."""
+    """What one epoch depends on: the length of the run only where the learning rate falls with it. Validation stops at
+    `evaluation.limit`."""
     validating = {"accuracy_key", "limit"} if config.trainer.val_freq > 0 else {"accuracy_key"}
     return {
         "seed": config.seed,
@@ -186,6 +187,7 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
         "algorithm": config.algorithm.model_dump(mode="json"),
         "actor": config.actor.model_dump(mode="json"),
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
+        "schedule": _training_length(config) if config.actor.optim.lr_scheduler_type == "cosine" else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
 

@@ -23,7 +23,7 @@ from rl_core.rewards.loading import load_scorer
 from rl_core.rewards.registry import resolve_reward
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
-from rl_core.training.optimizer import warmup_lr
+from rl_core.training.schedule import scheduled_lr
 from rl_core.types import Prompt
 
 
@@ -70,7 +70,8 @@ class SameRateTrainer(GRPOTrainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         self.lr_scheduler = LambdaLR(
-            optimizer or self.optimizer, lambda step: warmup_lr(step, config=self._optim) / self._optim.lr
+            optimizer or self.optimizer,
+            lambda step: scheduled_lr(step, config=self._optim, total_steps=num_training_steps) / self._optim.lr,
         )
         return self.lr_scheduler
 

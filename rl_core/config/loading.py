@@ -122,7 +122,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
 
 def _suggestion(key: str, section: type[BaseModel]) -> str:
     names = list(section.model_fields)
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     return f"; did you mean `{close[0]}`?" if close else f"; valid keys here: {', '.join(names)}"
 
 

@@ -9,7 +9,7 @@ from rl_core.config.section import Section
 
 
 class OptimConfig(Section):
-    """AdamW and its learning-rate warm-up."""
+    """AdamW and its learning-rate schedule."""
 
     lr: float = Field(default=1e-6, gt=0.0)
     """Learning rate after warm-up."""
@@ -21,6 +21,10 @@ class OptimConfig(Section):
     """Decoupled weight decay, applied to matrices and not to biases and norms."""
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
+    lr_scheduler_type: Literal["constant", "cosine"] = "constant"
+    """After the warm-up: stay, or fall along a half cosine over the rest of the run."""
+    min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Where `cosine` ends, as a share of lr."""
 
 
 class ColdStartConfig(Section):

@@ -66,8 +66,9 @@ class LocalWorker:
     trainer computes again: whichever works has the device's memory.
     """
 
-    def __init__(self, config: RunConfig, folders: WorkerFolders) -> None:
+    def __init__(self, config: RunConfig, folders: WorkerFolders, *, total_optimizer_steps: int) -> None:
         self._config = config
+        self._total_optimizer_steps = total_optimizer_steps
         self._folders = folders
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._images = ImageStore.open(folders.data / IMAGES_FILE)
@@ -193,7 +194,12 @@ class LocalWorker:
     def _actor_optimizer(self) -> PolicyOptimizer:
         if self._optimizer is None:
             actor = self._config.actor
-            self._optimizer = PolicyOptimizer(self._policy, config=actor.optim, max_grad_norm=actor.max_grad_norm)
+            self._optimizer = PolicyOptimizer(
+                self._policy,
+                config=actor.optim,
+                max_grad_norm=actor.max_grad_norm,
+                total_steps=self._total_optimizer_steps,
+            )
         return self._optimizer
 
     def _cold_start_optimizer(self) -> PolicyOptimizer:
@@ -201,7 +207,9 @@ class LocalWorker:
         if config is None:
             raise ValueError("cold_start is not configured")
         if self._optimizer is None:
-            self._optimizer = PolicyOptimizer(self._policy, config=config.optim, max_grad_norm=config.max_grad_norm)
+            self._optimizer = PolicyOptimizer(
+                self._policy, config=config.optim, max_grad_norm=config.max_grad_norm, total_steps=config.steps
+            )
         return self._optimizer
 
     def _reference_model(self) -> PolicyModel:

@@ -26,6 +26,7 @@ from rl_core.engine.validation import Validator
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import committed_folder
+from rl_core.planning.batches import batch_plan
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
@@ -61,7 +62,8 @@ class Session:
         memory and threads already there (design contract 11)."""
         if self._workers is None:
             _ = self.rewards
-            self._workers = LocalWorker(self.config, self._folders())
+            plan = batch_plan(self.config, len(self._dataset("train")))
+            self._workers = LocalWorker(self.config, self._folders(), total_optimizer_steps=plan.total_optimizer_steps)
         return self._workers
 
     @cached_property

@@ -1,4 +1,4 @@
-"""AdamW with linear warm-up, gradient clipping, and a step that a non-finite gradient cannot spoil."""
+"""AdamW with a scheduled rate, gradient clipping, and a step that a non-finite gradient cannot spoil."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from rl_core.config.training import OptimConfig
+from rl_core.training.schedule import scheduled_lr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,10 +22,11 @@ class StepOutcome:
 class PolicyOptimizer:
     """Owns the optimizer state of one module and counts its steps."""
 
-    def __init__(self, module: nn.Module, *, config: OptimConfig, max_grad_norm: float) -> None:
+    def __init__(self, module: nn.Module, *, config: OptimConfig, max_grad_norm: float, total_steps: int) -> None:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._config = config
         self._max_grad_norm = max_grad_norm
+        self._total_steps = total_steps
         self.adamw = torch.optim.AdamW(
             decay_groups(self._parameters, config.weight_decay),
             lr=config.lr,
@@ -41,7 +43,7 @@ class PolicyOptimizer:
         A non-finite gradient (an overflow, a bad sample) would destroy every weight at once, so the step is skipped and
         counted in `nonfinite_streak`; the caller ends the run when the streak is too long.
         """
-        lr = warmup_lr(self.steps, config=self._config)
+        lr = scheduled_lr(self.steps, config=self._config, total_steps=self._total_steps)
         for group in self.adamw.param_groups:
             group["lr"] = lr
         grad_norm = float(nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm))
@@ -70,8 +72,3 @@ def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[di
     matrices = [p for p in parameters if p.ndim >= 2]
     vectors = [p for p in parameters if p.ndim < 2]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-
-
-def warmup_lr(step: int, *, config: OptimConfig) -> float:
-    """Learning rate of optimizer step `step` (from 0): rises linearly to `lr` over the warm-up, then stays."""
-    return config.lr * min(1.0, (step + 1) / (config.lr_warmup_steps + 1))

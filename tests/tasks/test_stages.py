@@ -117,11 +117,21 @@ def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
 
 
 def test_an_epoch_depends_on_the_ones_before_it_and_not_on_the_number_that_follows() -> None:
-    short, long = quickstart("trainer.total_epochs=2"), quickstart("trainer.total_epochs=3")
-    chains = [epoch_chain(config, stage_digests(config, source_digest), epochs=3) for config in (short, long)]
+    chains = epoch_chains("actor.optim.lr_scheduler_type=constant")
     assert chains[0] == chains[1]
     assert len({digest for _, digest in chains[0]}) == 3
     assert [name for name, _ in chains[0]] == ["train-epoch-001", "train-epoch-002", "train-epoch-003"]
+
+
+def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does() -> None:
+    short, long = epoch_chains("actor.optim.lr_scheduler_type=cosine")
+    assert not set(short) & set(long)
+
+
+def epoch_chains(override: str) -> list[list[tuple[str, str]]]:
+    """The chain of three epochs in a run of two and in a run of three."""
+    configs = [quickstart(f"trainer.total_epochs={epochs}", override) for epochs in (2, 3)]
+    return [epoch_chain(config, stage_digests(config, source_digest), epochs=3) for config in configs]
 
 
 def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
