@@ -1,40 +1,35 @@
-"""The boxed-answer scorer published as EasyR1's `math.py`, graded by mathruler."""
+"""The boxed-answer scorer published as EasyR1's `math.py`."""
 
-import re
+from mathruler.grader import extract_boxed_content
 
-from mathruler.grader import extract_boxed_content, grade_answer
-
+from rl_core.rewards.forms import has_boxed_form, tighten
+from rl_core.rewards.grading import grader_named
 from rl_core.rewards.sample import RewardSample
 
-_SPACED_SIGN = re.compile(r"\s*(<|>|/)\s*")
-_FORMAT = re.compile(r"<think>.*</think>.*\\boxed\{.*\}.*", re.DOTALL)
 _NO_BOX = "None"  # what mathruler reads from a response without a closed box
 
 
-def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str, float]:
+def compute_score(sample: RewardSample, format_weight: float = 0.1, grader: str = "mathruler") -> dict[str, float]:
     r"""overall = (1 - format_weight) * accuracy + format_weight * format.
 
     Format asks for `<think>...</think>` at the very start and a `\boxed{}` somewhere after it; what follows the box is
     free. Accuracy reads the last `\boxed{}`, also one inside the thoughts, and does not depend on the format. As
-    published, white space around `<`, `>` and `/` is taken out of the whole response first, the answer included.
+    published, white space around `<`, `>` and `/` is taken out of the whole response first, the answer included. The
+    published numbers are those of the grader mathruler.
     """
-    response = _tighten(sample.response)
-    format_score = float(_FORMAT.fullmatch(response) is not None)
-    accuracy = float(grade_answer(extract_boxed_content(response), sample.ground_truth))
+    response = tighten(sample.response)
+    format_score = float(has_boxed_form(response))
+    accuracy = float(grader_named(grader)(extract_boxed_content(response), sample.ground_truth))
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 
 
 def parse(response: str) -> str | None:
     r"""The content of the last `\boxed{}`; None without a closed one."""
-    answer = extract_boxed_content(_tighten(response))
+    answer = extract_boxed_content(tighten(response))
     return None if answer == _NO_BOX else str(answer)
 
 
 def exemplar(answer: str) -> str:
     """A response of the full score."""
     return f"<think></think>\\boxed{{{answer}}}"
-
-
-def _tighten(response: str) -> str:
-    return _SPACED_SIGN.sub(r"\1", response)

@@ -1,24 +1,20 @@
-"""The tagged-answer scorer published as EasyR1's `r1v.py`, graded by mathruler."""
+"""The tagged-answer scorer published as EasyR1's `r1v.py`."""
 
-import re
-
-from mathruler.grader import grade_answer
-
+from rl_core.rewards.forms import has_tagged_form, one_line_answer
+from rl_core.rewards.grading import grader_named
 from rl_core.rewards.sample import RewardSample
 
-_FORMAT = re.compile(r"<think>.*?</think>\s*<answer>.*?</answer>", re.DOTALL)
-_ANSWER = re.compile(r"<answer>(.*?)</answer>")  # as published, `.` stops at a line break
 
-
-def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str, float]:
+def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str = "mathruler") -> dict[str, float]:
     """overall = (1 - format_weight) * accuracy + format_weight * format.
 
     Format asks for thoughts and answer with nothing before, after or, but for white space, between them. Accuracy
     reads the first answer that stands on one line, or the whole response where there is none: a bare "5" has accuracy
-    1 and format 0, an answer on a line of its own format 1 and accuracy 0.
+    1 and format 0, an answer on a line of its own format 1 and accuracy 0. The published numbers are those of the
+    grader mathruler.
     """
-    format_score = float(_FORMAT.fullmatch(sample.response) is not None)
-    accuracy = _accuracy(sample.response, sample.ground_truth)
+    format_score = float(has_tagged_form(sample.response))
+    accuracy = _accuracy(sample.response, sample.ground_truth, grader)
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 
@@ -26,8 +22,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
 def parse(response: str) -> str | None:
     """The first answer that stands on one line inside its tags; None without one, although the accuracy then falls
     back on the whole response."""
-    match = _ANSWER.search(response)
-    return match.group(1).strip() if match else None
+    return one_line_answer(response)
 
 
 def exemplar(answer: str) -> str:
@@ -35,10 +30,11 @@ def exemplar(answer: str) -> str:
     return f"<think></think><answer>{answer}</answer>"
 
 
-def _accuracy(response: str, ground_truth: str) -> float:
-    answer = parse(response)
+def _accuracy(response: str, ground_truth: str, grader: str) -> float:
+    equal = grader_named(grader)
+    answer = one_line_answer(response)
     given = response.strip() if answer is None else answer
     try:
-        return float(grade_answer(given, ground_truth.strip()))
+        return float(equal(given, ground_truth.strip()))
     except Exception:  # noqa: BLE001 - as published: whatever the grader stumbles over is a wrong answer
         return 0.0

@@ -13,23 +13,51 @@ from rl_core.rewards.registry import BUILTIN
 from tests.rl_core.rewards.samples import make_sample
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "rewards.json").read_text())
-PUBLISHED = [(name, case) for name in ("math", "r1v") for case in GOLDEN[name]]
+PUBLISHED = [(name, case) for name, cases in GOLDEN.items() for case in cases]
+LIMITS = {"max_response_length": 1000, "overlong_buffer_length": 200}
+KWARGS = {
+    "dapo": LIMITS | {"overlong_penalty_factor": 1.0},
+    "overlong": LIMITS,
+    "length": {"target_length": 10, "max_length": 20},
+}
+"""Arguments without a default."""
+
+JUDGES = ("count", "dapo", "geoqa", "math", "r1v")
+"""Those that compare answers; `choice` does too, but numbers are none."""
+
+
+def score(name: str, response: str, truth: str = "3", *, length: int = 5, **kwargs) -> dict[str, float]:
+    module = importlib.import_module(BUILTIN[name])
+    return module.compute_score(make_sample(response, truth, length=length), **KWARGS.get(name, {}) | kwargs)
 
 
 @pytest.mark.parametrize(("name", "case"), PUBLISHED)
 def test_scores_equal_the_published_ones(name: str, case: dict) -> None:
-    module = importlib.import_module(BUILTIN[name])
-    score = module.compute_score(make_sample(case["response"], case["ground_truth"]))
-    assert score == pytest.approx(case["expected"], abs=1e-6)
+    length, kwargs = case.get("response_length", 5), case.get("kwargs", {})
+    result = score(name, case["response"], case["ground_truth"], length=length, **kwargs)
+    assert result == pytest.approx(case["expected"], abs=1e-6)
 
 
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize("name", JUDGES)
 @pytest.mark.parametrize("answer", ["0", "3", "12"])
-def test_the_exemplar_of_a_scorer_gets_its_full_score_and_parses(name: str, answer: str) -> None:
+def test_the_exemplar_of_a_judge_gets_its_full_score_and_parses(name: str, answer: str) -> None:
     module = importlib.import_module(BUILTIN[name])
-    exemplar = module.exemplar(answer)
-    assert set(module.compute_score(make_sample(exemplar, answer)).values()) == {1.0}
-    assert module.parse(exemplar) == answer
+    result = score(name, module.exemplar(answer), answer)
+    assert (result["overall"], result["accuracy"]) == (1.0, 1.0)
+    assert module.parse(module.exemplar(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    ("name", "best"),
+    [("choice", 1.0), ("format", 1.0), ("length", 1.0), ("overlong", 0.0), ("repetition", 0.0)],
+)
+def test_the_exemplar_of_the_others_gets_their_full_score_too(name: str, best: float) -> None:
+    module = importlib.import_module(BUILTIN[name])
+    assert score(name, module.exemplar("B"), "B")["overall"] == best
+
+
+def test_every_builtin_is_tried_above() -> None:
+    assert set(BUILTIN) == {*JUDGES, "choice", "format", "length", "overlong", "repetition"}
 
 
 @pytest.mark.parametrize("scorer", [math, r1v, count])
@@ -92,5 +120,148 @@ def test_r1v_counts_what_its_grader_stumbles_over_as_wrong(monkeypatch: pytest.M
     def stumble(given: str, truth: str) -> bool:
         raise IndexError
 
-    monkeypatch.setattr(r1v, "grade_answer", stumble)
+    monkeypatch.setattr("mathruler.grader.grade_answer", stumble)
     assert r1v.compute_score(make_sample("<think></think><answer>3</answer>"))["overall"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["math", "r1v"])
+def test_the_grader_decides_what_is_equal(name: str) -> None:
+    response = importlib.import_module(BUILTIN[name]).exemplar("2/4")
+    accuracies = [score(name, response, "1/2", grader=grader)["accuracy"] for grader in ("mathruler", "math_verify")]
+    assert accuracies == [0.0, 1.0]
+    with pytest.raises(ValueError, match="no grader 'mathroler', just mathruler and math_verify"):
+        score(name, response, grader="mathroler")
+
+
+@pytest.mark.parametrize(
+    ("response", "truth", "accuracy"),
+    [
+        ("<think>a</think><answer>145</answer>", "145", 1.0),
+        ("<think>a</think><answer> 145° </answer>", "<answer> 145° </answer>", 1.0),  # as R1-V's data write it
+        ("<think>a</think><answer>$\\frac{3}{6}$</answer>", "$\\frac{1}{2}$", 1.0),
+        ("<think>a</think><answer>144</answer>", "145", 0.0),
+        ("<think>145</think><answer>left</answer>", "left", 1.0),  # no mathematics, equal text
+        ("145", "145", 1.0),
+        ("", "145", 0.0),
+    ],
+)
+def test_geoqa_verifies_formulas_and_else_compares_text(response: str, truth: str, accuracy: float) -> None:
+    assert score("geoqa", response, truth)["accuracy"] == accuracy
+
+
+@pytest.mark.parametrize(
+    ("response", "truth", "accuracy", "form"),
+    [
+        ("<answer>B</answer>", "B", 1, 1),
+        ("<answer> (b) </answer>", "B. a circle", 1, 1),
+        ("<think>A?</think> <answer>B. a circle</answer>", "(B)", 1, 1),
+        ("<answer>A</answer> no, <answer>B</answer>", "B", 1, 1),
+        ("so \\boxed{B}", "B", 1, 1),
+        ("so \\boxed{\\text{B}}", "B", 1, 1),
+        ("<answer>\\boxed{B}</answer>", "B", 1, 1),
+        (" b. ", "B", 1, 0),
+        ("B is the one", "B", 0, 0),
+        ("A circle", "A", 0, 0),
+        ("<answer>Because</answer>", "B", 0, 0),
+        ("<answer>C</answer>", "B", 0, 1),
+        ("", "B", 0, 0),
+    ],
+)
+def test_choice_reads_one_letter(response: str, truth: str, accuracy: int, form: int) -> None:
+    expected = {"overall": pytest.approx(0.9 * accuracy + 0.1 * form), "accuracy": accuracy, "format": form}
+    assert score("choice", response, truth) == expected
+
+
+def test_choice_names_a_ground_truth_that_is_no_choice() -> None:
+    with pytest.raises(ValueError, match="'circle' is no choice"):
+        score("choice", "<answer>B</answer>", "circle")
+
+
+@pytest.mark.parametrize(
+    ("response", "tagged", "boxed"),
+    [
+        ("<think>a</think><answer>3</answer>", 1.0, 0.0),
+        (" <think>a</think><answer>3</answer>", 0.0, 0.0),
+        ("<think>a</think> \\boxed{3} indeed", 0.0, 1.0),
+        ("\\boxed{3}", 0.0, 0.0),
+    ],
+)
+def test_format_looks_at_the_form_alone(response: str, tagged: float, boxed: float) -> None:
+    assert score("format", response)["overall"] == tagged
+    assert score("format", response, form="boxed")["overall"] == boxed
+    with pytest.raises(ValueError, match="no form 'xml'"):
+        score("format", response, form="xml")
+
+
+@pytest.mark.parametrize(
+    ("response", "penalty"),
+    [
+        ("", 0.0),
+        ("one two", 0.0),
+        ("one two three four", 0.0),
+        ("one two three ONE two three", -0.25),  # three of four trigrams differ
+        ("a a a a a", -2 / 3),
+    ],
+)
+def test_repetition_counts_trigrams_of_words(response: str, penalty: float) -> None:
+    assert score("repetition", response)["overall"] == pytest.approx(penalty)
+    assert score("repetition", response, max_penalty=-0.5)["overall"] == pytest.approx(penalty / 2)
+
+
+@given(words=st.lists(st.sampled_from("abc"), max_size=30), size=st.integers(1, 4))
+def test_a_repetition_penalty_stays_within_its_bounds(words: list[str], size: int) -> None:
+    assert -1.0 < score("repetition", " ".join(words), ngram_size=size)["overall"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "named"), [({"max_penalty": 0.5}, "max_penalty"), ({"ngram_size": 0}, "ngram_size")]
+)
+def test_repetition_refuses_what_makes_no_sense(kwargs: dict, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        score("repetition", "a b c", **kwargs)
+
+
+@pytest.mark.parametrize(("length", "overall"), [(0, 1.0), (10, 1.0), (15, 0.5), (20, 0.0), (30, 0.0)])
+def test_length_falls_between_its_two_numbers(length: int, overall: float) -> None:
+    assert score("length", "", length=length)["overall"] == overall
+
+
+def test_length_refuses_a_target_above_the_maximum() -> None:
+    with pytest.raises(ValueError, match="target_length 20"):
+        score("length", "", target_length=20)
+
+
+@pytest.mark.parametrize(("length", "penalty"), [(1, 0.0), (800, 0.0), (900, -0.5), (1000, -1.0), (1001, -1.0)])
+def test_overlong_is_equation_13_of_dapo(length: int, penalty: float) -> None:
+    assert score("overlong", "", length=length)["overall"] == penalty
+
+
+@given(length=st.integers(0, 3000), buffer=st.integers(0, 2000), maximum=st.integers(1, 2000))
+def test_an_overlong_penalty_never_rises_with_the_length(length: int, buffer: int, maximum: int) -> None:
+    shorter, longer = (
+        score("overlong", "", length=n, max_response_length=maximum, overlong_buffer_length=buffer)["overall"]
+        for n in (length, length + 1)
+    )
+    assert -1.0 <= longer <= shorter <= 0.0 or buffer > maximum
+
+
+@pytest.mark.parametrize(
+    ("given_answer", "truth", "equal"),
+    [
+        ("$\\frac12$", "\\frac{1}{2}", True),
+        ("x = 12 cm", "12", True),
+        ("1,234", "1234", True),
+        ("\\boxed{7}", "7", True),
+        ("the answer is $5$.", "5", True),
+        ("0.5", "1/2", False),
+        ("\\sqrt3", "\\sqrt{3}", True),
+        ("\\text{seven}", "seven", True),
+    ],
+)
+def test_dapo_compares_minervas_normal_forms(given_answer: str, truth: str, equal: bool) -> None:
+    assert score("dapo", f"Answer: {given_answer}", truth)["accuracy"] == (1.0 if equal else -1.0)
+
+
+def test_dapo_reads_the_last_answer_of_the_last_300_characters() -> None:
+    assert score("dapo", "Answer: 2\nANSWER : 3")["accuracy"] == 1.0
+    assert score("dapo", "Answer: 3" + " " * 300)["accuracy"] == -1.0

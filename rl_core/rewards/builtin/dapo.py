@@ -1,0 +1,43 @@
+"""The scorer published with DAPO (Yu et al. 2025, arXiv 2503.14476) and as EasyR1's `dapo.py`."""
+
+import re
+
+from rl_core.rewards.builtin.overlong import soft_overlong_penalty
+from rl_core.rewards.minerva import normalise_answer
+from rl_core.rewards.sample import RewardSample
+
+_ANSWER = re.compile(r"Answer\s*:\s*([^\n]+)", re.IGNORECASE)
+_READ_CHARACTERS = 300
+_NO_ANSWER = "[INVALID]"  # as published: a ground truth of this text would be right for a response without an answer
+
+
+def compute_score(
+    sample: RewardSample, max_response_length: int, overlong_buffer_length: int, overlong_penalty_factor: float
+) -> dict[str, float]:
+    """overall = accuracy + overlong_penalty_factor * overlong.
+
+    Accuracy is 1 or -1: the last "Answer: ..." within the last 300 characters equals the truth after Minerva's
+    normalisation. Overlong is the soft penalty, from -1 to 0. `accuracy_normalized` is accuracy as 0 or 1, for
+    evaluation and group filtering.
+    """
+    given = parse(sample.response)
+    is_right = normalise_answer(_NO_ANSWER if given is None else given) == normalise_answer(sample.ground_truth)
+    accuracy = 1.0 if is_right else -1.0
+    overlong = soft_overlong_penalty(sample.response_length, max_response_length, overlong_buffer_length)
+    return {
+        "overall": accuracy + overlong_penalty_factor * overlong,
+        "accuracy": accuracy,
+        "overlong": overlong,
+        "accuracy_normalized": 0.5 * (accuracy + 1.0),
+    }
+
+
+def parse(response: str) -> str | None:
+    """What follows the last "Answer:" to the end of its line; None without one."""
+    answers = _ANSWER.findall(response[-_READ_CHARACTERS:])
+    return answers[-1] if answers else None
+
+
+def exemplar(answer: str) -> str:
+    """A response of the full score."""
+    return f"Answer: {answer}"

@@ -1,0 +1,47 @@
+"""The scorer of R1-V's GeoQA runs (`grpo.py` of Deep-Agent/R1-V, 2025): math-verify first, then equal text."""
+
+from rl_core.rewards.forms import has_tagged_form, one_line_answer
+from rl_core.rewards.grading import silence_limit_warning
+from rl_core.rewards.sample import RewardSample
+
+
+def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str, float]:
+    """overall = (1 - format_weight) * accuracy + format_weight * format; as published both count alike (there as a sum
+    of two, which a group's normalisation does not tell from their mean).
+
+    Accuracy: math-verify finds an equal expression anywhere in the response, the thoughts included, as published; or
+    the answer between the tags (without them the whole response) is the truth's text. The ground truth may carry its
+    own `<answer>` tags, as R1-V's data do.
+    """
+    format_score = float(has_tagged_form(sample.response))
+    accuracy = float(_verified(sample.response, sample.ground_truth) or _same_text(sample))
+    overall = (1.0 - format_weight) * accuracy + format_weight * format_score
+    return {"overall": overall, "format": format_score, "accuracy": accuracy}
+
+
+def parse(response: str) -> str | None:
+    """The first answer that stands on one line inside its tags; None without one, although the accuracy then looks at
+    the whole response."""
+    return one_line_answer(response)
+
+
+def exemplar(answer: str) -> str:
+    """A response of the full score."""
+    return f"<think></think><answer>{answer}</answer>"
+
+
+def _verified(response: str, ground_truth: str) -> bool:
+    from math_verify import parse as expressions
+    from math_verify import verify
+
+    silence_limit_warning()
+    given, truth = (expressions(text, parsing_timeout=None) for text in (response, ground_truth))
+    # As published, the response stands where math-verify expects the truth. It swallows what it stumbles over.
+    return bool(verify(given, truth, timeout_seconds=None))
+
+
+def _same_text(sample: RewardSample) -> bool:
+    given, truth = one_line_answer(sample.response), one_line_answer(sample.ground_truth)
+    return (sample.response.strip() if given is None else given) == (
+        sample.ground_truth.strip() if truth is None else truth
+    )

@@ -1,0 +1,21 @@
+"""Brevity: full score up to a number of tokens, none from another one on."""
+
+from rl_core.rewards.sample import RewardSample
+
+
+def compute_score(sample: RewardSample, target_length: int, max_length: int) -> dict[str, float]:
+    """overall = 1 up to `target_length` tokens, then falling linearly to 0 at `max_length`. Made for mixtures: alone
+    it teaches silence.
+
+    Raises:
+        ValueError: `target_length` is not below `max_length`.
+    """
+    if not 0 <= target_length < max_length:
+        raise ValueError(f"target_length {target_length} is not between 0 and max_length {max_length}")
+    left = (max_length - sample.response_length) / (max_length - target_length)
+    return {"overall": min(1.0, max(0.0, left))}
+
+
+def exemplar(answer: str) -> str:
+    """A short response."""
+    return answer
