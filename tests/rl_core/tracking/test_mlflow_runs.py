@@ -58,6 +58,7 @@ def test_a_pipeline_has_one_run_and_a_nested_one_a_stage_however_often_it_is_ope
                 with pipeline.running(pipeline.stage(stage)):
                     pass
     experiment = client.get_experiment_by_name("quickstart")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     assert sorted(runs) == ["prepare", "quickstart-abc", "train"]
     parent = runs["quickstart-abc"].info.run_id
