@@ -62,7 +62,7 @@ def _describe(context: RunContext) -> StageOutcome:
         step=merged["step"],
         data=f"{rows['source']}, {rows['rows']} prompts",
         data_fingerprint=data["fingerprint"],
-        reward=config.reward.function,
+        reward=config.reward.description,
         accuracy=_accuracies(facts),
         proof=ProofResult(**merged["proof"]),
         versions=environment_facts(),

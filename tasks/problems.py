@@ -72,8 +72,8 @@ def reward_problems(config: RunConfig) -> list[Problem]:
     )
     fix = "mend the reward or the answers' column"
     return [
-        *(Problem(where="reward.function", what=what, fix=fix) for what in trial.problems),
-        *(Problem(where="reward.function", what=what, fix=fix, fatal=False) for what in trial.warnings),
+        *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
+        *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
     ]
 
 

@@ -202,8 +202,8 @@ def _evaluation_parts(config: RunConfig) -> dict[str, Any]:
 
 
 def _reward_parts(config: RunConfig) -> dict[str, Any]:
-    path, separator, _ = config.reward.function.rpartition(":")
-    return {"reward": config.reward.model_dump(mode="json"), "code": _text_of(path) if separator else None}
+    files = sorted({term.function.rpartition(":")[0] for _, term in config.reward.keyed_terms()} - {""})
+    return {"reward": config.reward.model_dump(mode="json"), "code": [_text_of(path) for path in files]}
 
 
 def _text_of(path: str | None) -> str | None:

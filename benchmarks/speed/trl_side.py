@@ -12,15 +12,16 @@ from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_versions, parse_side
 from rl_core.config.loading import load_config
+from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
-from rl_core.config.training import OptimConfig, RewardConfig
+from rl_core.config.training import OptimConfig
 from rl_core.data.columns import IMAGE_PLACE
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import PromptTemplate
 from rl_core.models.loading import banned_token_ids
 from rl_core.rewards.loading import load_scorer
-from rl_core.rewards.registry import resolve_reward
+from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
 from rl_core.training.schedule import scheduled_lr
@@ -48,7 +49,7 @@ class SameReward:
     __name__ = "reward"
 
     def __init__(self, config: RewardConfig, prompts: Sequence[Prompt]) -> None:
-        self._score: Any = load_scorer(resolve_reward(config)).score
+        self._score: Any = load_scorer(resolve_rewards(config).specs[0]).score
         self._prompts = prompts
         self.means: list[float] = []
 

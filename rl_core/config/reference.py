@@ -88,7 +88,7 @@ def type_words(annotation: Any) -> str:
     if annotation in PLAIN_NAMES:
         return PLAIN_NAMES[annotation]
     if _sections_in(annotation):
-        return "section or null" if types.NoneType in get_args(annotation) else "section"
+        return _section_words(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         values = ", ".join(f"`{value}`" for value in arguments)
@@ -103,6 +103,15 @@ def type_words(annotation: Any) -> str:
         return f"list of {type_words(arguments[0])}"
     assert origin is dict, f"no words for the type {annotation}"
     return f"mapping of {type_words(arguments[0])} to {type_words(arguments[1])}"
+
+
+def _section_words(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is tuple:
+        return "list of sections"
+    if origin is dict:
+        return f"mapping of {type_words(arguments[0])} to section"
+    return "section or null" if types.NoneType in arguments else "section"
 
 
 def _default(field: FieldInfo) -> str:

@@ -4,13 +4,13 @@ from pydantic import Field
 
 from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
+from rl_core.config.reward import RewardConfig
 from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
     AlgorithmConfig,
     ColdStartConfig,
-    RewardConfig,
     RolloutConfig,
     TrainerConfig,
 )

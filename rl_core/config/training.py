@@ -106,23 +106,6 @@ class ActorConfig(Section):
     """Optimizer."""
 
 
-class RewardConfig(Section):
-    """Who judges a response, and what it may cost."""
-
-    function: str
-    """A built-in (`math`, `r1v`, `count`), or `path/to/file.py:function`."""
-    kwargs: dict[str, float | int | str | bool] = {}
-    """Keyword arguments of the function."""
-    workers: int = Field(default=2, ge=1, le=256)
-    """Processes of the isolated pool."""
-    timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call; a call over it costs that sample."""
-    memory_limit_gib: float = Field(default=4.0, gt=0.0)
-    """Address space a worker process may use, GiB."""
-    max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
-    """The run stops when more than this share of a step's rewards failed."""
-
-
 class TrainerConfig(Section):
     """Length of the run, validation, checkpoints."""
 

@@ -52,7 +52,7 @@ class Session:
     def rewards(self) -> RewardPool:
         """The isolated reward processes."""
         if self._rewards is None:
-            self._rewards = RewardPool(self.config.reward)
+            self._rewards = RewardPool(self.config.reward, log_event=RunLogs(self.run).log_event)
             self._rewards.__enter__()
         return self._rewards
 

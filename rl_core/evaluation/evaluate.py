@@ -57,7 +57,7 @@ def evaluate_prompts(
         with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
             answers = _answer(requests, generate(requests, sampling), pool, advance)
         items[mode] = [
-            _item(request.prompt, *answer, mode=mode, accuracy_key=config.accuracy_key, has_parser=pool.has_parser)
+            _item(request.prompt, *answer, mode=mode, accuracy_key=config.accuracy_key, pool=pool)
             for request, answer in zip(requests, answers, strict=True)
         ]
         _report_failures(mode, items[mode])
@@ -98,9 +98,9 @@ def _answer(
 
 
 def _item(
-    prompt: Prompt, rollout: Rollout, score: Score, *, mode: Mode, accuracy_key: str, has_parser: bool
+    prompt: Prompt, rollout: Rollout, score: Score, *, mode: Mode, accuracy_key: str, pool: RewardPool
 ) -> EvaluationItem:
-    knows_parsing = has_parser and score.error is None
+    knows_parsing = pool.has_parser(prompt.data_source) and score.error is None
     return EvaluationItem(
         uid=prompt.uid,
         data_source=prompt.data_source,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
+from rl_core.planning.reward_rules import reward_problems
 
 # What a forward in bfloat16 reproduces at the best, from the same weights in another process.
 _BFLOAT16_GAP = 1e-2
@@ -16,6 +17,7 @@ def value_problems(config: RunConfig) -> list[Problem]:
         *_tolerance_problems(config),
         *_data_problems(config),
         *_optimizer_problems(config),
+        *reward_problems(config),
         *_evaluation_problems(config),
         *_tracking_problems(config),
     ]

@@ -32,9 +32,10 @@ def file_problems(config: RunConfig) -> list[Problem]:
 def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
     if config.data.prompt_template is not None:
         yield "data.prompt_template", Path(config.data.prompt_template), "file"
-    file, separator, _ = config.reward.function.rpartition(":")
-    if separator:
-        yield "reward.function", Path(file), "file"
+    for key, term in config.reward.keyed_terms():
+        file, separator, _ = term.function.rpartition(":")
+        if separator:
+            yield key, Path(file), "file"
     for key, source in configured_sources(config):
         if isinstance(source, LocalSource):
             yield f"{key}.path", Path(source.path), "file or folder"

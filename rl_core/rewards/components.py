@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from numbers import Real
+from typing import SupportsFloat
 
 OVERALL = "overall"
 
@@ -14,7 +14,7 @@ def components_of(result: object) -> dict[str, float]:
         ValueError: it is no number and no dict, a component is no finite number, or `overall` is missing; the message
             names which.
     """
-    named = {OVERALL: result} if isinstance(result, Real) else result
+    named = {OVERALL: result} if isinstance(result, SupportsFloat) else result
     if not isinstance(named, Mapping):
         raise ValueError(f"returned {type(result).__name__}, not a number or a dict of numbers with `{OVERALL}`")
     components = {_checked_name(name): _checked_number(name, value) for name, value in named.items()}
@@ -30,7 +30,7 @@ def _checked_name(name: object) -> str:
 
 
 def _checked_number(name: object, value: object) -> float:
-    if not isinstance(value, Real):
+    if not isinstance(value, SupportsFloat):  # numpy's and torch's scalars are such, and no Real
         raise ValueError(f"component `{name}` is {type(value).__name__}, not a number")
     number = float(value)
     if not math.isfinite(number):

@@ -8,7 +8,7 @@ from rl_core.rewards.spec import RewardSpec
 
 
 class Outcome(NamedTuple):
-    """A score in plain values: the fields of rl_core.types.Score, whose module would load numpy."""
+    """One function's verdict in plain values: the fields of rl_core.types.Score, whose module would load numpy."""
 
     components: dict[str, float]
     parsed: str | None
@@ -17,19 +17,25 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolOrder:
-    """The server's first message: which reward, on how many processes, within which limits."""
+    """The server's first message: which functions, on how many processes, within which limits.
 
-    spec: RewardSpec
+    A function is named by its place in `specs`, its lane.
+    """
+
+    specs: Sequence[RewardSpec]
     workers: int
     timeout_seconds: float
+    batch_timeout_seconds: float
     memory_limit_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """Samples that travel together. `samples` is their pickled list: just a scoring process opens it."""
+    """Samples that travel together to the function `lane`. `samples` is their pickled list: just a scoring process
+    opens it."""
 
     number: int
+    lane: int
     count: int
     samples: bytes
 
@@ -39,6 +45,16 @@ class Report:
     """Outcomes of the samples `start`, `start + 1`, ... of a chunk, and the seconds that scoring them took."""
 
     chunk: int
+    lane: int
     start: int
     outcomes: Sequence[Outcome]
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRetry:
+    """A call with a whole batch failed for `reason`; its samples are scored one by one."""
+
+    lane: int
+    count: int
+    reason: str

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 import os
 import pickle
 import subprocess
@@ -14,19 +15,18 @@ from pathlib import Path
 from types import TracebackType
 
 import rl_core
-from rl_core.config.training import RewardConfig
-from rl_core.rewards.messages import Chunk, PoolOrder, Report
-from rl_core.rewards.registry import resolve_reward
+from rl_core.config.reward import RewardConfig
+from rl_core.events import LogEvent
+from rl_core.rewards.lane import Lane
+from rl_core.rewards.messages import BatchRetry, Chunk, PoolOrder, Report
+from rl_core.rewards.mixture import PendingScore
+from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 
-MAX_CHUNK = 64
-"""Samples that travel together at most."""
-
-CHUNK_SECONDS = 0.02
-"""Expected work of a chunk: a fast reward gets large ones, a slow one single samples as the responses finish."""
-
 _CLOSE_SECONDS = 20
+
+_LOG = logging.getLogger(__name__)
 
 
 class RewardPool:
@@ -34,41 +34,45 @@ class RewardPool:
 
     A call that hangs, crashes, raises, takes too much memory or returns no finite numbers costs its own sample: that
     one's Score has an `error` and no components. What a sample scores depends on the sample alone, not on the order of
-    arrival, its neighbours or the number of processes.
+    arrival, its neighbours or the number of processes; but a function of REWARD_TYPE batch sees the whole batch at
+    once, the samples ordered by prompt uid and sample index.
     """
 
-    def __init__(self, config: RewardConfig) -> None:
-        """Raises ValueError as resolve_reward does; starts nothing."""
-        self._spec = resolve_reward(config)
+    def __init__(self, config: RewardConfig, *, log_event: LogEvent | None = None) -> None:
+        """Raises ValueError as resolve_rewards does; starts nothing. `log_event` takes the batches that failed."""
+        self._routing = resolve_rewards(config)
         self._config = config
+        self._log_event = log_event
         self._lock = threading.Lock()
-        self._waiting: list[tuple[RewardSample, Future[Score]]] = []
-        self._travelling: dict[int, dict[int, Future[Score]]] = {}
+        self._lanes = [
+            Lane(spec, workers=config.workers, async_calls=config.async_calls) for spec in self._routing.specs
+        ]
         self._numbers = itertools.count()
-        self._seconds_a_call: float | None = None
-        self._flushed = False
         self._closing = False
         self._end: str | None = None
 
-    @property
-    def has_parser(self) -> bool:
-        """Whether scores carry the answer that was read from the response."""
-        return self._spec.has_parser
+    def has_parser(self, data_source: str) -> bool:
+        """Whether the scores of this source's samples carry the answer that was read from the response."""
+        route = self._routing.route_of(data_source)
+        return route is not None and route.reader is not None
 
     def __enter__(self) -> "RewardPool":
         self._connection, server_end = Pipe()
         with server_end:
             self._server = _start_server(server_end.fileno())
-        order = PoolOrder(
-            spec=self._spec,
-            workers=self._config.workers,
-            timeout_seconds=self._config.timeout_seconds,
-            memory_limit_bytes=int(self._config.memory_limit_gib * 2**30),
-        )
-        self._connection.send(order)
+        self._connection.send(self._order())
         self._reader = threading.Thread(target=self._read_reports, name="reward-reports", daemon=True)
         self._reader.start()
         return self
+
+    def _order(self) -> PoolOrder:
+        return PoolOrder(
+            specs=self._routing.specs,
+            workers=self._config.workers,
+            timeout_seconds=self._config.timeout_seconds,
+            batch_timeout_seconds=self._config.batch_timeout_seconds,
+            memory_limit_bytes=int(self._config.memory_limit_gib * 2**30),
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -76,25 +80,29 @@ class RewardPool:
         self.close()
 
     def submit(self, sample: RewardSample) -> "Future[Score]":
-        """Hand in a sample; its score follows. A fast reward may wait for more samples, until `flush`.
+        """Hand in a sample; its score follows. A fast reward may wait for more samples, until `flush`; one of
+        REWARD_TYPE batch does.
 
         Raises:
             RuntimeError: the reward server is gone.
         """
-        future: Future[Score] = Future()
+        route = self._routing.route_of(sample.data_source)
+        if route is None:
+            return _failed(f"no reward for data source {sample.data_source!r}: name it in reward.by_source")
         with self._lock:
             if self._end is not None:
                 raise RuntimeError(self._end)
-            self._flushed = False
-            self._waiting.append((sample, future))
-            self._send_what_is_due()
-        return future
+            outcomes = [self._lanes[term.lane].add(sample) for term in route.terms]
+            for term in route.terms:
+                self._send_what_is_due(term.lane)
+        return PendingScore(route, outcomes).score
 
     def flush(self) -> None:
         """No more samples come for now: score what waits."""
         with self._lock:
-            self._flushed = True
-            self._send_what_is_due()
+            for number, lane in enumerate(self._lanes):
+                lane.flush()
+                self._send_what_is_due(number)
 
     def score_all(self, samples: Sequence[RewardSample]) -> list[Score]:
         """Scores in the order of the samples; waits for them."""
@@ -118,57 +126,43 @@ class RewardPool:
         self._reader.join()
         self._connection.close()
 
-    def _send_what_is_due(self) -> None:
-        while self._waiting:
-            size = self._chunk_size()
-            if size is None or (len(self._waiting) < size and not self._flushed):
-                return
-            chunk, self._waiting = self._waiting[:size], self._waiting[size:]
-            self._send(chunk)
-
-    def _chunk_size(self) -> int | None:
-        """Samples that the next chunk needs; None to hold all back. Until the first report tells how long a call
-        takes, one single sample a process is sent."""
-        if self._seconds_a_call is None:
-            return 1 if len(self._travelling) < self._config.workers else None
-        return max(1, min(MAX_CHUNK, int(CHUNK_SECONDS / max(self._seconds_a_call, 1e-9))))
-
-    def _send(self, waiting: Sequence[tuple[RewardSample, "Future[Score]"]]) -> None:
-        number = next(self._numbers)
-        self._travelling[number] = dict(enumerate(future for _, future in waiting))
-        samples = pickle.dumps([sample for sample, _ in waiting], protocol=pickle.HIGHEST_PROTOCOL)
-        with contextlib.suppress(BrokenPipeError):  # the reader sees the end too, and tells those who wait
-            self._connection.send(Chunk(number=number, count=len(waiting), samples=samples))
+    def _send_what_is_due(self, lane: int) -> None:
+        while samples := self._lanes[lane].depart(number := next(self._numbers)):
+            pickled = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
+            with contextlib.suppress(BrokenPipeError):  # the reader sees the end too, and tells those who wait
+                self._connection.send(Chunk(number=number, lane=lane, count=len(samples), samples=pickled))
 
     def _read_reports(self) -> None:
         try:
             while True:
-                self._take(self._connection.recv())
+                message = self._connection.recv()
+                if isinstance(message, BatchRetry):
+                    self._note(message)
+                else:
+                    self._take(message)
         except (EOFError, ConnectionResetError):
             self._abandon()
 
     def _take(self, report: Report) -> None:
         """Deliver the outcomes and let the next chunks go."""
         with self._lock:
-            travelling = self._travelling[report.chunk]
-            futures = [travelling.pop(report.start + offset) for offset in range(len(report.outcomes))]
-            if not travelling:
-                del self._travelling[report.chunk]
-            seconds = report.seconds / len(report.outcomes)
-            # A rise counts at once, a fall by and by: one long call among short ones is soon forgotten.
-            self._seconds_a_call = max(seconds, 0.5 * (self._seconds_a_call or 0.0))
-            self._send_what_is_due()
+            futures = self._lanes[report.lane].arrive(report)
+            self._send_what_is_due(report.lane)
         for future, outcome in zip(futures, report.outcomes, strict=True):
-            future.set_result(Score(components=outcome.components, parsed=outcome.parsed, error=outcome.error))
+            future.set_result(outcome)
+
+    def _note(self, retry: BatchRetry) -> None:
+        name = self._routing.specs[retry.lane].name
+        _LOG.warning("reward %s failed on a batch of %d (%s); trying one by one", name, retry.count, retry.reason)
+        if self._log_event is not None:
+            self._log_event("reward_batch_retried", function=name, samples=retry.count, reason=retry.reason)
 
     def _abandon(self) -> None:
         """The server has ended: on request, or against all plans."""
         with self._lock:
             asked = self._closing
             self._end = "the reward pool is closed" if asked else f"the reward server ended{self._exit_words()}"
-            futures = [future for travelling in self._travelling.values() for future in travelling.values()]
-            futures += [future for _, future in self._waiting]
-            self._travelling, self._waiting = {}, []
+            futures = [future for lane in self._lanes for future in lane.abandon()]
         for future in futures:
             if asked:
                 future.cancel()
@@ -178,6 +172,12 @@ class RewardPool:
     def _exit_words(self) -> str:
         code = self._server.wait()
         return f" with exit code {code}; what it printed last says why"
+
+
+def _failed(reason: str) -> "Future[Score]":
+    future: Future[Score] = Future()
+    future.set_result(Score(components={}, error=reason))
+    return future
 
 
 def _start_server(connection: int) -> "subprocess.Popen[bytes]":

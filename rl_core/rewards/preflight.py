@@ -1,16 +1,16 @@
 """Trying the reward on the ground truth, before anything expensive starts (design contract 8)."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jinja2
 
-from rl_core.config.training import RewardConfig
+from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.registry import resolve_reward
+from rl_core.rewards.registry import resolve_rewards
+from rl_core.rewards.routing import Routing
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.spec import RewardSpec
 from rl_core.types import Prompt, Score
 
 
@@ -44,59 +44,62 @@ def try_on_ground_truth(
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
     """
     try:
-        spec = resolve_reward(config)
-        render = _renderer(spec, target_template)
-        responses = [render(prompt) for prompt in prompts]
-    except (ValueError, jinja2.TemplateError) as error:
-        return GroundTruthTrial(problems=[_first_line(error)])
+        routing = resolve_rewards(config)
+        responses = [_response(prompt, routing, target_template) for prompt in prompts]
+    except ValueError as error:
+        return GroundTruthTrial(problems=f"{error}".splitlines())
+    except jinja2.TemplateError as error:
+        return GroundTruthTrial(problems=f"{error}".splitlines()[:1])
     samples = [RewardSample.of_text(prompt, text) for prompt, text in zip(prompts, responses, strict=True)]
     with RewardPool(config.model_copy(update={"workers": 1})) as pool:
         scores = pool.score_all(samples)
+    names = [_name_of(prompt, routing) for prompt in prompts]
     return GroundTruthTrial(
         responses=responses,
         scores=scores,
-        problems=_problems(config, prompts, scores, accuracy_key),
-        warnings=_warnings(config, prompts, scores, accuracy_key),
+        problems=_problems(names, prompts, scores, accuracy_key),
+        warnings=_warnings(names, prompts, scores, accuracy_key),
     )
 
 
-def _renderer(spec: RewardSpec, target_template: str | None) -> Callable[[Prompt], str]:
+def _response(prompt: Prompt, routing: Routing, target_template: str | None) -> str:
     if target_template is not None:
         template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(target_template)
-        return lambda prompt: template.render(answer=prompt.answer, question=prompt.question)
-    if isinstance(spec.source, str):
-        exemplar = importlib.import_module(spec.source).exemplar
-        return lambda prompt: str(exemplar(prompt.answer))
-    return lambda prompt: prompt.answer
+        return template.render(answer=prompt.answer, question=prompt.question)
+    route = routing.route_of(prompt.data_source)
+    source = None if route is None else routing.specs[route.terms[0].lane].source
+    return str(importlib.import_module(source).exemplar(prompt.answer)) if isinstance(source, str) else prompt.answer
 
 
-def _problems(config: RewardConfig, prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for prompt, score in zip(prompts, scores, strict=True):
+def _name_of(prompt: Prompt, routing: Routing) -> str:
+    route = routing.route_of(prompt.data_source)
+    return "reward" if route is None else f"reward {route.name!r}"
+
+
+def _problems(names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for name, prompt, score in zip(names, prompts, scores, strict=True):
         if score.error is not None:
-            reasons.setdefault(score.error, []).append(prompt.uid)
+            reasons.setdefault((name, score.error), []).append(prompt.uid)
         elif accuracy_key not in score.components:
             known = ", ".join(sorted(score.components))
             reason = f"its components ({known}) lack {accuracy_key!r}: name one of them as evaluation.accuracy_key"
-            reasons.setdefault(reason, []).append(prompt.uid)
-    return [f"reward {config.function!r} on the ground truth of {_few(uids)}: {why}" for why, uids in reasons.items()]
+            reasons.setdefault((name, reason), []).append(prompt.uid)
+    return [f"{name} on the ground truth of {_few(uids)}: {why}" for (name, why), uids in reasons.items()]
 
 
-def _warnings(config: RewardConfig, prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
-    scored = [(prompt, score) for prompt, score in zip(prompts, scores, strict=True) if score.error is None]
-    wrong = [prompt.uid for prompt, score in scored if score.components.get(accuracy_key, score.overall) <= 0.0]
-    if not wrong:
-        return []
+def _warnings(names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
+    wrong: dict[str, list[str]] = {}
+    for name, prompt, score in zip(names, prompts, scores, strict=True):
+        if score.error is None and score.components.get(accuracy_key, score.overall) <= 0.0:
+            wrong.setdefault(name, []).append(prompt.uid)
     return [
-        f"reward {config.function!r} calls the true answer wrong for {_few(wrong)} (of {len(prompts)} tried): "
+        f"{name} calls the true answer wrong for {_few(uids)} (of {names.count(name)} tried): "
         "look at the answers' form, the target template and the reward"
+        for name, uids in wrong.items()
     ]
 
 
 def _few(uids: Sequence[str]) -> str:
     shown = ", ".join(uids[:3])
     return f"row {shown}" if len(uids) == 1 else f"{len(uids)} rows ({shown}{', ...' if len(uids) > 3 else ''})"
-
-
-def _first_line(error: Exception) -> str:
-    return f"{error}".splitlines()[0]

@@ -19,6 +19,8 @@ class RewardSample:
         prompt: The rendered chat prompt.
         question: The user's text before the prompt template.
         data_source: Name of the source that the row came from.
+        prompt_uid: Identity of the row; the samples of a group share it.
+        sample_index: Place in the group.
         image_uids: One uid an image, in the order of their places in the prompt.
         extra: Every other column of the row (JSON values).
         response_ids: The sampled token ids.
@@ -31,6 +33,8 @@ class RewardSample:
     prompt: str
     question: str
     data_source: str
+    prompt_uid: str
+    sample_index: int = 0
     image_uids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     response_ids: Sequence[int] = ()
@@ -46,6 +50,8 @@ class RewardSample:
             prompt=prompt.text,
             question=prompt.question,
             data_source=prompt.data_source,
+            prompt_uid=prompt.uid,
+            sample_index=rollout.sample_index,
             image_uids=prompt.image_uids,
             extra=dict(prompt.extra),
             response_ids=rollout.response_ids.tolist(),
@@ -62,6 +68,7 @@ class RewardSample:
             prompt=prompt.text,
             question=prompt.question,
             data_source=prompt.data_source,
+            prompt_uid=prompt.uid,
             image_uids=prompt.image_uids,
             extra=dict(prompt.extra),
         )

@@ -23,12 +23,18 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from rl_core.rewards.messages import Chunk, Outcome, PoolOrder, Report
-from rl_core.rewards.worker import SLICE_SECONDS, score_chunk, start_process
+from rl_core.rewards.judging import SLICE_SECONDS, BatchFailed, timeout_reason
+from rl_core.rewards.messages import BatchRetry, Chunk, Outcome, PoolOrder, Report
+from rl_core.rewards.spec import RewardSpec
+from rl_core.rewards.worker import score_chunk, start_process
 
 MAX_BREAKS = 3
 """A sample that was waiting or running when the pool broke this often has no score. One break is bad luck (a process
 was killed from outside); a reward that cannot be loaded breaks every pool."""
+
+ASYNC_GRACE_SECONDS = 2.0
+"""Calls of `async def` functions end their own time in the process. It is killed after this much more: one of them
+blocks the others."""
 
 _WATCH_SECONDS = 0.5
 """A pool that breaks while no task of it has begun tells nobody, so it is looked at this often."""
@@ -44,8 +50,12 @@ class _Task:
     breaks: int = 0
 
     @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+    @property
     def is_single(self) -> bool:
-        return self.stop - self.start == 1
+        return self.count == 1
 
     def parts(self, size: int, *, done: int = 0) -> list["_Task"]:
         """What is left after the first `done` samples, in tasks of at most `size`."""
@@ -60,7 +70,7 @@ _Finished = tuple[int, "Future[_Outcomes]"]
 class RewardServer:
     """Turns chunks into reports until the connection ends."""
 
-    def __init__(self, connection: "Connection[Report, Chunk | None]", order: PoolOrder) -> None:
+    def __init__(self, connection: "Connection[Report | BatchRetry, Chunk | None]", order: PoolOrder) -> None:
         self._connection = connection
         self._order = order
         self._events: queue.Queue[Chunk | _Finished | None] = queue.Queue()
@@ -100,15 +110,30 @@ class RewardServer:
     def _schedule(self, task: _Task) -> None:
         number = next(self._numbers)
         self._outstanding[number] = task
-        # A single call has exactly its own limit; in a chunk the last call may begin just before the slice is over.
-        limit = self._order.timeout_seconds + (0.0 if task.is_single else SLICE_SECONDS)
-        arguments = (task.chunk.samples, task.start, task.stop)
+        arguments = (task.chunk.lane, task.chunk.samples, task.start, task.stop)
         try:
-            future = self._pool.schedule(score_chunk, args=arguments, timeout=limit)
+            future = self._pool.schedule(score_chunk, args=arguments, timeout=self._limit(task))
         except RuntimeError:  # the pool broke while nothing ran in it
             self._replace_pool()
             return
         future.add_done_callback(lambda finished: self._events.put((number, finished)))
+
+    def _limit(self, task: _Task) -> float:
+        """Seconds after which the process of a task is killed."""
+        spec = self._spec(task)
+        if self._is_batch(task):
+            return self._order.batch_timeout_seconds
+        if spec.is_async:
+            return self._order.timeout_seconds + ASYNC_GRACE_SECONDS
+        # A single call has exactly its own limit; in a chunk the last call may begin just before the slice is over.
+        return self._order.timeout_seconds + (0.0 if task.is_single else SLICE_SECONDS)
+
+    def _spec(self, task: _Task) -> RewardSpec:
+        return self._order.specs[task.chunk.lane]
+
+    def _is_batch(self, task: _Task) -> bool:
+        """Whether it is one call with several samples."""
+        return self._spec(task).style == "batch" and not task.is_single
 
     def _finish(self, number: int, future: "Future[_Outcomes]") -> None:
         task = self._outstanding.pop(number, None)
@@ -123,11 +148,19 @@ class RewardServer:
         elif task.is_single:
             self._report_error(task, self._reason(error))
         else:  # one of its samples is to blame: each gets its own call, with the whole limit
+            self._tell_of_batch(task, error)
             for single in task.parts(1):
                 self._schedule(single)
 
+    def _tell_of_batch(self, task: _Task, error: BaseException) -> None:
+        if self._is_batch(task):
+            limit = f"no result within reward.batch_timeout_seconds = {self._order.batch_timeout_seconds:g}"
+            reason = limit if isinstance(error, TimeoutError) else self._reason(error)
+            self._connection.send(BatchRetry(lane=task.chunk.lane, count=task.count, reason=reason))
+
     def _report(self, task: _Task, outcomes: list[Outcome], seconds: float) -> None:
-        report = Report(chunk=task.chunk.number, start=task.start, outcomes=outcomes, seconds=seconds)
+        chunk = task.chunk
+        report = Report(chunk=chunk.number, lane=chunk.lane, start=task.start, outcomes=outcomes, seconds=seconds)
         self._connection.send(report)
         # A task that was given back unfinished held slow calls: as many as it got through are a slice of time, and the
         # other processes take their share of the rest.
@@ -135,11 +168,13 @@ class RewardServer:
             self._schedule(part)
 
     def _report_error(self, task: _Task, reason: str) -> None:
-        self._report(task, [Outcome({}, None, reason)], self._order.timeout_seconds)
+        self._report(task, [Outcome({}, None, reason)] * task.count, self._order.timeout_seconds * task.count)
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
-            return f"no result within reward.timeout_seconds = {self._order.timeout_seconds:g}"
+            return timeout_reason(self._order.timeout_seconds)
+        if isinstance(error, BatchFailed):
+            return str(error)
         if isinstance(error, ProcessExpired):
             return f"the process died in the call: {_exit_words(error.exitcode)}"
         return f"{type(error).__name__}: {error}"
@@ -148,7 +183,7 @@ class RewardServer:
         pool = ProcessPool(
             max_workers=self._order.workers,
             initializer=start_process,
-            initargs=(self._order.spec, self._order.memory_limit_bytes),
+            initargs=(self._order,),
             context=multiprocessing.get_context("spawn"),
         )
         if not pool.active:  # asking starts its processes, so that they are ready when the first chunk comes
@@ -161,11 +196,11 @@ class RewardServer:
         self._pool = self._start_pool()
         tasks, self._outstanding = list(self._outstanding.values()), {}
         for task in tasks:
-            for single in task.parts(1):
-                if single.breaks + 1 >= MAX_BREAKS:
-                    self._report_error(single, f"the scoring processes died {MAX_BREAKS} times outside a call")
+            for part in [task] if self._is_batch(task) else task.parts(1):
+                if part.breaks + 1 >= MAX_BREAKS:
+                    self._report_error(part, f"the scoring processes died {MAX_BREAKS} times outside a call")
                 else:
-                    self._schedule(replace(single, breaks=single.breaks + 1))
+                    self._schedule(replace(part, breaks=part.breaks + 1))
 
     def _discard_pool(self) -> None:
         for process in multiprocessing.active_children():
@@ -181,7 +216,7 @@ def _exit_words(code: int) -> str:
 def main() -> None:
     """Serve the connection whose file descriptor is the first argument."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a reward prints must not mix with the run's output
-    connection: Connection[Report, Any] = Connection(int(sys.argv[1]))
+    connection: Connection[Report | BatchRetry, Any] = Connection(int(sys.argv[1]))
     try:
         order = connection.recv()
     except EOFError:

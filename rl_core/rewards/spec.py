@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
+
+Style = Literal["sample", "sequential", "batch"]
+"""How a function is called: with a RewardSample; or, in EasyR1's interface, with a dict, or with the list of all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +22,8 @@ class RewardSpec:
         function: Name of the function in it.
         kwargs: Keyword arguments bound to every call.
         has_parser: Whether the source also offers `parse`.
+        style: How it is called.
+        is_async: Whether it is an `async def`, of which a process has several under way.
     """
 
     name: str
@@ -25,3 +31,5 @@ class RewardSpec:
     function: str
     kwargs: Mapping[str, float | int | str | bool]
     has_parser: bool
+    style: Style = "sample"
+    is_async: bool = False

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
-from rl_core.config.training import RewardConfig
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.result import summarise
 from rl_core.progress import SilentProgress

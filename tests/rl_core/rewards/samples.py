@@ -3,12 +3,16 @@
 from rl_core.rewards.sample import RewardSample
 
 
-def make_sample(response: str, ground_truth: str = "3", *, length: int = 5) -> RewardSample:
+def make_sample(
+    response: str, ground_truth: str = "3", *, length: int = 5, source: str = "test", uid: str = "p0", index: int = 0
+) -> RewardSample:
     return RewardSample(
         response=response,
         ground_truth=ground_truth,
         response_length=length,
         prompt="<|im_start|>user\nHow many?",
         question="How many?",
-        data_source="test",
+        data_source=source,
+        prompt_uid=uid,
+        sample_index=index,
     )

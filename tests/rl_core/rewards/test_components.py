@@ -15,7 +15,9 @@ def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: in
     assert all(type(value) is float for value in result.values())
 
 
-@pytest.mark.parametrize("number", [1, True, 0.5, Fraction(1, 2), np.float32(0.25), np.int64(2)])
+@pytest.mark.parametrize(
+    "number", [1, True, 0.5, Fraction(1, 2), np.float32(0.25), np.int64(2), np.bool_(True), np.array(0.5)]
+)
 def test_a_bare_number_is_the_overall(number) -> None:
     assert components_of(number) == {"overall": float(number)}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rl_core.config.training import RewardConfig
+from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
@@ -180,7 +180,7 @@ def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path) -> None:
     path = tmp_path / "chatty.py"
     path.write_text("def score(sample):\n    print('chatter', flush=True)\n    return 1.0\n")
     script = (
-        "from rl_core.config.training import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
+        "from rl_core.config.reward import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
         "from tests.rl_core.rewards.samples import make_sample\n"
         f"with RewardPool(RewardConfig(function='{path}:score', workers=1)) as pool:\n"
         "    print(pool.score_all([make_sample('x')])[0].overall)\n"

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rl_core.config.training import RewardConfig
+from rl_core.config.reward import RewardConfig
 from rl_core.rewards.preflight import GroundTruthTrial, try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.builders import make_prompt

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.training import RewardConfig
-from rl_core.rewards.registry import BUILTIN, resolve_reward
+from rl_core.config.reward import RewardConfig
+from rl_core.rewards.registry import BUILTIN, resolve_rewards
 
 
 def resolve(function: str, **kwargs):
-    return resolve_reward(RewardConfig(function=function, kwargs=kwargs))
+    (spec,) = resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs
+    return spec
 
 
 @pytest.fixture

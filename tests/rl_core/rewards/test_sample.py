@@ -7,7 +7,7 @@ from tests.rl_core.builders import make_prompt, make_rollout
 
 def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
     prompt = replace(make_prompt("p7"), image_uids=("i1",), extra={"level": 3})
-    sample = RewardSample.of(prompt, make_rollout("p7", length=4))
+    sample = RewardSample.of(prompt, make_rollout("p7", index=2, length=4))
     assert sample == RewardSample(
         response="1",
         ground_truth="1",
@@ -15,6 +15,8 @@ def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
         prompt="?",
         question="?",
         data_source="test",
+        prompt_uid="p7",
+        sample_index=2,
         image_uids=("i1",),
         extra={"level": 3},
         response_ids=[0, 1, 2, 3],

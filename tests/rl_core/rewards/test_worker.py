@@ -5,18 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.training import RewardConfig
+from rl_core.config.reward import RewardConfig
 from rl_core.rewards import worker
-from rl_core.rewards.messages import Outcome
-from rl_core.rewards.registry import resolve_reward
+from rl_core.rewards.messages import Outcome, PoolOrder
+from rl_core.rewards.registry import resolve_rewards
 from tests.rl_core.rewards.samples import make_sample
 
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch):
     def load(function: str, **kwargs) -> None:
-        spec = resolve_reward(RewardConfig(function=function, kwargs=kwargs))
-        monkeypatch.setattr(worker, "_process", worker._Process(spec, 2**30), raising=False)
+        order = PoolOrder(
+            specs=resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs,
+            workers=1,
+            timeout_seconds=1.0,
+            batch_timeout_seconds=1.0,
+            memory_limit_bytes=2**30,
+        )
+        monkeypatch.setattr(worker, "_process", worker._Process(order), raising=False)
 
     return load
 
@@ -27,34 +33,34 @@ def chunk(*responses: str) -> bytes:
 
 def test_a_stretch_of_a_chunk_is_scored_in_order(load) -> None:
     load("count")
-    outcomes, seconds = worker.score_chunk(chunk("no", "<answer>3</answer>", "<answer>4</answer>", "no"), 1, 3)
+    outcomes, seconds = worker.score_chunk(0, chunk("no", "<answer>3</answer>", "<answer>4</answer>", "no"), 1, 3)
     assert [(outcome.components["accuracy"], outcome.parsed) for outcome in outcomes] == [(1.0, "3"), (0.0, "4")]
     assert 0 < seconds < 1
 
 
 def test_the_rest_of_a_slow_chunk_is_given_back(load) -> None:
     load(f"{Path(__file__).with_name('strangers.py')}:nap")
-    outcomes, seconds = worker.score_chunk(chunk(*["0.06"] * 5), 0, 5)
+    outcomes, seconds = worker.score_chunk(0, chunk(*["0.06"] * 5), 0, 5)
     assert len(outcomes) == 2
     assert 0.12 <= seconds < 0.5
 
 
 def test_a_failure_says_which_sample_it_cost(load) -> None:
     load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
-    outcomes, _ = worker.score_chunk(chunk("good", "raise", "good"), 0, 3)
+    outcomes, _ = worker.score_chunk(0, chunk("good", "raise", "good"), 0, 3)
     good = Outcome({"overall": 2.0, "length": 5.0}, None, None)
     assert outcomes == [good, Outcome({}, None, "KeyError: 'the reason'"), good]
 
 
 def test_a_full_memory_names_the_limit(load) -> None:
     load("count")
-    assert worker._process.describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
+    assert worker._process.lanes[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 
 
 def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(load, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def score(sample): ...\nimport nowhere_to_be_found\n")
     load(f"{tmp_path}/broken.py:score")
-    outcomes, _ = worker.score_chunk(chunk("x", "y"), 0, 2)
+    outcomes, _ = worker.score_chunk(0, chunk("x", "y"), 0, 2)
     reason = f"could not load {tmp_path}/broken.py:score: ModuleNotFoundError: No module named 'nowhere_to_be_found'"
     assert outcomes == [Outcome({}, None, reason)] * 2
 
@@ -62,6 +68,6 @@ def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(load, tmp
 def test_draws_from_numpy_depend_on_the_sample_alone(load, tmp_path: Path) -> None:
     (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
     load(f"{tmp_path}/drawing.py:score")
-    outcomes, _ = worker.score_chunk(chunk("x", "y", "x"), 0, 3)
+    outcomes, _ = worker.score_chunk(0, chunk("x", "y", "x"), 0, 3)
     first, other, again = (outcome.components["overall"] for outcome in outcomes)
     assert first == again != other

@@ -1,0 +1,103 @@
+"""Who judges a response, and what judging may cost."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from rl_core.config.section import Section
+
+Kwargs = dict[str, float | int | str | bool]
+
+
+class RewardTerm(Section):
+    """One function of a mixture."""
+
+    function: str
+    """A built-in, or `path/to/file.py:function`."""
+    weight: float = 1.0
+    """Factor of its `overall` in the sum; negative for a penalty that the function counts upwards."""
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
+    """Prefix of its components in metrics; null takes the function's name."""
+    kwargs: Kwargs = {}
+    """Keyword arguments of the function."""
+    reward_type: Literal["batch", "sequential"] | None = None
+    """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
+
+    @property
+    def label(self) -> str:
+        """`name`, or the function's own name."""
+        return self.name or self.function.rpartition(":")[2]
+
+
+class RewardChoice(Section):
+    """One function, or a weighted sum of several."""
+
+    function: str | None = None
+    """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`), or
+    `path/to/file.py:function`: our interface or EasyR1's. Null where `mixture` stands."""
+    kwargs: Kwargs = {}
+    """Keyword arguments of the function."""
+    reward_type: Literal["batch", "sequential"] | None = None
+    """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
+    mixture: tuple[RewardTerm, ...] = ()
+    """Functions whose weighted sum is `overall`. The first one's components keep their names, those of the others
+    are prefixed with theirs (`length/overall`)."""
+
+    @property
+    def terms(self) -> tuple[RewardTerm, ...]:
+        """The functions, a single one with weight 1; none where the choice is left empty."""
+        if self.function is None:
+            return self.mixture
+        return (RewardTerm(function=self.function, kwargs=self.kwargs, reward_type=self.reward_type),)
+
+
+class RewardConfig(RewardChoice):
+    """Who judges a response, and what it may cost."""
+
+    by_source: dict[str, RewardChoice] = {}
+    """Other functions for the rows of some data sources, by the source's name; the rows of all others go by
+    `function` or `mixture`."""
+    grader: Literal["mathruler", "math_verify"] | None = None
+    """What `math` and `r1v` compare answers with; null takes mathruler, that of EasyR1's published numbers. `geoqa`
+    always takes math_verify."""
+    workers: int = Field(default=2, ge=1, le=256)
+    """Processes of the isolated pool."""
+    async_calls: int = Field(default=16, ge=1, le=1024)
+    """Calls of an `async def` function that a process has under way at one time."""
+    timeout_seconds: float = Field(default=10.0, gt=0.0)
+    """Time limit of one call; a call over it costs that sample."""
+    batch_timeout_seconds: float = Field(default=120.0, gt=0.0)
+    """Time limit of a call with a whole batch (REWARD_TYPE batch). One that fails is made again sample by sample."""
+    memory_limit_gib: float = Field(default=4.0, gt=0.0)
+    """Address space a worker process may use, GiB."""
+    max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
+    """The run stops when more than this share of a step's rewards failed."""
+
+    def choices(self) -> Iterator[tuple[str, RewardChoice]]:
+        """Every choice with its key: the one for all rows and those by source."""
+        yield "reward", self
+        for source, choice in self.by_source.items():
+            yield f"reward.by_source.{source}", choice
+
+    def keyed_terms(self) -> Iterator[tuple[str, RewardTerm]]:
+        """Every function with its key."""
+        for key, choice in self.choices():
+            for place, term in enumerate(choice.terms):
+                yield (f"{key}.function" if choice.function else f"{key}.mixture.{place}.function"), term
+
+    @property
+    def description(self) -> str:
+        """The functions in words: "math", "math + 0.5 length", "count (clevr), math (others)"."""
+        words = {key: _words(choice) for key, choice in self.choices() if choice.terms}
+        others = words.pop("reward", None)
+        named = [f"{text} ({key.removeprefix('reward.by_source.')})" for key, text in words.items()]
+        if others is None:
+            return ", ".join(named)
+        return ", ".join([*named, f"{others} (others)"]) if named else others
+
+
+def _words(choice: RewardChoice) -> str:
+    if choice.function is not None:
+        return choice.function
+    return " + ".join(t.function if t.weight == 1.0 else f"{t.weight:g} {t.function}" for t in choice.mixture)

@@ -1,0 +1,72 @@
+"""Rules between the values of the reward's section."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rl_core.config.reward import RewardChoice
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+
+_GRADED = ("math", "r1v")
+_LENGTH_LIMIT = "max_response_length"
+
+
+def reward_problems(config: RunConfig) -> Iterator[Problem]:
+    """Every such rule that is broken."""
+    reward = config.reward
+    for key, choice in reward.choices():
+        yield from _choice_problems(key, choice, is_optional=key == "reward" and bool(reward.by_source))
+    functions = {term.function for _, term in reward.keyed_terms()}
+    if reward.grader is not None and not functions & set(_GRADED):
+        yield Problem(
+            where="reward.grader",
+            what=f"{reward.grader} is used by none of the rewards, just by {' and '.join(_GRADED)}",
+            fix="set it to null, or use one of these",
+        )
+    yield from _limit_problems(config)
+
+
+def _choice_problems(key: str, choice: RewardChoice, *, is_optional: bool) -> Iterator[Problem]:
+    if choice.function is not None and choice.mixture:
+        yield Problem(
+            where=f"{key}.mixture",
+            what="a function and a mixture are both given",
+            fix=f"make {choice.function} a part of the mixture, and {key}.function null",
+        )
+    if not choice.terms and not is_optional:
+        yield Problem(where=f"{key}.function", what="no function is named", fix=f"set {key}.function or {key}.mixture")
+    if choice.function is None and (choice.kwargs or choice.reward_type):
+        yield Problem(
+            where=f"{key}.kwargs",
+            what="there is no function for kwargs or reward_type",
+            fix="give them to the parts of the mixture",
+        )
+    yield from _mixture_problems(key, choice)
+
+
+def _mixture_problems(key: str, choice: RewardChoice) -> Iterator[Problem]:
+    for name, count in Counter(term.label for term in choice.mixture).items():
+        if count > 1:
+            yield Problem(
+                where=f"{key}.mixture",
+                what=f"{count} of its functions are called {name!r}, so their components cannot be told apart",
+                fix="give each a name of its own",
+            )
+    if choice.mixture and all(term.weight == 0.0 for term in choice.mixture):
+        yield Problem(
+            where=f"{key}.mixture", what="every weight is 0, so is every reward", fix="give a weight to one of them"
+        )
+
+
+def _limit_problems(config: RunConfig) -> Iterator[Problem]:
+    """The overlong penalty knows the limit from its own argument, as published."""
+    limit = config.rollout.max_response_length
+    for key, term in config.reward.keyed_terms():
+        told = term.kwargs.get(_LENGTH_LIMIT)
+        if term.function in ("dapo", "overlong") and told is not None and told != limit:
+            yield Problem(
+                where=key,
+                what=f"its {_LENGTH_LIMIT} is {told}, and responses end at rollout.{_LENGTH_LIMIT} {limit}",
+                fix=f"set kwargs.{_LENGTH_LIMIT} to {limit}",
+                fatal=False,
+            )

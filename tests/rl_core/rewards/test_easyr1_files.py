@@ -1,0 +1,121 @@
+"""EasyR1's reward files, unchanged, in real processes; and what happens when one fails."""
+
+import logging
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_core.config.reward import RewardConfig
+from rl_core.rewards.pool import RewardPool
+from rl_core.types import Score
+from tests.rl_core.rewards.samples import make_sample
+
+FILES = Path(__file__).parent
+BATCH = FILES / "easyr1_batch.py"
+SEQUENTIAL = FILES / "easyr1_sequential.py"
+LIMITS = {"workers": 2, "timeout_seconds": 1.0, "batch_timeout_seconds": 2.0, "memory_limit_gib": 1.0}
+
+
+def pool_of(file: Path, function: str = "compute_score", **settings: Any) -> RewardPool:
+    events: list[dict[str, Any]] = settings.pop("events", [])
+    config = RewardConfig(**LIMITS | {"function": f"{file}:{function}"} | settings)
+    return RewardPool(config, log_event=lambda kind, **facts: events.append({"kind": kind} | facts))
+
+
+def good(count: int = 6) -> list[str]:
+    return ["<answer>3</answer>", "<answer>4</answer>", "3"] * (count // 3)
+
+
+@pytest.mark.parametrize(("file", "weight"), [(BATCH, 0.1), (SEQUENTIAL, 0.5)])
+def test_a_file_of_each_type_runs_unchanged(file: Path, weight: float) -> None:
+    with pool_of(file) as pool:
+        scores = pool.score_all([make_sample(response, length=7, index=i) for i, response in enumerate(good())])
+        assert not pool.has_parser("test")
+    right = Score(components={"overall": 1.0, "accuracy": 1.0, "length": 7.0})
+    wrong = Score(components={"overall": weight, "accuracy": 0.0, "length": 7.0})
+    nothing = Score(components={"overall": 0.0, "accuracy": 0.0, "length": 7.0})
+    assert scores == [right, wrong, nothing] * 2
+
+
+@pytest.mark.parametrize("file", [BATCH, SEQUENTIAL])
+def test_keyword_arguments_reach_it(file: Path) -> None:
+    with pool_of(file, kwargs={"format_weight": 0.25}) as pool:
+        assert pool.score_all([make_sample("<answer>4</answer>")])[0].overall == 0.25
+
+
+REASONS = {
+    "raise": ("KeyError: 'the reason'", "KeyError: 'the reason'"),
+    "hang": ("no result within reward.timeout_seconds = 1", "no result within reward.batch_timeout_seconds = 2"),
+    "leave": ("the process died in the call: exit code 3", "the process died in the call: exit code 3"),
+}
+
+
+@pytest.mark.parametrize("act", REASONS)
+@pytest.mark.parametrize("file", [BATCH, SEQUENTIAL])
+def test_a_sample_that_makes_it_hang_crash_or_raise_costs_itself_alone(file: Path, act: str) -> None:
+    responses = [*good(), act, *good()]
+    events: list[dict[str, Any]] = []
+    with pool_of(file, events=events) as pool:
+        scores = pool.score_all([make_sample(response, index=i) for i, response in enumerate(responses)])
+        assert pool.score_all([make_sample("<answer>3</answer>")])[0].overall == 1.0, "the pool goes on"
+    assert [score.error is None for score in scores] == [response != act for response in responses]
+    assert (scores[6].error, scores[6].components) == (REASONS[act][0], {})
+    retried = {"kind": "reward_batch_retried", "function": f"{file}:compute_score", "samples": 13}
+    assert events == ([retried | {"reason": REASONS[act][1]}] if file == BATCH else [])
+
+
+def test_a_batch_is_one_call_in_one_order_whoever_came_first() -> None:
+    samples = [make_sample("x", uid=uid, index=i) for uid in ("p0", "p1", "p2") for i in range(4)]
+    mixed = random.Random(3).sample(samples, len(samples))
+    with pool_of(BATCH, "place") as pool:
+        futures = {(sample.prompt_uid, sample.sample_index): pool.submit(sample) for sample in mixed}
+        time.sleep(0.3)
+        assert not any(future.done() for future in futures.values()), "a batch waits for its end"
+        pool.flush()
+        places = [futures[sample.prompt_uid, sample.sample_index].result().components for sample in samples]
+        assert places == [{"overall": float(i), "size": 12.0} for i in range(12)]
+        assert pool.score_all(samples[:2])[1].components == {"overall": 1.0, "size": 2.0}, "the next batch is its own"
+
+
+def test_a_wrong_number_of_results_is_a_failed_batch(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), pool_of(BATCH, "short") as pool:
+        scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
+    assert [score.overall for score in scores] == [1.0] * 3
+    assert "failed on a batch of 3 (ValueError: returned 2 results for a batch of 3" in caplog.text
+
+
+def test_a_result_that_is_no_number_costs_its_sample_and_no_second_call() -> None:
+    events: list[dict[str, Any]] = []
+    with pool_of(BATCH, "bad_middle", events=events) as pool:
+        scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
+    assert [score.components for score in scores] == [{"overall": 3.0}, {}, {"overall": 3.0}]
+    assert scores[1].error == "ValueError: component `overall` is str, not a number"
+    assert not events
+
+
+def test_a_batch_larger_than_any_chunk_stays_whole() -> None:
+    with pool_of(BATCH, "place") as pool:
+        scores = pool.score_all([make_sample("x", index=i) for i in range(500)])
+    assert {score.components["size"] for score in scores} == {500.0}
+    assert [score.overall for score in scores] == list(range(500))
+
+
+def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
+    import psutil
+
+    with pool_of(BATCH, "place", workers=1) as pool:
+        pool.score_all([make_sample("x")])
+        (server,) = [p for p in psutil.Process().children() if "rl_core.rewards.server" in " ".join(p.cmdline())]
+        next(p for p in server.children() if "spawn_main" in " ".join(p.cmdline())).kill()
+        scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
+    assert [score.components for score in scores] == [{"overall": float(i), "size": 3.0} for i in range(3)]
+
+
+def test_a_file_of_an_older_easyr1_is_called_as_the_config_says(tmp_path: Path) -> None:
+    path = tmp_path / "old.py"
+    path.write_text("def main(reward_inputs):\n    return [{'overall': len(r['response'])} for r in reward_inputs]\n")
+    with pool_of(path, "main", reward_type="batch") as pool:
+        assert [score.overall for score in pool.score_all([make_sample("abc"), make_sample("a")])] == [3.0, 1.0]

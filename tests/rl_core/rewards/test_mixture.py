@@ -1,0 +1,139 @@
+"""Weighted sums, and other rewards for other sources."""
+
+import math
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.config.reward import RewardConfig
+from rl_core.rewards.messages import Outcome
+from rl_core.rewards.mixture import PendingScore, combine
+from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.routing import Route, Term
+from rl_core.types import Score
+from tests.rl_core.rewards.samples import make_sample
+
+FOLDER = Path(__file__).parent
+
+
+def route_of(*weights: float, is_mixture: bool = True, reader: int | None = None) -> Route:
+    terms = [Term(lane=place, name=f"t{place}", weight=weight) for place, weight in enumerate(weights)]
+    return Route(terms=terms, is_mixture=is_mixture, reader=reader)
+
+
+def outcome(overall: float, **components: float) -> Outcome:
+    return Outcome({"overall": overall, **components}, None, None)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5))
+def test_the_overall_of_a_mixture_is_its_weighted_sum(pairs: list[tuple[float, float]]) -> None:
+    score = combine(route_of(*(weight for weight, _ in pairs)), [outcome(value) for _, value in pairs])
+    assert score.overall == pytest.approx(math.fsum(weight * value for weight, value in pairs))
+    assert {f"t{place}/overall": value for place, (_, value) in enumerate(pairs)}.items() <= score.components.items()
+
+
+def test_the_first_terms_components_keep_their_names() -> None:
+    score = combine(route_of(1.0, 0.5), [outcome(1.0, accuracy=1.0), outcome(-1.0, accuracy=0.25)])
+    assert score.components == {
+        "overall": 0.5,
+        "accuracy": 1.0,
+        "t0/overall": 1.0,
+        "t1/overall": -1.0,
+        "t1/accuracy": 0.25,
+    }
+
+
+def test_a_single_function_is_handed_on_as_it_is() -> None:
+    score = combine(route_of(1.0, is_mixture=False), [outcome(1.0, accuracy=1.0)])
+    assert score == Score(components={"overall": 1.0, "accuracy": 1.0})
+
+
+def test_one_failure_is_the_samples_and_is_named() -> None:
+    score = combine(route_of(1.0, 1.0, 1.0), [outcome(1.0), Outcome({}, None, "no"), Outcome({}, None, "never")])
+    assert (score.components, score.error) == ({}, "t1: no; t2: never")
+
+
+def test_a_sum_without_bounds_is_no_score() -> None:
+    assert combine(route_of(10.0), [outcome(1e308)]).error == "the weighted sum is inf, not a finite number"
+
+
+def test_the_answer_is_that_of_the_term_that_reads_one() -> None:
+    outcomes = [outcome(1.0), Outcome({"overall": 1.0}, "7", None)]
+    assert combine(route_of(1.0, 1.0, reader=1), outcomes).parsed == "7"
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int]) -> None:
+    futures: list[Future[Outcome]] = [Future() for _ in range(3)]
+    pending = PendingScore(route_of(1.0, 2.0, 3.0), futures)
+    threads = [threading.Thread(target=futures[place].set_result, args=(outcome(1.0),)) for place in order]
+    for thread in threads:
+        assert not pending.score.done()
+        thread.start()
+        thread.join()
+    assert pending.score.result().overall == 6.0
+
+
+def test_a_lost_outcome_is_the_scores_error_and_a_cancelled_one_cancels_it() -> None:
+    lost: Future[Outcome] = Future()
+    pending = PendingScore(route_of(1.0), [lost])
+    lost.set_exception(RuntimeError("gone"))
+    with pytest.raises(RuntimeError, match="gone"):
+        pending.score.result()
+    dropped: Future[Outcome] = Future()
+    pending = PendingScore(route_of(1.0), [dropped])
+    dropped.cancel()
+    dropped.set_running_or_notify_cancel()
+    assert pending.score.cancelled()
+
+
+MIXTURE = (
+    {"function": "count"},
+    {"function": "length", "weight": 0.5, "kwargs": {"target_length": 10, "max_length": 20}},
+    {"function": f"{FOLDER}/easyr1_batch.py:place", "weight": -0.25, "name": "place"},
+    {"function": f"{FOLDER}/asynchronous.py:judge", "weight": 2.0},
+)
+
+
+def test_functions_of_every_kind_mix() -> None:
+    with RewardPool(RewardConfig(mixture=MIXTURE)) as pool:
+        samples = [make_sample("<answer>3</answer>", length=15, index=i) for i in range(3)]
+        scores = pool.score_all(samples)
+        assert pool.has_parser("test")
+    assert [score.overall for score in scores] == pytest.approx([1.0 + 0.25 + 2.0 - 0.25 * i for i in range(3)])
+    assert scores[1].parsed == "3"
+    assert set(scores[1].components) == {
+        "overall",
+        *("accuracy", "format", "count/overall"),
+        *("length/overall", "place/overall", "place/size", "judge/overall"),
+    }
+
+
+def test_each_source_has_its_own_reward() -> None:
+    config = RewardConfig(
+        function="count",
+        by_source={"geometry": {"function": "math"}, "choices": {"mixture": [{"function": "choice", "weight": 3.0}]}},
+    )
+    with RewardPool(config) as pool:
+        samples = [
+            make_sample("<answer>3</answer>", source="clevr"),
+            make_sample("<think>a</think>\\boxed{3}", source="geometry"),
+            make_sample("<answer>3</answer>", source="geometry"),
+            make_sample("<answer>B</answer>", "B", source="choices"),
+        ]
+        assert [score.overall for score in pool.score_all(samples)] == pytest.approx([1.0, 1.0, 0.0, 3.0])
+
+
+def test_a_source_without_a_reward_is_named_sample_by_sample() -> None:
+    with RewardPool(RewardConfig(by_source={"geometry": {"function": "math"}})) as pool:
+        known, unknown = pool.score_all(
+            [make_sample("\\boxed{3}", source="geometry"), make_sample("x", source="clevr")]
+        )
+        assert pool.has_parser("geometry")
+        assert not pool.has_parser("clevr")
+    assert known.error is None
+    assert unknown.error == "no reward for data source 'clevr': name it in reward.by_source"
