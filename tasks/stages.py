@@ -15,7 +15,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "prepare": 1,
+    "prepare": 2,
     "cold-start": 1,
     "train": 1,
     "evaluate": 1,
@@ -28,6 +28,9 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
 
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that speak of their own run, so that another run's cannot stand for them."""
+
+_DRAWING: Final = frozenset({"rollout_batch_size", "shuffle", "source_weights"})
+"""What of `data` chooses among prepared rows, and changes none of them."""
 
 Fingerprint = Callable[[Any], str]
 """Maps a data source section to the hash of everything its rows depend on."""
@@ -155,7 +158,7 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
     own_source = cold.source if cold else None
     return {
         "seed": config.seed,
-        "data": config.data.model_dump(mode="json", exclude={"rollout_batch_size", "shuffle", "validation"}),
+        "data": config.data.model_dump(mode="json", exclude={*_DRAWING, "validation"}),
         "template": _text_of(config.data.prompt_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
         "weights": _weights_fingerprint(config),
@@ -181,7 +184,7 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
     validating = {"accuracy_key", "limit"} if config.trainer.val_freq > 0 else {"accuracy_key"}
     return {
         "seed": config.seed,
-        "order": config.data.model_dump(include={"rollout_batch_size", "shuffle"}),
+        "order": config.data.model_dump(mode="json", include={*_DRAWING, "curriculum"}),
         "reward": _reward_parts(config),
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),

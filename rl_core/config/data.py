@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from rl_core.config.section import Section
 
@@ -19,6 +19,9 @@ class Columns(Section):
     """Put a row's images before a question that marks no place for them; without it such a row is unusable."""
     answer_key: str = "answer"
     """Column with the ground truth."""
+    data_source_key: str | None = None
+    """Column with the name of the row's data source; null gives every row the name of its file or repository, or its
+    name in a mixture."""
 
 
 class CountingSource(Section):
@@ -75,11 +78,35 @@ class HubSource(Section):
     """Branch, tag or commit; pin a commit to make the run reproducible."""
     columns: Columns = Columns()
     """Names of the columns."""
+    media_dir: str | None = None
+    """Folder on this machine that relative image paths start from; needed where rows hold paths."""
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 
 
-Source = Annotated[CountingSource | LocalSource | HubSource, Field(discriminator="type")]
+SingleSource = Annotated[CountingSource | LocalSource | HubSource, Field(discriminator="type")]
+
+
+class MixtureSource(Section):
+    """Several sources, one after the other; `data.source_weights` says how often each is drawn in training."""
+
+    type: Literal["mixture"]
+    """Selects this source."""
+    sources: dict[str, SingleSource] = Field(min_length=1)
+    """The sources by name; their rows carry it as their data source."""
+
+
+Source = Annotated[CountingSource | LocalSource | HubSource | MixtureSource, Field(discriminator="type")]
+
+
+class CurriculumConfig(Section):
+    """An order of the training rows from easy to hard."""
+
+    column: str
+    """Column with a number for every training row; each epoch goes from the smallest to the largest. Rows with equal
+    numbers come in the order they would have without a curriculum."""
+    descending: bool = False
+    """From the largest number to the smallest."""
 
 
 class DataConfig(Section):
@@ -107,3 +134,8 @@ class DataConfig(Section):
     """Prompts a training step."""
     shuffle: bool = True
     """Draw the rows of an epoch in an order keyed by seed and epoch; false keeps their order."""
+    source_weights: dict[str, PositiveFloat] | None = None
+    """Share of every batch by data source, relative to each other; every data source of the training rows must be
+    named. Null takes each row once an epoch."""
+    curriculum: CurriculumConfig | None = None
+    """Order of the training rows; null takes them as `shuffle` says."""

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -134,14 +134,20 @@ def _resolve(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]
     keys: list[str] = []
     section: type[BaseModel] = RunConfig
     candidates: list[type[BaseModel]] = [RunConfig]
+    in_mapping = False
     for part in map(str, location):
         tagged = [c for c in candidates if part in _tags_of(c)]
         if len(candidates) > 1 and tagged:
             candidates = tagged
             continue
         keys.append(part)
+        if in_mapping:  # the part is a name of the user's own; what lies below it is one of the candidates
+            in_mapping = False
+            continue
         section = candidates[0] if candidates else section
-        candidates = _models_in(section.model_fields[part].annotation) if part in section.model_fields else []
+        annotation = section.model_fields[part].annotation if part in section.model_fields else None
+        candidates = _models_in(annotation)
+        in_mapping = get_origin(annotation) is dict
     return keys, section
 
 

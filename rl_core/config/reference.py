@@ -137,6 +137,8 @@ def _bounds(field: FieldInfo) -> str:
                 words.append(f"< {limit}")
             case annotated_types.MultipleOf(multiple_of=step):
                 words.append(f"multiple of {step}")
+            case annotated_types.MinLen(min_length=length):
+                words.append(f"at least {length}")
             case annotated_types.MaxLen(max_length=length):
                 words.append(f"at most {length} characters")
             case _ if getattr(bound, "pattern", None):

@@ -20,7 +20,7 @@ class RowParser:
 
     Attributes:
         columns: Names of the columns.
-        data_source: Name of the source, passed on to the rows.
+        data_source: Name of the source, passed on to rows without a column for it.
         media_dir: Where relative image paths start.
     """
 
@@ -40,21 +40,31 @@ class RowParser:
             images = self._images(values)
             column = keys.prompt_key
             question = self._with_places(question, len(images))
+            column = keys.data_source_key or ""
+            data_source = self._data_source(values)
         except ValueError as error:
             return BadRow(index=index, column=column, reason=str(error), origin=origin)
-        used = {keys.prompt_key, keys.answer_key, keys.image_key}
+        used = {keys.prompt_key, keys.answer_key, keys.image_key, keys.data_source_key}
         extra = json_columns({name: value for name, value in values.items() if name not in used})
         return Row(
             index=index,
             question=question,
             images=images,
             answer=answer,
-            data_source=self.data_source,
+            data_source=data_source,
             extra=extra,
             origin=origin,
             question_column=keys.prompt_key,
             image_column=keys.image_key or "",
         )
+
+    def _data_source(self, values: Mapping[str, Any]) -> str:
+        if self.columns.data_source_key is None:
+            return self.data_source
+        value = values.get(self.columns.data_source_key)
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError("the data source is missing or no text")
+        return value
 
     def _images(self, values: Mapping[str, Any]) -> tuple[ImageInput, ...]:
         value = values.get(self.columns.image_key) if self.columns.image_key else None
@@ -81,10 +91,15 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
     Raises:
         ValueError: A column is missing; names the nearest ones that exist.
     """
+    required = {
+        "prompt_key": columns.prompt_key,
+        "answer_key": columns.answer_key,
+        "data_source_key": columns.data_source_key,
+    }
     problems = [
         f"data source {place} has no column {name!r} (columns.{key}){_nearest(name, available)}"
-        for key, name in (("prompt_key", columns.prompt_key), ("answer_key", columns.answer_key))
-        if name not in available
+        for key, name in required.items()
+        if name is not None and name not in available
     ]
     image_key = columns.image_key
     if image_key is not None and image_key not in available:

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from rl_core.config.data import CountingSource, DataConfig, HubSource, LocalSource, Source
+from rl_core.config.data import CountingSource, DataConfig, HubSource, LocalSource, MixtureSource, Source
 from rl_core.config.loading import digest_of
-from rl_core.data.hub import is_local_folder, resolve_commit
+from rl_core.data.hub import HubReader, is_local_folder, resolve_commit
 from rl_core.data.local import open_local
-from rl_core.data.rows import Row
+from rl_core.data.rows import Row, RowReader
 from rl_core.files import files_below, hash_file
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.
@@ -34,12 +34,12 @@ _TEXT_FILES = (
     "*.py",
 )
 # Settings that choose among prepared rows, and change none of them.
-_LATER_SETTINGS = {"train", "validation", "prompt_template", "rollout_batch_size", "shuffle"}
+_LATER_SETTINGS = {"train", "validation", "prompt_template", "rollout_batch_size", "shuffle", "source_weights"}
 
 
 def source_fingerprint(source: Source) -> str:
-    """Identity of a source's content: every data and media file of a local one, the resolved commit of a hub one,
-    the settings of a counting one.
+    """Identity of a source's content: every data and media file of a local one, the resolved commit of a hub one
+    and its media files, the settings of a counting one, all of these for a mixture.
 
     Raises:
         ValueError: The source does not exist, cannot be reached or misses a column.
@@ -50,10 +50,9 @@ def source_fingerprint(source: Source) -> str:
         case LocalSource():
             return digest_of(_local_content(source))
         case HubSource():
-            settings = source.model_dump(mode="json", exclude={"revision"})
-            folder = Path(source.name.rpartition("@")[0])
-            content = _hashes(files_below(folder)) if is_local_folder(source) else resolve_commit(source)
-            return digest_of({"settings": settings, "content": content})
+            return digest_of(_hub_content(source))
+        case MixtureSource():
+            return digest_of({name: source_fingerprint(part) for name, part in source.sources.items()})
 
 
 def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_source: Source | None) -> str:
@@ -98,14 +97,26 @@ def _digest(path: Path, size: int, changed_ns: int) -> str:
 
 def _local_content(source: LocalSource) -> dict[str, object]:
     reader = open_local(source)
-    media = [image for row in reader if isinstance(row, Row) for image in row.images if isinstance(image, Path)]
     return {
         "name": reader.name,
         "columns": source.columns.model_dump(mode="json"),
         "limit": source.limit,
         "files": _hashes(reader.files),
-        "media": _hashes(media),
+        "media": _hashes(_media_files(reader)),
     }
+
+
+def _hub_content(source: HubSource) -> dict[str, object]:
+    folder = Path(source.name.rpartition("@")[0])
+    return {
+        "settings": source.model_dump(mode="json", exclude={"revision", "media_dir"}),
+        "content": _hashes(files_below(folder)) if is_local_folder(source) else resolve_commit(source),
+        "media": None if source.media_dir is None else _hashes(_media_files(HubReader(source))),
+    }
+
+
+def _media_files(reader: RowReader) -> list[Path]:
+    return [image for row in reader if isinstance(row, Row) for image in row.images if isinstance(image, Path)]
 
 
 def _hashes(paths: Iterable[Path]) -> list[str | None]:

@@ -37,6 +37,11 @@ class HubReader:
         """The repository's name."""
         return _repository(self.source)
 
+    @property
+    def _media_dir(self) -> Path:
+        """A local folder's rows may name files beside them; a hub dataset's paths mean nothing here by themselves."""
+        return Path(self.source.media_dir or self.name)
+
     @cached_property
     def _dataset(self) -> "Dataset":
         return _load(self.source)
@@ -46,7 +51,7 @@ class HubReader:
         return rows if self.source.limit is None else min(rows, self.source.limit)
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        parser = RowParser(columns=self.source.columns, data_source=self.name, media_dir=Path(self.name))
+        parser = RowParser(columns=self.source.columns, data_source=self.name, media_dir=self._media_dir)
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
         rows = (values for table in tables for values in table.to_pylist())

@@ -1,28 +1,35 @@
 """Hands out the prompts of each step, epoch after epoch, and can continue anywhere."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from rl_core.randomness import keyed_seed
+from rl_core.data.ordering import Arrangement, Int64Array, Shuffle
 from rl_core.types import Prompt
 
 
 class PromptLoader:
-    """Batches of prompts without end. An epoch shows every row at most once; what does not fill a batch is left out.
+    """Batches of prompts without end. An epoch has as many as the rows fill; what does not fill one is left out.
 
     Args:
         dataset: The rows.
         batch_size: Prompts a batch.
         seed: The run's seed; the order of an epoch is keyed by it and the epoch.
         shuffle: False keeps the rows' own order.
+        arrangement: Weighted sources and curriculum; None shows each row at most once an epoch, in no other order.
 
     Raises:
-        ValueError: The rows do not fill one batch.
+        ValueError: The rows do not fill one batch, or a source does not fill its share of one.
     """
 
-    def __init__(self, dataset: Sequence[Prompt], *, batch_size: int, seed: int, shuffle: bool) -> None:
+    def __init__(
+        self,
+        dataset: Sequence[Prompt],
+        *,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        arrangement: Arrangement | None = None,
+    ) -> None:
         if len(dataset) < batch_size:
             raise ValueError(
                 f"a batch of {batch_size} prompts is more than the {len(dataset)} rows there are; lower "
@@ -30,8 +37,8 @@ class PromptLoader:
             )
         self._dataset = dataset
         self._batch_size = batch_size
-        self._seed = seed
-        self._shuffle = shuffle
+        self._shuffle = Shuffle(seed=seed, enabled=shuffle)
+        self._arrangement = arrangement or Arrangement(data_sources=[""] * len(dataset))
         self._epoch = 0
         self._position = 0
         self._order = self._order_of(0)
@@ -53,31 +60,32 @@ class PromptLoader:
         self._move_to(*divmod(self._epoch * self.steps_per_epoch + self._position + 1, self.steps_per_epoch))
         return batch
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, with the settings that this place depends on."""
         return {"epoch": self._epoch, "position": self._position, **self._settings()}
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a saved place.
 
         Raises:
             ValueError: The place belongs to other rows, another batch size, seed or order.
         """
         differences = [
-            f"{name} was {state[name]} and is {value}"
+            f"{name} was {state.get(name)} and is {value}"
             for name, value in self._settings().items()
-            if state[name] != value
+            if state.get(name) != value
         ]
         if differences:
             raise ValueError(f"the saved place in the data does not fit this run: {', '.join(differences)}")
         self._move_to(state["epoch"], state["position"])
 
-    def _settings(self) -> dict[str, int]:
+    def _settings(self) -> dict[str, Any]:
         return {
             "rows": len(self._dataset),
             "batch_size": self._batch_size,
-            "seed": self._seed,
-            "shuffle": self._shuffle,
+            "seed": self._shuffle.seed,
+            "shuffle": self._shuffle.enabled,
+            **self._arrangement.settings(),
         }
 
     def _move_to(self, epoch: int, position: int) -> None:
@@ -85,10 +93,7 @@ class PromptLoader:
             self._order = self._order_of(epoch)
         self._epoch, self._position = epoch, position
 
-    def _order_of(self, epoch: int) -> npt.NDArray[np.int64]:
-        count = len(self._dataset)
-        if not self._shuffle:
-            return np.arange(count)
-        # Sorting raw draws, because numpy keeps the bits of PCG64 stable between versions and not its permutations.
-        draws = np.random.PCG64(keyed_seed(self._seed, "shuffle", epoch)).random_raw(count)
-        return np.argsort(draws, kind="stable")
+    def _order_of(self, epoch: int) -> Int64Array:
+        return self._arrangement.order(
+            batches=self.steps_per_epoch, batch_size=self._batch_size, epoch=epoch, shuffle=self._shuffle
+        )

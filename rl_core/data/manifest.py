@@ -40,6 +40,7 @@ class SplitSummary:
         rejected: Rows that cannot be used; rejected.jsonl names each.
         overlong: Rows left out for their length; rejected.jsonl names them too.
         images: Different images of the rows kept.
+        data_sources: Rows kept by data source.
         prompt_tokens: Lengths of the prompts kept.
     """
 
@@ -49,6 +50,7 @@ class SplitSummary:
     rejected: int
     overlong: int
     images: int
+    data_sources: Mapping[str, int]
     prompt_tokens: LengthSummary
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rl_core.config.data import DataConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
+from rl_core.data.ordering import Arrangement
 from rl_core.data.row_preparation import PreparedRow
 from rl_core.types import Int32Array, Prompt
 
@@ -85,6 +88,15 @@ class PreparedDataset(Sequence[Prompt]):
     def __iter__(self) -> Iterator[Prompt]:
         return (self._prompt(number) for number in range(len(self)))
 
+    def data_sources(self) -> list[str]:
+        """[rows] the data source of each row."""
+        sources: list[str] = self._table.column("data_source").to_pylist()
+        return sources
+
+    def numbers(self, column: str) -> npt.NDArray[np.float64]:
+        """[rows] the numbers of an extra column. Raises KeyError where a row has none."""
+        return np.array([json.loads(extra)[column] for extra in self._table.column("extra").to_pylist()], np.float64)
+
     @property
     def images_per_prompt(self) -> int:
         """Images of the prompt that has most."""
@@ -110,6 +122,14 @@ class PreparedDataset(Sequence[Prompt]):
     def _ids(self, column: str, number: int) -> Int32Array:
         ids: Int32Array = np.asarray(self._table.column(column)[number].values, np.int32)
         return ids
+
+
+def arrange(dataset: PreparedDataset, data: DataConfig) -> Arrangement:
+    """Weighted sources and curriculum of the training rows. Raises ValueError unless the weights name the sources."""
+    ranks = None
+    if data.curriculum is not None:
+        ranks = dataset.numbers(data.curriculum.column) * (-1.0 if data.curriculum.descending else 1.0)
+    return Arrangement(data_sources=dataset.data_sources(), source_weights=data.source_weights, ranks=ranks)
 
 
 def _record(row: PreparedRow) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from rl_core.config.data import CountingSource, HubSource, LocalSource, Source
+from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, Source
 from rl_core.data.counting import CountingReader
 from rl_core.data.hub import HubReader
 from rl_core.data.local import open_local
+from rl_core.data.mixture import MixtureReader
 from rl_core.data.rows import BadRow, Row, RowReader
 
 
@@ -22,6 +23,21 @@ def open_source(source: Source) -> RowReader:
             return open_local(source)
         case HubSource():
             return HubReader(source)
+        case MixtureSource():
+            return MixtureReader(_open_parts(source))
+
+
+def _open_parts(mixture: MixtureSource) -> dict[str, RowReader]:
+    """Raises ValueError with the problems of every part."""
+    readers, problems = {}, []
+    for name, source in mixture.sources.items():
+        try:
+            readers[name] = open_source(source)
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return readers
 
 
 def iter_rows(source: Source) -> Iterator[Row | BadRow]:

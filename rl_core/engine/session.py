@@ -15,7 +15,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.manifest import DataManifest
-from rl_core.data.prepared import PreparedDataset
+from rl_core.data.prepared import PreparedDataset, arrange
 from rl_core.engine.cold_start import TargetRenderer, run_cold_start
 from rl_core.engine.local_worker import LocalWorker, WorkerFolders
 from rl_core.engine.protocol import WorkerGroup
@@ -168,7 +168,7 @@ class Session:
         parts = LoopParts(
             workers=self.workers,
             rewards=self.rewards,
-            loader=self._loader("train", self.config.data.rollout_batch_size),
+            loader=self._loader("train", self.config.data.rollout_batch_size, arranged=True),
             validator=validator,
             store=self.store,
             recorder=StepRecorder(self.run),
@@ -177,9 +177,15 @@ class Session:
         )
         return TrainingLoop(self.config, parts, base_model=self.base_model)
 
-    def _loader(self, split: str, batch_size: int) -> PromptLoader:
+    def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
+        """Weighted sources and curriculum are RL's; a cold start imitates each row as often as any other."""
+        dataset, data = self._dataset(split), self.config.data
         return PromptLoader(
-            self._dataset(split), batch_size=batch_size, seed=self.config.seed, shuffle=self.config.data.shuffle
+            dataset,
+            batch_size=batch_size,
+            seed=self.config.seed,
+            shuffle=data.shuffle,
+            arrangement=arrange(dataset, data) if arranged else None,
         )
 
     def _dataset(self, split: str) -> PreparedDataset:

@@ -14,7 +14,13 @@ from rl_core.planning.memory import GIB, memory_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
-from rl_core.planning.sources import file_problems, model_path_problems, offline_problems, overlap_problems
+from rl_core.planning.sources import (
+    file_problems,
+    model_path_problems,
+    offline_problems,
+    overlap_problems,
+    weight_problems,
+)
 
 
 def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Problem]:
@@ -30,6 +36,7 @@ def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Pro
         *_known_row_problems(config),
         *file_problems(config),
         *overlap_problems(config),
+        *weight_problems(config),
         *offline_problems(config),
         *_model_problems(config, gpu_gib),
         *library_problems(),

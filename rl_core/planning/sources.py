@@ -6,18 +6,25 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from rl_core.config.data import CountingSource, HubSource, LocalSource, Source
+from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
 
 
-def configured_sources(config: RunConfig) -> Iterator[tuple[str, Source]]:
-    """Every data source with its key."""
-    yield "data.train", config.data.train
-    yield "data.validation", config.data.validation
+def configured_sources(config: RunConfig) -> Iterator[tuple[str, SingleSource]]:
+    """Every data source with its key, those of a mixture one by one."""
+    yield from _parts("data.train", config.data.train)
+    yield from _parts("data.validation", config.data.validation)
     if config.cold_start is not None and config.cold_start.source is not None:
-        yield "cold_start.source", config.cold_start.source
+        yield from _parts("cold_start.source", config.cold_start.source)
+
+
+def _parts(key: str, source: Source) -> Iterator[tuple[str, SingleSource]]:
+    if isinstance(source, MixtureSource):
+        yield from ((f"{key}.sources.{name}", part) for name, part in source.sources.items())
+    else:
+        yield key, source
 
 
 def file_problems(config: RunConfig) -> list[Problem]:
@@ -39,25 +46,27 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
     for key, source in configured_sources(config):
         if isinstance(source, LocalSource):
             yield f"{key}.path", Path(source.path), "file or folder"
-            if source.media_dir is not None:
-                yield f"{key}.media_dir", Path(source.media_dir), "folder"
+        if isinstance(source, LocalSource | HubSource) and source.media_dir is not None:
+            yield f"{key}.media_dir", Path(source.media_dir), "folder"
 
 
 def overlap_problems(config: RunConfig) -> list[Problem]:
     """Held-out rows that would be seen in training or in the cold start."""
-    held_out = config.data.validation
+    sources = list(configured_sources(config))
     return [
         Problem(
-            where="data.validation",
+            where=held_out_key,
             what=f"its images would also be in {key}: {reason}",
             fix="give it other rows, so that the accuracy measures what was not seen",
         )
-        for key, source in configured_sources(config)
-        if key != "data.validation" and (reason := _shared(source, held_out)) is not None
+        for held_out_key, held_out in sources
+        if held_out_key.startswith("data.validation")
+        for key, source in sources
+        if not key.startswith("data.validation") and (reason := _shared(source, held_out)) is not None
     ]
 
 
-def _shared(source: Source, held_out: Source) -> str | None:
+def _shared(source: SingleSource, held_out: SingleSource) -> str | None:
     if isinstance(source, CountingSource) and isinstance(held_out, CountingSource):
         return f"both have scene_seed {source.scene_seed}" if source.scene_seed == held_out.scene_seed else None
     if isinstance(source, LocalSource) and isinstance(held_out, LocalSource):
@@ -67,6 +76,26 @@ def _shared(source: Source, held_out: Source) -> str | None:
         same = (source.name, source.revision) == (held_out.name, held_out.revision)
         return f"both read {source.name}" if same else None
     return None
+
+
+def weight_problems(config: RunConfig) -> list[Problem]:
+    """Weights that do not fit the sources of a mixture; where a column names them, the preparation looks."""
+    weights, train = config.data.source_weights, config.data.train
+    if weights is None or not isinstance(train, MixtureSource) or any(map(_names_rows, train.sources.values())):
+        return []
+    if set(weights) == set(train.sources):
+        return []
+    return [
+        Problem(
+            where="data.source_weights",
+            what=f"it names {', '.join(weights) or 'nothing'}, and data.train has {', '.join(train.sources)}",
+            fix="give each source of the mixture a weight, or none of them",
+        )
+    ]
+
+
+def _names_rows(source: SingleSource) -> bool:
+    return not isinstance(source, CountingSource) and source.columns.data_source_key is not None
 
 
 def offline_problems(config: RunConfig) -> list[Problem]:

@@ -42,6 +42,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("algorithm.clip_ratio_high=0.3", AFTER_TRAINING),
         ("rollout.n=4", AFTER_TRAINING),
         ("data.rollout_batch_size=32", AFTER_TRAINING),
+        ("data.source_weights={counting: 1.0}", AFTER_TRAINING),
         ("data.shuffle=false", AFTER_COLD_START),
         ("trainer.total_epochs=99", AFTER_TRAINING),
         ("trainer.max_steps=10", AFTER_TRAINING),

@@ -157,6 +157,18 @@ def test_a_refused_key_is_named_as_the_user_wrote_it(small: Path, override: str,
     assert message in str(refusal.value)
 
 
+def test_a_key_below_a_name_of_the_users_own_is_named_with_it(small: Path) -> None:
+    mixture = "{type: mixture, sources: {mine: {type: local, path: a.jsonl, pth: b}}}"
+    with pytest.raises(ConfigError, match=r"data.train.sources.mine.pth: unknown key; did you mean `path`\?"):
+        load_config(small, [f"data.train={mixture}"])
+
+
+def test_a_part_of_a_mixture_can_be_overridden(small: Path) -> None:
+    mixture = "{type: mixture, sources: {mine: {type: local, path: a.jsonl}}}"
+    config = load_config(small, [f"data.train={mixture}", "data.train.sources.mine.limit=3"])
+    assert config.data.train.sources["mine"].limit == 3
+
+
 def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_config(small, ["seed=-1", "rollout.n=1", "tracking.color=red"])
@@ -203,7 +215,8 @@ def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.tuples(*(values_of(argument, []) for argument in arguments))
     if origin is dict:
-        return st.dictionaries(st.text(), values_of(arguments[1], []), max_size=2)
+        fewest = max((getattr(bound, "min_length", 0) for bound in bounds), default=0)
+        return st.dictionaries(st.text(), values_of(arguments[1], []), min_size=fewest, max_size=2)
     return scalars_of(annotation, bounds)
 
 

@@ -29,6 +29,14 @@ def test_nested_values_are_kept_and_what_json_lacks_becomes_null():
     assert row.extra == {"nested": [1, {"a": [None, 2.5]}], "nan": None}
 
 
+def test_a_column_can_name_the_data_source():
+    assert parse(GOOD | {"from": "charts"}).data_source == "test"
+    row = parse(GOOD | {"from": "charts"}, data_source_key="from")
+    assert (row.data_source, row.extra) == ("charts", {})
+    bad = parse(GOOD | {"from": None}, data_source_key="from")
+    assert (bad.column, bad.reason) == ("from", "the data source is missing or no text")
+
+
 @pytest.mark.parametrize(("answer", "text"), [(3, "3"), (0, "0"), (-2, "-2"), (2.5, "2.5"), (" x ", " x ")])
 def test_numbers_become_text_answers(answer, text):
     assert parse(GOOD | {"answer": answer}).answer == text

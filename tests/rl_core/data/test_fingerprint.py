@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from rl_core.config.data import Columns, HubSource
+from rl_core.config.data import Columns, HubSource, MixtureSource
 from rl_core.data.fingerprint import file_digest, preparation_fingerprint, source_fingerprint
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes
 
@@ -70,6 +70,15 @@ def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):
 def test_counting_sources_differ_by_their_settings_alone():
     assert source_fingerprint(counting(5)) == source_fingerprint(counting(5))
     assert source_fingerprint(counting(5)) != source_fingerprint(counting(5, scene_seed=2))
+
+
+def test_a_mixture_changes_with_its_parts_and_their_names():
+    def mixture(**sources):
+        return source_fingerprint(MixtureSource(type="mixture", sources=sources))
+
+    same = {mixture(a=counting(5), b=counting(6)), mixture(b=counting(6), a=counting(5))}
+    others = {mixture(a=counting(5), c=counting(6)), mixture(a=counting(5), b=counting(7)), mixture(a=counting(5))}
+    assert len(same | others) == 4 + len(same) - 1
 
 
 def test_a_hub_source_is_its_commit():

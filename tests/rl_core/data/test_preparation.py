@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rl_core.config.data import Columns
+from rl_core.config.data import Columns, CurriculumConfig, MixtureSource
 from rl_core.data.images import image_uid
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
-from rl_core.data.prepared import PreparedDataset
+from rl_core.data.prepared import PreparedDataset, arrange
 from rl_core.progress import SilentProgress
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes
 
@@ -177,6 +177,51 @@ def test_an_image_in_training_and_validation_is_refused_by_rows(prepare, illustr
     assert f"image {uid}: train row 2, validation row 2" in str(caught.value)
 
 
+def test_a_text_prompt_in_training_and_validation_is_refused_by_rows(prepare, write_jsonl):
+    rows = local(write_jsonl([{"problem": problem, "answer": 4} for problem in ("2+2?", "1+3?")]))
+    held_out = local(write_jsonl([{"problem": problem, "answer": 4} for problem in ("0+4?", "1+3?")], "held_out.jsonl"))
+    with pytest.raises(ValueError, match=r"(?s)share 1 prompt\(s\).*1\+3\?.*: train row 1, validation row 1"):
+        prepare(family="llama", train=rows, validation=held_out)
+
+
+def mixture(write_jsonl, **kinds):
+    """A mixture of text rows: `kinds[name]` of them."""
+    rows = {name: [{"problem": f"{name} {n}", "answer": n, "level": n} for n in range(kinds[name])] for name in kinds}
+    return MixtureSource(
+        type="mixture", sources={name: local(write_jsonl(rows[name], f"{name}.jsonl")) for name in kinds}
+    )
+
+
+def test_a_mixture_is_its_sources_one_after_the_other_under_their_names(prepare, write_jsonl, tmp_path):
+    manifest = prepare(family="llama", train=mixture(write_jsonl, a=2, b=3), validation=mixture(write_jsonl, c=1))
+    assert manifest.splits["train"].data_sources == {"a": 2, "b": 3}
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    assert [(prompt.data_source, prompt.question) for prompt in dataset] == [
+        *(("a", "a 0"), ("a", "a 1")),
+        *(("b", "b 0"), ("b", "b 1"), ("b", "b 2")),
+    ]
+
+
+def test_weights_must_name_the_data_sources(prepare, write_jsonl):
+    train, held_out = mixture(write_jsonl, a=2, b=3), mixture(write_jsonl, c=1)
+    with pytest.raises(ValueError, match=r"\['b'\] have no weight, \['charts'\] are not among the rows"):
+        prepare(family="llama", train=train, validation=held_out, source_weights={"a": 1.0, "charts": 2.0})
+    prepare(family="llama", train=train, validation=held_out, source_weights={"a": 1.0, "b": 2.0})
+
+
+def test_a_curriculum_needs_a_number_in_every_training_row(prepare, write_jsonl, tmp_path):
+    rows = [{"problem": f"{level}?", "answer": 1, "level": level} for level in (3, "easy", 1.5)]
+    held_out = local(write_jsonl([{"problem": "?", "answer": 1}], "held_out.jsonl"))
+    options = {"train": local(write_jsonl(rows)), "validation": held_out, "max_bad_share": 0.5}
+    data = data_config(**options, curriculum=CurriculumConfig(column="level", descending=True))
+    prepare(family="llama", **options, curriculum=data.curriculum)
+    (record,) = rejected(tmp_path / "out")
+    assert (record["column"], record["origin"]) == ("level", "rows.jsonl line 2")
+    assert "needs a number here and finds 'easy'" in record["reason"]
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    assert arrange(dataset, data).ranks.tolist() == [-3.0, -1.5]
+
+
 def test_a_cold_start_on_held_out_scenes_is_refused(prepare):
     with pytest.raises(ValueError, match=r"cold_start and validation share 6 image\(s\)"):
         prepare(cold_start_source=counting(20, scene_seed=2))
@@ -233,7 +278,8 @@ def test_a_text_model_refuses_rows_with_images(prepare, illustrated):
 
 def test_a_text_model_prepares_text(prepare, write_jsonl, tmp_path):
     rows = local(write_jsonl([{"problem": "2+2?", "answer": 4}]))
-    assert prepare(family="llama", train=rows, validation=rows).images == 0
+    held_out = local(write_jsonl([{"problem": "2+3?", "answer": 5}], "held_out.jsonl"))
+    assert prepare(family="llama", train=rows, validation=held_out).images == 0
     dataset = PreparedDataset.open(tmp_path / "out", "train")
     (prompt,) = dataset
     assert dataset.images_per_prompt == 0

@@ -117,6 +117,26 @@ def test_one_file_for_training_and_validation_is_refused(configure: Configure, t
     assert wheres(configure(f"data.train={source}", f"data.validation={source}")) == ["data.validation"]
 
 
+def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure: Configure, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    parts = {"here": {"type": "local", "path": str(rows)}, "gone": {"type": "local", "path": str(tmp_path / "gone")}}
+    mixture = json.dumps({"type": "mixture", "sources": parts})
+    held_out = json.dumps({"type": "mixture", "sources": {"same": parts["here"]}})
+    found = wheres(configure(f"data.train={mixture}", f"data.validation={held_out}"))
+    assert found == ["data.train.sources.gone.path", "data.validation.sources.same"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "found"),
+    [("{a: 1.0, b: 3.0}", []), ("{a: 1.0}", ["data.source_weights"]), ("{}", ["data.source_weights"]), ("null", [])],
+)
+def test_weights_must_fit_the_mixture(configure: Configure, weights: str, found: list[str]) -> None:
+    parts = {name: {"type": "counting", "size": 200, "scene_seed": seed} for seed, name in enumerate("ab", start=50)}
+    mixture = json.dumps({"type": "mixture", "sources": parts})
+    assert wheres(configure(f"data.train={mixture}", f"data.source_weights={weights}")) == found
+
+
 def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure: Configure, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     (problem,) = check_config(configure(f"model.source={{type: pretrained, path: {tmp_path}}}"))

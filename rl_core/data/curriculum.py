@@ -1,0 +1,21 @@
+"""The column that a curriculum follows: every training row needs a number in it."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from rl_core.data.rows import BadRow, Row
+
+
+def with_numbers(rows: Iterable[Row | BadRow], column: str) -> Iterator[Row | BadRow]:
+    """The rows; one without a finite number in `column` is unusable."""
+    for row in rows:
+        if isinstance(row, Row) and not _is_number(row.extra.get(column)):
+            found = f"{row.extra[column]!r}" if column in row.extra else "no such column"
+            reason = f"data.curriculum needs a number here and finds {found}"
+            yield BadRow(index=row.index, column=column, reason=reason, origin=row.origin)
+        else:
+            yield row
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,196 @@
+"""In which order the rows of an epoch come: shuffled, mixed from weighted sources, from easy to hard.
+
+Every order is a function of the run's seed and the epoch alone, so a loader that knows its epoch and its place in it
+continues exactly.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rl_core.config.loading import digest_of
+from rl_core.randomness import keyed_seed
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shuffle:
+    """Permutations keyed by the run's seed; without `enabled` rows keep their order."""
+
+    seed: int
+    enabled: bool
+
+    def permutation(self, size: int, *key: int | str) -> Int64Array:
+        """[size] the numbers below `size`, each once."""
+        if not self.enabled:
+            return np.arange(size)
+        # Sorting raw draws, because numpy keeps the bits of PCG64 stable between versions and not its permutations.
+        draws = np.random.PCG64(keyed_seed(self.seed, "shuffle", *key)).random_raw(size)
+        return np.argsort(draws, kind="stable")
+
+
+def plain_order(num_rows: int, *, slots: int, epoch: int, shuffle: Shuffle, ranks: Float64Array | None) -> Int64Array:
+    """[slots] rows of an epoch, each at most once.
+
+    Args:
+        num_rows: Rows there are.
+        slots: Rows that fill whole batches, at most `num_rows`; which are left out is drawn with the order.
+        epoch: From 0.
+        shuffle: The order before the curriculum.
+        ranks: [num_rows] rows come by rising rank; None leaves the order as it is.
+    """
+    return _by_rank(shuffle.permutation(num_rows, epoch)[:slots], ranks)
+
+
+def weighted_order(
+    members: Mapping[str, Int64Array],
+    weights: Mapping[str, float],
+    *,
+    batches: int,
+    batch_size: int,
+    epoch: int,
+    shuffle: Shuffle,
+    ranks: Float64Array | None,
+) -> Int64Array:
+    """[batches * batch_size] rows of an epoch, in which every batch has the sources in the proportion of their weights.
+
+    A source that gives an epoch fewer rows than it has goes on in the next epoch where it stopped; one that gives more
+    shows each row once before any comes again. No batch holds a row twice.
+
+    Args:
+        members: Rows of each source.
+        weights: Share of each source, relative to each other.
+        batches: Batches of the epoch.
+        batch_size: Rows a batch.
+        epoch: From 0.
+        shuffle: The order within a source.
+        ranks: [rows of all sources] rows of a source come by rising rank; None leaves the order as it is.
+
+    Raises:
+        ValueError: A source has fewer rows than its share of a batch.
+    """
+    names = sorted(members)
+    sources = _interleaved([weights[name] for name in names], batches * batch_size)
+    order = np.empty(len(sources), np.int64)
+    for number, name in enumerate(names):
+        slots = np.flatnonzero(sources == number)
+        per_batch = np.bincount(slots // batch_size, minlength=batches)
+        if per_batch.max() > len(members[name]):
+            raise ValueError(
+                f"data.source_weights asks {name!r} for {per_batch.max()} of the {batch_size} rows of a batch, and it "
+                f"has {len(members[name])}: lower its weight or data.rollout_batch_size, or give it more rows"
+            )
+        order[slots] = _drawn(members[name], per_batch, name=name, epoch=epoch, shuffle=shuffle, ranks=ranks)
+    return order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """What is arranged beyond shuffling.
+
+    Attributes:
+        data_sources: [rows] data source of each row.
+        source_weights: Share of each source in every batch; None takes each row once an epoch.
+        ranks: [rows] place in the curriculum, rising; None has no curriculum.
+
+    Raises:
+        ValueError: The weights do not name the data sources.
+    """
+
+    data_sources: Sequence[str]
+    source_weights: Mapping[str, float] | None = None
+    ranks: Float64Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.source_weights is not None:
+            check_source_weights(self.source_weights, self.data_sources)
+
+    def order(self, *, batches: int, batch_size: int, epoch: int, shuffle: Shuffle) -> Int64Array:
+        """[batches * batch_size] rows of an epoch; see plain_order and weighted_order."""
+        if self.source_weights is None:
+            slots, rows = batches * batch_size, len(self.data_sources)
+            return plain_order(rows, slots=slots, epoch=epoch, shuffle=shuffle, ranks=self.ranks)
+        names = np.array(self.data_sources)
+        return weighted_order(
+            {name: np.flatnonzero(names == name) for name in self.source_weights},
+            self.source_weights,
+            batches=batches,
+            batch_size=batch_size,
+            epoch=epoch,
+            shuffle=shuffle,
+            ranks=self.ranks,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What a saved place in such an order depends on, as JSON values."""
+        weights = None if self.source_weights is None else dict(self.source_weights)
+        return {"source_weights": weights, "ranks": None if self.ranks is None else digest_of(self.ranks.tolist())}
+
+
+def check_source_weights(weights: Mapping[str, float], data_sources: Sequence[str]) -> None:
+    """Raises ValueError unless the weights name every data source of the training rows and no other."""
+    missing, unknown = sorted(set(data_sources) - set(weights)), sorted(set(weights) - set(data_sources))
+    if missing or unknown:
+        raise ValueError(
+            f"data.source_weights must name every data source of the training rows and no other: {missing} have no "
+            f"weight, {unknown} are not among the rows"
+        )
+
+
+def _interleaved(weights: Sequence[float], slots: int) -> Int64Array:
+    """[slots] number of the source of each slot: every stretch has nearly the sources' shares of the whole."""
+    counts = _shares(weights, slots)
+    # The j-th of c rows of a source stands in the middle of the j-th of c equal parts of the epoch.
+    places = np.concatenate([(np.arange(number) + 0.5) / max(number, 1) for number in counts])
+    return np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
+
+
+def _shares(weights: Sequence[float], slots: int) -> Int64Array:
+    """`slots` divided in proportion, rounded by the largest remainders."""
+    exact = np.array(weights, np.float64) / sum(weights) * slots
+    counts = np.floor(exact).astype(np.int64)
+    remainders = np.argsort(counts - exact, kind="stable")
+    counts[remainders[: slots - counts.sum()]] += 1
+    return counts
+
+
+def _drawn(
+    rows: Int64Array, per_batch: Int64Array, *, name: str, epoch: int, shuffle: Shuffle, ranks: Float64Array | None
+) -> Int64Array:
+    """[sum of per_batch] rows of one source for one epoch."""
+    wanted = int(per_batch.sum())
+    if wanted == 0:
+        return np.empty(0, np.int64)
+    if wanted <= len(rows):
+        # One permutation serves as many epochs as it has rows for.
+        cycle, part = divmod(epoch, len(rows) // wanted)
+        order = shuffle.permutation(len(rows), name, cycle)
+        return _by_rank(rows[order[part * wanted : (part + 1) * wanted]], ranks)
+    passes = (_by_rank(rows[shuffle.permutation(len(rows), name, epoch, number)], ranks) for number in count())
+    return np.array(_without_repeats((row for one in passes for row in one.tolist()), per_batch), np.int64)
+
+
+def _without_repeats(stream: Iterator[int], per_batch: Int64Array) -> list[int]:
+    """The stream in batches; a row that its batch has already waits for the next one."""
+    taken: list[int] = []
+    waiting: list[int] = []
+    for size in per_batch.tolist():
+        batch, waiting = dict.fromkeys(waiting[:size]), waiting[size:]
+        while len(batch) < size:
+            row = next(stream)
+            if row in batch:
+                waiting.append(row)
+            else:
+                batch[row] = None
+        taken += batch
+    return taken
+
+
+def _by_rank(rows: Int64Array, ranks: Float64Array | None) -> Int64Array:
+    return rows if ranks is None else rows[np.argsort(ranks[rows], kind="stable")]

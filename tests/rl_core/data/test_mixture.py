@@ -1,0 +1,36 @@
+import pytest
+
+from rl_core.config.data import Columns, MixtureSource
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.sources import iter_rows, open_source
+from tests.rl_core.data.samples import counting, local
+
+
+def test_rows_are_numbered_through_and_say_where_they_are(write_jsonl):
+    good, bad = {"problem": "?", "answer": 1}, {"problem": "?"}
+    source = MixtureSource(
+        type="mixture",
+        sources={"drawn": counting(2), "written": local(write_jsonl([good, bad, good]))},
+    )
+    reader = open_source(source)
+    rows = list(reader)
+    assert (reader.name, len(reader)) == ("drawn + written", 5)
+    assert [row.index for row in rows] == list(range(5))
+    assert [row.origin for row in rows] == ["scene 1/0", "scene 1/1", *(f"rows.jsonl line {n}" for n in (1, 2, 3))]
+    assert isinstance(rows[3], BadRow)
+    assert [row.data_source for row in rows if isinstance(row, Row)] == ["drawn", "drawn", "written", "written"]
+
+
+def test_a_column_names_the_data_source_before_the_mixture_does(write_jsonl):
+    path = write_jsonl([{"problem": "?", "answer": 1, "from": "charts"}])
+    source = MixtureSource(type="mixture", sources={"a": local(path, columns=Columns(data_source_key="from"))})
+    assert [row.data_source for row in iter_rows(source)] == ["charts"]
+
+
+def test_the_problems_of_all_parts_are_named_at_once(tmp_path, write_jsonl):
+    source = MixtureSource(
+        type="mixture",
+        sources={"gone": local(tmp_path / "gone.jsonl"), "other": local(write_jsonl([{"question": "?", "answer": 1}]))},
+    )
+    with pytest.raises(ValueError, match=r"(?s)gone: .*no such file.*other: .*no column 'problem'"):
+        open_source(source)
