@@ -25,6 +25,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export RAY_USAGE_STATS_ENABLED = 0
 export VLLM_NO_USAGE_STATS = 1
+export WANDB_ERROR_REPORTING = false
 
 BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
@@ -81,7 +82,7 @@ $(STAMP): | $(BIN)/pip
 	touch $@
 
 $(STAMP)-dev: | $(BIN)/pip
-	$(call install,$(ACCELERATOR)$(comma)dev)
+	$(call install,$(ACCELERATOR)$(comma)dev$(comma)trackers)
 	touch $@ $(STAMP)
 
 # TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and

@@ -17,6 +17,7 @@ from flows.terminal import Watcher, watched_by
 from rl_core.progress import Progress
 
 _STAGES_LOGGER = "tasks.staging"
+_STEPS_LOGGER = "rl_core.tracking.console_tracker"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +121,8 @@ class _ConsoleHandler(logging.Handler):
             self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
         elif record.name == _STAGES_LOGGER:
             self._console.print(f"[green]✓[/green] {record.getMessage()}", highlight=False)
+        elif record.name == _STEPS_LOGGER:
+            self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
 
 
 def _say_how_it_ended(

@@ -64,6 +64,21 @@ class RunDirectory:
         return self.root / "rollouts" / f"step-{step:06d}.parquet"
 
     @property
+    def tensorboard(self) -> Path:
+        """TensorBoard's event files."""
+        return self.root / "tensorboard"
+
+    @property
+    def wandb(self) -> Path:
+        """What Weights & Biases keeps on this machine."""
+        return self.root / "wandb"
+
+    @property
+    def swanlab(self) -> Path:
+        """What SwanLab keeps on this machine."""
+        return self.root / "swanlab"
+
+    @property
     def checkpoints(self) -> Path:
         """Complete checkpoints `step-NNNNNN`; anything else in it is unfinished."""
         return self.root / "checkpoints"

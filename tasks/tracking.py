@@ -1,4 +1,5 @@
-"""A run in MLflow: a parent, and a nested run a stage. A view: what it shows is read from the run's folder.
+"""A run in MLflow (a parent, and a nested run a stage), and its steps in the other trackers. Views: what they show is
+read from the run's folder.
 
 Every stage that stands is shown, whether it was just run, recognised or taken over; what a nested run says it shows
 already is not sent again. So an outage, a deleted database and a resumed run need nothing else.
@@ -14,7 +15,9 @@ from rl_core.run_directory import RunDirectory
 from tasks.manifests import StageManifest
 
 if TYPE_CHECKING:
+    from rl_core.tracking.follower import TrackerFollower
     from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
+    from rl_core.tracking.protocol import Tracker
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
 """Shows a finished stage in its nested run; reads the run's folder only."""
@@ -23,17 +26,27 @@ _SHOWN_TAG = "sightline.shown"
 
 
 class PipelineTracking:
-    """One run's place in MLflow, or nothing where `tracking.mlflow_uri` is null."""
+    """One run's place in the trackers; none in MLflow where `tracking.mlflow_uri` is null."""
 
     def __init__(self, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._config = config
         self._run = run
         self._log_event = log_event
         self._pipeline = _open_pipeline(config, run)
+        self._followers: list[TrackerFollower] | None = None
 
     @contextmanager
     def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
-        """Show the parent run as running, with the config as its parameters."""
+        """Show the parent run as running, with the config as its parameters; the end closes the trackers."""
+        try:
+            with self._parent_running(flow_run_id):
+                yield
+        finally:
+            for follower in self._followers or ():
+                follower.finish()
+
+    @contextmanager
+    def _parent_running(self, flow_run_id: str | None) -> Iterator[None]:
         if self._pipeline is None:
             yield
             return
@@ -82,19 +95,49 @@ class PipelineTracking:
 
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:
-        """Yields a function that sends the steps of metrics.jsonl that MLflow has not; the end sends the rest."""
-        if self._pipeline is None:
-            yield lambda: None
-            return
-        from rl_core.tracking.follower import TrackerFollower
-        from rl_core.tracking.mlflow_tracker import MlflowTracker
+        """Yields a function that sends the steps of metrics.jsonl that the trackers have not; the end sends the rest.
 
-        tracker = MlflowTracker(self._pipeline.stage(stage))
-        follower = TrackerFollower(tracker, self._run.metrics, log_event=self._log_event)
+        Args:
+            stage: The stage whose nested run shows the steps in MLflow.
+        """
+        followers = self._follow(stage)
+
+        def follow() -> None:
+            for follower in followers:
+                follower.follow()
+
         try:
-            yield follower.follow
+            yield follow
         finally:
-            follower.finish()
+            for follower in followers:
+                follower.catch_up()
+
+    def _follow(self, stage: str) -> "list[TrackerFollower]":
+        """The trackers stay open from the first epoch to the end of the pipeline."""
+        if self._followers is None:
+            from rl_core.tracking.follower import TrackerFollower
+            from rl_core.tracking.generations import read_generations
+
+            count = self._config.tracking.generations_to_log
+            self._followers = [
+                TrackerFollower(
+                    tracker,
+                    self._run.metrics,
+                    generations=lambda step: read_generations(self._run.rollouts(step), count),
+                    log_event=self._log_event,
+                )
+                for tracker in self._trackers(stage)
+            ]
+        return self._followers
+
+    def _trackers(self, stage: str) -> "Iterator[Tracker]":
+        from rl_core.tracking.opening import open_trackers
+
+        if self._pipeline is not None:
+            from rl_core.tracking.mlflow_tracker import MlflowTracker
+
+            yield MlflowTracker(self._pipeline.stage(stage))
+        yield from open_trackers(self._config, self._run)
 
 
 def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":

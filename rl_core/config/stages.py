@@ -35,10 +35,34 @@ class MergeConfig(Section):
     """`owner/name` to upload to, private; null uploads nothing."""
 
 
+class WandbConfig(Section):
+    """Weights & Biases (needs `pip install 'sightline[trackers]'`)."""
+
+    mode: Literal["online", "offline"] = "online"
+    """`online` sends to the server that WANDB_BASE_URL and WANDB_API_KEY (or `wandb login`) name; `offline` writes the
+    run's folder `wandb/`, for `wandb sync`."""
+    project: str | None = None
+    """Project; null takes the experiment's name."""
+    entity: str | None = None
+    """Team or user; null takes the account's own."""
+
+
 class TrackingConfig(Section):
-    """Where runs are shown. metrics.jsonl in the run folder is always written."""
+    """Where runs are shown, in as many places as are named. metrics.jsonl in the run folder is always written."""
 
     mlflow_uri: str | None = "sqlite:///mlflow.db"
     """MLflow tracking server or database; null turns MLflow off."""
+    tensorboard: bool = False
+    """Write TensorBoard event files into the run's folder `tensorboard/`; `tensorboard --logdir runs` shows every run
+    (needs `pip install 'sightline[trackers]'`)."""
+    wandb: WandbConfig | None = None
+    """Show the run in Weights & Biases; `wandb: {}` takes the section's defaults, null turns it off."""
+    swanlab: bool = False
+    """Write SwanLab's local records into the run's folder `swanlab/`: `swanlab watch` shows them, `swanlab sync` sends
+    them (needs `pip install 'sightline[trackers]'`)."""
+    console: bool = False
+    """Write every step's metrics and generations to the terminal and the run's log."""
+    generations_to_log: int = Field(default=4, ge=0)
+    """Responses of each step that the trackers show as a table, one a prompt. All of them are in `rollouts/`."""
     gallery_items: int = Field(default=24, ge=0)
     """Held-out items shown with image and both answers in the report and in MLflow."""

@@ -21,6 +21,7 @@ from rl_core.planning.sources import (
     overlap_problems,
     weight_problems,
 )
+from rl_core.planning.trackers import tracker_problems
 
 
 def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Problem]:
@@ -40,6 +41,7 @@ def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Pro
         *offline_problems(config),
         *_model_problems(config, gpu_gib),
         *library_problems(),
+        *tracker_problems(config),
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rl_core.events import LogEvent
 from rl_core.tracking.metrics_log import read_after
 from rl_core.tracking.outage import report_outage
-from rl_core.tracking.protocol import Tracker, TrackerUnavailable
+from rl_core.tracking.protocol import Table, Tracker, TrackerUnavailable
 
 _logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class TrackerFollower:
     Args:
         tracker: Where the metrics go.
         metrics_path: The run's metrics.jsonl.
+        generations: Some responses of a step, None where there are none to show.
         log_event: Takes the report of an outage.
         clock: Seconds, monotonic.
     """
@@ -38,11 +39,13 @@ class TrackerFollower:
         tracker: Tracker,
         metrics_path: Path,
         *,
+        generations: Callable[[int], Table | None] = lambda step: None,
         log_event: LogEvent | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tracker = tracker
         self._path = metrics_path
+        self._generations = generations
         self._log_event = log_event
         self._clock = clock
         self._last_sent: int | None = None  # unknown until the server is asked, and again after each outage
@@ -54,8 +57,12 @@ class TrackerFollower:
         if self._clock() >= self._retry_at:
             self._attempt(seconds=SENDING_SECONDS)
 
+    def catch_up(self) -> None:
+        """Send everything that is missing, however long it takes."""
+        self._attempt(seconds=math.inf)
+
     def finish(self) -> None:
-        """Send everything that is missing, however long it takes, and close the tracker."""
+        """Send everything that is missing and close the tracker."""
         self._attempt(seconds=math.inf, close=True)
 
     def _attempt(self, *, seconds: float, close: bool = False) -> None:
@@ -82,6 +89,9 @@ class TrackerFollower:
             self._last_sent = self._tracker.last_step()
         for record in read_after(self._path, self._last_sent):
             step = record.pop("step")
+            table = self._generations(step)
+            if table is not None:
+                self._tracker.log_generations(step, table)
             self._tracker.log_step(step, record)
             self._last_sent = step
             if self._clock() >= until:

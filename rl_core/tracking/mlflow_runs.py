@@ -20,7 +20,7 @@ from PIL import Image
 from rl_core.events import LogEvent
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
 from rl_core.tracking.outage import tolerated_outage
-from rl_core.tracking.protocol import TrackerUnavailable
+from rl_core.tracking.protocol import Table, TrackerUnavailable
 
 RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Item = TypeVar("Item")
@@ -133,9 +133,10 @@ class MlflowRun:
         entry = DatasetInput(dataset, tags=[InputTag("mlflow.data.context", context)])
         self._call(lambda client, run_id: client.log_inputs(run_id, datasets=[entry]))
 
-    def log_table(self, file: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    def log_table(self, file: str, columns: Table) -> None:
         """A table that MLflow's pages show (`mlflow.load_table` reads it); an earlier one of that name is replaced,
-        where MLflow's own `log_table` would append the same rows again.
+        where MLflow's own `log_table` would append the same rows again. Of a hundred and more tables the pages show
+        the newest; the others are artifacts like any file.
 
         Args:
             file: Name in the artifacts, ending in `.json`.
@@ -148,7 +149,7 @@ class MlflowRun:
             tables = json.loads(client.get_run(run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
             entry = {"path": file, "type": "table"}
             if entry not in tables:
-                client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([*tables, entry]))
+                client.set_tag(run_id, "mlflow.loggedArtifacts", _as_tag([*tables, entry]))
 
         self._call(log)
 
@@ -259,6 +260,12 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _key(name: str) -> str:
     """A name that MLflow takes: reward components carry whatever names their author chose."""
     return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)[:MAX_KEY_LENGTH]
+
+
+def _as_tag(entries: Sequence[Mapping[str, str]]) -> str:
+    """The last entries of a list as JSON, as many as a tag holds."""
+    text = json.dumps(entries)
+    return text if len(text) <= MAX_TAG_LENGTH else _as_tag(entries[1:])
 
 
 def _cut(text: str, length: int) -> str:

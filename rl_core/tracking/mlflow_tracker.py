@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from rl_core.tracking.mlflow_runs import MlflowRun
-
-STEP_KEY = "progress/step"
-"""Metric whose value is the step itself; sent with the last part of a step, it says which steps are complete."""
+from rl_core.tracking.protocol import STEP_KEY, Table
 
 
 class MlflowTracker:
@@ -18,6 +16,10 @@ class MlflowTracker:
         """The last step that MLflow has, -1 for none. Raises TrackerUnavailable."""
         step = self._run.latest_metric(STEP_KEY)
         return -1 if step is None else int(step)
+
+    def log_generations(self, step: int, table: Table) -> None:
+        """Write the table `generations/step-NNNNNN.json`, in place of an earlier one. Raises TrackerUnavailable."""
+        self._run.log_table(f"generations/step-{step:06d}.json", table)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step's metrics. Raises TrackerUnavailable; the step may have arrived then, `last_step` knows."""

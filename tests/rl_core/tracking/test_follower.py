@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import SENDING_SECONDS, TrackerFollower
 from rl_core.tracking.metrics_log import RunLogs
-from rl_core.tracking.protocol import TrackerUnavailable
+from rl_core.tracking.protocol import Table, TrackerUnavailable
 
 
 class ListTracker:
@@ -20,6 +20,7 @@ class ListTracker:
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, dict[str, float]]] = []
+        self.tables: dict[int, Table] = {}
         self.away = False
         self.answers_get_lost = False
         self.closed = False
@@ -33,6 +34,11 @@ class ListTracker:
     def last_step(self) -> int:
         self._request()
         return self.steps[-1][0] if self.steps else -1
+
+    def log_generations(self, step: int, table: Table) -> None:
+        self._request()
+        assert step not in dict(self.steps), "a step is complete when its metrics are"
+        self.tables[step] = table
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         self._request()
@@ -140,6 +146,20 @@ def test_late_sending_pauses_after_a_few_seconds_and_goes_on_with_the_next_call(
     assert len(tracker.steps) > SENDING_SECONDS / 0.5
     follower.finish()
     assert sent(tracker) == list(range(20))
+
+
+def test_generations_go_out_before_their_step_and_again_after_an_outage(run: RunDirectory) -> None:
+    tracker, logs = ListTracker(), RunLogs(run)
+    tables = {1: {"response": ["a"]}, 3: {"response": ["b"]}}
+    follower = TrackerFollower(tracker, run.metrics, generations=tables.get, clock=tracker.clock)
+    for step in (1, 2, 3):
+        tracker.away = step == 3
+        logs.log_step(step, {"loss": 1.0})
+        follower.follow()
+    assert (tracker.tables, sent(tracker)) == ({1: tables[1]}, [1, 2])
+    tracker.away = False
+    follower.catch_up()
+    assert (tracker.tables, sent(tracker), tracker.closed) == (tables, [1, 2, 3], False)
 
 
 def test_other_errors_of_a_tracker_are_not_hidden(run: RunDirectory) -> None:

@@ -309,3 +309,20 @@ def test_a_server_that_is_stopped_and_started_again_ends_with_every_step_once(
     client = MlflowClient(tracking_uri=uri)
     assert history(client, pipeline.stage("train").run_id, "loss") == [(step, step / 7) for step in range(12)]
     assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"]
+
+
+def test_generations_of_a_long_run_all_become_artifacts_and_the_pages_show_the_newest(
+    uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow keeps the list of tables in a tag, whose length it bounds."""
+    monkeypatch.setattr("rl_core.tracking.mlflow_runs.MAX_TAG_LENGTH", 300)
+    stage = open_pipeline(uri).stage("train")
+    tracker = MlflowTracker(stage)
+    for step in (*range(1, 13), 12):
+        tracker.log_generations(step, {"prompt": ["How many?"], "response": [f"{step}"]})
+    assert len(client.list_artifacts(stage.run_id, "generations")) == 12
+    tag = client.get_run(stage.run_id).data.tags["mlflow.loggedArtifacts"]
+    assert len(tag) <= 300
+    names = [entry["path"] for entry in json.loads(tag)]
+    assert names == [f"generations/step-{step:06d}.json" for step in range(13 - len(names), 13)]
+    assert len(names) > 3

@@ -1,0 +1,55 @@
+"""A run's steps as lines of the log, which the command line shows."""
+
+import logging
+from collections.abc import Mapping
+from itertools import groupby
+
+from rl_core.tracking.protocol import Table
+
+logger = logging.getLogger(__name__)
+
+
+class ConsoleTracker:
+    """Implements Tracker on the log.
+
+    A terminal cannot be asked what it has shown: whoever opens one says from where on it is to be told.
+
+    Args:
+        after: The last step that it need not show, -1 to show all.
+    """
+
+    def __init__(self, *, after: int) -> None:
+        self._last = after
+
+    def last_step(self) -> int:
+        """The last step that was shown."""
+        return self._last
+
+    def log_generations(self, step: int, table: Table) -> None:
+        """A record a row."""
+        for row in zip(*table.values(), strict=True):
+            named = zip(table, row, strict=True)
+            logger.info("step %d, a response\n%s", step, "\n".join(f"  {name}: {value}" for name, value in named))
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A record with a line for each family of metrics (`actor/...`)."""
+        logger.info("step %d\n%s", step, metrics_text(metrics))
+        self._last = step
+
+    def close(self) -> None:
+        """Nothing is buffered."""
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """`  family  name 0.1, other 2`: a line a family, both in alphabetical order."""
+    families = groupby(sorted(metrics), key=_family)
+    return "\n".join(_line(family, {name: metrics[name] for name in names}) for family, names in families)
+
+
+def _family(name: str) -> str:
+    return name.partition("/")[0] if "/" in name else ""
+
+
+def _line(family: str, metrics: Mapping[str, float]) -> str:
+    figures = ", ".join(f"{name.removeprefix(family + '/')} {value:.4g}" for name, value in metrics.items())
+    return f"  {family or 'step'}  {figures}"

@@ -1,0 +1,33 @@
+"""The trackers that a configuration names, beside MLflow, which shows more of a run than its steps."""
+
+from collections.abc import Iterator
+
+from rl_core.config.run import RunConfig
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.console_tracker import ConsoleTracker
+from rl_core.tracking.metrics_log import read
+from rl_core.tracking.protocol import Tracker
+
+
+def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
+    """Make them; their servers are asked later. The libraries are imported here, as most runs need none of them.
+
+    Raises:
+        ImportError: the extra `trackers` is not installed; `plan` says so before.
+    """
+    tracking = config.tracking
+    shown = config.model_dump(mode="json", exclude={"tracking"})
+    if tracking.console:
+        yield ConsoleTracker(after=max((record["step"] for record in read(run.metrics)), default=-1))
+    if tracking.tensorboard:
+        from rl_core.tracking.tensorboard_tracker import TensorboardTracker
+
+        yield TensorboardTracker(run.tensorboard)
+    if tracking.wandb is not None:
+        from rl_core.tracking.wandb_tracker import WandbTracker
+
+        yield WandbTracker(tracking.wandb, run.root, experiment=config.experiment, run_name=run.name, run_config=shown)
+    if tracking.swanlab:
+        from rl_core.tracking.swanlab_tracker import SwanlabTracker
+
+        yield SwanlabTracker(run.swanlab, experiment=config.experiment, run_name=run.name, run_config=shown)

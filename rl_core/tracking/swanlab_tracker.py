@@ -1,0 +1,79 @@
+"""A run's steps in SwanLab's local records."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import swanlab
+
+from rl_core.tracking.protocol import STEP_KEY, Table
+
+
+class SwanlabTracker:
+    """Implements Tracker on a folder that `swanlab watch` shows.
+
+    SwanLab's records cannot be continued: each process writes them anew from the first step, in place of the earlier
+    ones. One run a process, as SwanLab has it.
+
+    Args:
+        folder: Where SwanLab writes.
+        experiment: SwanLab's project.
+        run_name: SwanLab's experiment.
+        run_config: Shown as its configuration.
+    """
+
+    def __init__(self, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._experiment = experiment
+        self._run_name = run_name
+        self._run_config = dict(run_config)
+        self._run: swanlab.Run | None = None
+        self._last = -1
+
+    def last_step(self) -> int:
+        """The last step that this process wrote."""
+        return self._last
+
+    def log_generations(self, step: int, table: Table) -> None:
+        """Write a text a row (local records have no tables)."""
+        rows = zip(*table.values(), strict=True)
+        texts = ["\n".join(f"{name}: {value}" for name, value in zip(table, row, strict=True)) for row in rows]
+        self._open().log({"generations": [swanlab.Text(text) for text in texts]}, step=step)
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write one step's metrics."""
+        self._open().log({**metrics, STEP_KEY: step}, step=step)
+        self._last = step
+
+    def close(self) -> None:
+        """End the experiment."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def _open(self) -> "swanlab.Run":
+        if self._run is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._run = swanlab.init(
+                project=self._experiment,
+                experiment_name=self._run_name,
+                config=self._run_config,
+                logdir=str(self._folder),
+                mode="local",
+                settings=_settings(),
+                log_level="warning",
+            )
+        return self._run
+
+
+def _settings() -> swanlab.Settings:
+    """Nothing about the machine, and no copy of what the terminal shows."""
+    return swanlab.Settings(
+        metadata_collect=False,
+        collect_hardware=False,
+        collect_runtime=False,
+        requirements_collect=False,
+        hardware_monitor=False,
+        log_proxy_type="none",
+    )

@@ -1,0 +1,61 @@
+"""A run's steps as TensorBoard event files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from torch.utils.tensorboard import SummaryWriter
+
+from rl_core.tracking.generations import as_markdown
+from rl_core.tracking.protocol import STEP_KEY, Table
+
+
+class TensorboardTracker:
+    """Implements Tracker on a folder of event files, which are its server: what they hold is shown.
+
+    Every process writes a file of its own. It begins with the order to disregard later steps of the earlier files, of
+    which a killed process may have left the half of one.
+
+    Args:
+        folder: Where the files go; made with the first step.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer: SummaryWriter | None = None
+
+    def last_step(self) -> int:
+        """The last step that the files hold whole, -1 for none."""
+        return max((last_step_in(path) for path in sorted(self._folder.glob("events.out.tfevents.*"))), default=-1)
+
+    def log_generations(self, step: int, table: Table) -> None:
+        """Show the table under "Text"."""
+        self._open(step).add_text("generations", as_markdown(table), step)
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write one step's metrics through to the file."""
+        writer = self._open(step)
+        for name, value in {**metrics, STEP_KEY: float(step)}.items():
+            writer.add_scalar(name, value, step)
+        writer.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self, step: int) -> SummaryWriter:
+        if self._writer is None:
+            self._writer = SummaryWriter(str(self._folder), purge_step=step)
+        return self._writer
+
+
+def last_step_in(path: Path) -> int:
+    """The last step that an event file holds whole, -1 for none; a torn end is passed over."""
+    steps = [
+        event.step
+        for event in EventFileLoader(str(path)).Load()
+        if any(value.tag == STEP_KEY for value in event.summary.value)
+    ]
+    return max(steps, default=-1)

@@ -1,0 +1,135 @@
+"""A run's steps in Weights & Biases, on its server or offline."""
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from rl_core.config.stages import WandbConfig
+from rl_core.tracking.protocol import STEP_KEY, Table, TrackerUnavailable
+
+PATIENCE = {"WANDB_INIT_TIMEOUT": "10", "WANDB_FINISH_TIMEOUT": "60"}
+"""W&B's own defaults wait for a server for 90 seconds when a run opens, and for ever when it ends."""
+
+
+class WandbTracker:
+    """Implements Tracker on one W&B run, found again by an id made of the run's name.
+
+    Online its server says what it has. Offline there is none to ask, and what lies in the folder may lack the end that
+    a killed process had not written: each process then writes the run anew from its first step, in place of the
+    folder's earlier copy, so that `wandb sync` of what is there sends each step once.
+
+    Args:
+        config: Mode, project and entity.
+        folder: Where W&B may write (it makes a folder `wandb` in it).
+        experiment: Project unless the config names one.
+        run_name: Name that people see, and the run's identity.
+        run_config: Shown as the run's configuration.
+    """
+
+    def __init__(
+        self, config: WandbConfig, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]
+    ) -> None:
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        logging.getLogger("wandb").propagate = False  # it has a log of its own
+        self._config = config
+        self._folder = folder
+        self._project = config.project or experiment
+        self._run_name = run_name
+        self._run_config = dict(run_config)
+        self._run: wandb.Run | None = None
+        self._last = -1
+
+    def last_step(self) -> int:
+        """The last step that was sent; asked of the server when the run opens. Raises TrackerUnavailable."""
+        if self._config.mode == "online":
+            self._open()
+        return self._last
+
+    def log_generations(self, step: int, table: Table) -> None:
+        """Log the table `generations`; it is sent with the step's metrics. Raises TrackerUnavailable."""
+        rows = [list(row) for row in zip(*table.values(), strict=True)]
+        self._log(step, {"generations": wandb.Table(columns=list(table), data=rows)}, commit=False)
+
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log one step's metrics; W&B sends them in the background. Raises TrackerUnavailable."""
+        self._log(step, {**metrics, STEP_KEY: step}, commit=True)
+        self._last = step
+
+    def close(self) -> None:
+        """Wait until all is sent, a minute at most. Raises TrackerUnavailable; `wandb sync` then sends the rest."""
+        if self._run is None:
+            return
+        run, self._run = self._run, None
+        try:
+            run.finish()
+        except (wandb.errors.Error, TimeoutError, OSError) as error:
+            raise TrackerUnavailable(f"W&B: {error}") from error
+        finally:
+            wandb.teardown()  # only the end of its service means that the files are whole
+
+    def _log(self, step: int, values: dict[str, Any], *, commit: bool) -> None:
+        run = self._open()
+        try:
+            run.log(values, step=step, commit=commit)
+        except (wandb.errors.Error, OSError) as error:
+            raise TrackerUnavailable(f"W&B: {error}") from error
+
+    def _open(self) -> "wandb.Run":
+        if self._run is None:
+            try:
+                self._run = self._start()
+            except (wandb.errors.Error, TimeoutError, OSError) as error:
+                wandb.teardown()  # else its service holds the run's id, and the next attempt is refused
+                raise TrackerUnavailable(f"W&B: {error}") from error
+            self._last = int(self._run.summary.get(STEP_KEY, self._last))
+        return self._run
+
+    def _start(self) -> "wandb.Run":
+        online = self._config.mode == "online"
+        settings = _settings()
+        if online and wandb.setup(settings=settings).settings.api_key is None and wandb.api.api_key is None:
+            # wandb.init would ask for it on the terminal, and a scheduled run has none.
+            raise TrackerUnavailable("W&B: no API key; set WANDB_API_KEY, call `wandb login`, or take mode: offline")
+        if not online:
+            shutil.rmtree(self._folder / "wandb", ignore_errors=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return wandb.init(
+            project=self._project,
+            entity=self._config.entity,
+            name=self._run_name,
+            id=run_id(self._run_name),
+            resume="allow" if online else None,
+            reinit="create_new",
+            dir=str(self._folder),
+            mode=self._config.mode,
+            config=self._run_config,
+            settings=settings,
+        )
+
+
+def run_id(run_name: str) -> str:
+    """W&B's id of a run: letters and digits only, the same for the same name."""
+    return hashlib.sha256(run_name.encode()).hexdigest()[:16]
+
+
+def _settings() -> wandb.Settings:
+    """No output of its own, no copy of what the terminal shows, nothing about code and machine, short patience."""
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        save_code=False,
+        finish_timeout_raises=True,
+        x_disable_meta=True,
+        x_disable_machine_info=True,
+        x_disable_stats=True,
+        x_save_requirements=False,
+    )

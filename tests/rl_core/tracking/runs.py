@@ -1,0 +1,50 @@
+"""A run that has taken some steps, as training leaves its files."""
+
+import math
+
+import numpy as np
+
+from rl_core.config.run import RunConfig
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs
+from rl_core.tracking.rollout_files import write_rollouts
+from rl_core.types import Score, TrainGroup, TrainSample
+from tests.rl_core.builders import make_group
+
+
+def take_steps(run: RunDirectory, *steps: int) -> None:
+    """Write rollouts and metrics of the steps; the second prompt's group was not trained on."""
+    logs = RunLogs(run)
+    for step in steps:
+        groups = [make_group(uid, lengths=(3, 1)) for uid in ("p0", "p1", "p2")]
+        scores = {r.key: Score(components={"overall": step / 7, "format": 1.0}) for g in groups for r in g.rollouts}
+        trained = [
+            TrainGroup(
+                prompt=group.prompt,
+                samples=[
+                    TrainSample(
+                        rollout=rollout,
+                        advantages=np.full(len(rollout.response_ids), 0.5, dtype=np.float32),
+                        old_log_probs=rollout.log_probs,
+                    )
+                    for rollout in group.rollouts
+                ],
+            )
+            for group in (groups[0], groups[2])
+        ]
+        write_rollouts(run.rollouts(step), groups, scores, trained, step=step)
+        logs.log_step(step, {"reward/overall": step / 7, "actor/grad_norm": math.nan if step == 2 else 0.25})
+
+
+def a_config(**tracking: object) -> RunConfig:
+    """The smallest configuration that shows its run in the places named, and not in MLflow."""
+    source = {"type": "counting", "size": 8, "scene_seed": 1}
+    return RunConfig.model_validate(
+        {
+            "experiment": "counting",
+            "data": {"train": source, "validation": {**source, "scene_seed": 2}},
+            "model": {"source": {"type": "tiny"}},
+            "reward": {"function": "count"},
+            "tracking": {"mlflow_uri": None, **tracking},
+        }
+    )

@@ -1,0 +1,83 @@
+"""A run's steps reach every tracker that the config names, over epochs, attempts and failures."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.tensorboard_tracker import TensorboardTracker
+from tasks.tracking import PipelineTracking
+from tests.rl_core.tracking.runs import a_config, take_steps
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "counting-abc")
+
+
+def train(run: RunDirectory, epochs: list[list[int]], **tracking: object) -> None:
+    """What a flow does to its trackers, with steps that cost nothing."""
+    shown = PipelineTracking(a_config(**tracking), run, log_event=lambda kind, **facts: pytest.fail(f"{kind} {facts}"))
+    with shown.pipeline_running(None):
+        for steps in epochs:
+            with shown.following("train") as follow:
+                for step in steps:
+                    take_steps(run, step)
+                    follow()
+
+
+def shown_steps(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """First lines of what the console showed."""
+    records = [record for record in caplog.records if record.name == "rl_core.tracking.console_tracker"]
+    return [record.getMessage().splitlines()[0] for record in records]
+
+
+def test_every_tracker_has_every_step_after_two_attempts(
+    run: RunDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = f"sqlite:///{tmp_path}/mlflow.db"
+    everywhere = {
+        "mlflow_uri": database,
+        "tensorboard": True,
+        "wandb": {"mode": "offline"},
+        "swanlab": True,
+        "console": True,
+    }
+    with caplog.at_level(logging.INFO, logger="rl_core.tracking.console_tracker"):
+        train(run, [[1, 2], [3]], **everywhere)
+        train(run, [[4]], **everywhere)
+    client = MlflowClient(tracking_uri=database)
+    experiment = client.get_experiment_by_name("counting")
+    (stage,) = [r for r in client.search_runs([experiment.experiment_id]) if r.info.run_name == "train"]
+    assert [m.step for m in client.get_metric_history(stage.info.run_id, "reward/overall")] == [1, 2, 3, 4]
+    assert len(client.list_artifacts(stage.info.run_id, "generations")) == 4
+    assert TensorboardTracker(run.tensorboard).last_step() == 4
+    assert len(list(run.root.glob("wandb/offline-run-*/files/media/table/*.json"))) == 4
+    (log,) = run.swanlab.glob("run-*/logs/2/*.log")
+    assert [json.loads(line)["index"] for line in log.open()] == [1, 2, 3, 4]
+    assert shown_steps(caplog) == [
+        line for step in (1, 2, 3, 4) for line in [f"step {step}, a response"] * 3 + [f"step {step}"]
+    ]
+
+
+def test_generations_can_be_left_out(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="rl_core.tracking.console_tracker"):
+        train(run, [[1, 2]], console=True, generations_to_log=0)
+    assert shown_steps(caplog) == ["step 1", "step 2"]
+
+
+def test_steps_before_a_failure_are_shown(run: RunDirectory) -> None:
+    shown = PipelineTracking(a_config(tensorboard=True), run, log_event=lambda kind, **facts: None)
+    running, following = shown.pipeline_running(None), shown.following("train")
+    with pytest.raises(RuntimeError, match="the device is lost"), running, following:  # noqa: PT012
+        take_steps(run, 1, 2)
+        raise RuntimeError("the device is lost")
+    assert TensorboardTracker(run.tensorboard).last_step() == 2
+
+
+def test_without_trackers_nothing_is_written_but_the_run(run: RunDirectory) -> None:
+    train(run, [[1]])
+    assert sorted(path.name for path in run.root.iterdir()) == ["metrics.jsonl", "rollouts"]
