@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.config.data import LocalSource, Source
-from rl_core.data.rows import ImageInput, Row
+from rl_core.data.rows import ImageInput, Row, Turn
 from rl_core.data.sources import iter_rows
 from rl_core.files import atomic_write_bytes, hash_file
 from rl_core.randomness import keyed_seed
@@ -20,9 +20,10 @@ _HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
 _SHARE = 0.1
 _MOST = 500
 
+_TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _SCHEMA = pa.schema(
     [
-        ("problem", pa.string()),
+        ("problem", _TURNS),
         ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
         ("answer", pa.string()),
     ]
@@ -130,4 +131,5 @@ def _records(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
             else {"bytes": encoded(image), "path": None}
             for image in row.images
         ]
-        yield {"problem": row.question, "images": images, "answer": row.answer}
+        turns = [*row.history, Turn(role="user", content=row.question)]
+        yield {"problem": [turn._asdict() for turn in turns], "images": images, "answer": row.answer}

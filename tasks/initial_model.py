@@ -7,6 +7,7 @@ import jinja2
 
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
 from tasks.reuse import link_or_copy
 
@@ -19,7 +20,8 @@ the form becomes few tokens."""
 
 
 def write_initial_model(config: RunConfig, folder: Path) -> None:
-    """Fill an empty folder with the configured model: a tiny one is built, a checkpoint is linked.
+    """Fill an empty folder with the configured model: a tiny one is built, a checkpoint is linked, and either
+    gets the configured chat template.
 
     Raises:
         ValueError: the sizes of a tiny model do not fit together.
@@ -34,6 +36,8 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
     else:
         for path in checkpoint_files(source):
             link_or_copy(path.resolve(), folder / path.name)
+    if config.data.override_chat_template is not None:
+        replace_chat_template(folder, Path(config.data.override_chat_template).read_text(encoding="utf-8"))
 
 
 def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "prepare": 2,
+    "prepare": 3,
     "cold-start": 1,
     "train": 1,
     "evaluate": 1,
@@ -160,6 +160,7 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
         "seed": config.seed,
         "data": config.data.model_dump(mode="json", exclude={*_DRAWING, "validation"}),
         "template": _text_of(config.data.prompt_template),
+        "chat_template": _text_of(config.data.override_chat_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
         "weights": _weights_fingerprint(config),
         "train": fingerprint(config.data.train),

@@ -15,7 +15,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig
-from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import PromptTemplate

@@ -11,7 +11,8 @@ class Columns(Section):
     """Which column of a row holds what (EasyR1's prompt_key, image_key and answer_key)."""
 
     prompt_key: str = "problem"
-    """Column with the question; each `<image>` in it is the place of one image."""
+    """Column with the question, or with the turns of a conversation that ends with it (a list of mappings with `role`
+    and `content`); each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
     """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
     for a text-only source."""
@@ -119,7 +120,9 @@ class DataConfig(Section):
     prompt_template: str | None = None
     """Jinja file (variable `content`) wrapped around each question; null leaves the question alone."""
     system_prompt: str | None = None
-    """Text of a system message before the question."""
+    """Text of a system message before each conversation that has none of its own."""
+    override_chat_template: str | None = None
+    """Jinja file that replaces the model's chat template, in the merged model too; null keeps the model's own."""
     max_prompt_length: int = Field(default=1024, ge=8)
     """Longest prompt in tokens, image tokens included."""
     overlong: Literal["filter", "error"] = "filter"

@@ -7,9 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jinja2
 import numpy as np
 
 from rl_core.data.prompts import PromptTemplate, chat_content
+from rl_core.data.rows import Turn
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -105,22 +107,29 @@ class ChatRenderer:
 
     def render(self, question: str, image_sizes: Sequence[ImageSize] = ()) -> RenderedPrompt:
         """One prompt; `image_sizes` in the order of the question's image places. Raises ValueError as render_all."""
-        return self.render_all([question], [image_sizes])[0]
+        return self.render_all([question], [image_sizes], histories=[()])[0]
 
-    def render_all(self, questions: Sequence[str], image_sizes: Sequence[Sequence[ImageSize]]) -> list[RenderedPrompt]:
+    def render_all(
+        self,
+        questions: Sequence[str],
+        image_sizes: Sequence[Sequence[ImageSize]],
+        *,
+        histories: Sequence[Sequence[Turn]],
+    ) -> list[RenderedPrompt]:
         """Many prompts at once, which tokenises faster.
 
+        Args:
+            questions: The last turn of each prompt, before the prompt template.
+            image_sizes: Sizes of each prompt's images, in the order of their places.
+            histories: The turns before each question. A system turn of its own stands in place of the configured one.
+
         Raises:
-            ValueError: A prompt's image tokens are not one for each of its images; names the question.
+            ValueError: A prompt's image tokens are not one for each of its images, or the chat template refuses it;
+                names the question.
         """
         if not questions:
             return []
-        texts = self.tokenizer.apply_chat_template(
-            [self._messages(question) for question in questions],
-            chat_template=self._chat_template,
-            tokenize=False,
-            add_generation_prompt=True,
-        )
+        texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
         # The chat template has written every special token already.
         encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return [
@@ -128,9 +137,19 @@ class ChatRenderer:
             for text, ids, sizes in zip(texts, encoded, image_sizes, strict=True)
         ]
 
-    def _messages(self, question: str) -> list[dict[str, Any]]:
-        user = {"role": "user", "content": chat_content(self._template.render(question))}
-        return [{"role": "system", "content": self._system_prompt}, user] if self._system_prompt else [user]
+    def _render(self, question: str, history: Sequence[Turn]) -> str:
+        """The chat prompt as text."""
+        turns = [*history, Turn(role="user", content=self._template.render(question))]
+        if self._system_prompt and turns[0].role != "system":
+            turns.insert(0, Turn(role="system", content=self._system_prompt))
+        messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                messages, chat_template=self._chat_template, tokenize=False, add_generation_prompt=True
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
+        return text
 
     def _expand(self, text: str, ids: Int32Array, sizes: Sequence[ImageSize]) -> RenderedPrompt:
         places = np.flatnonzero(ids == self.image_token_id) if self.reads_images else np.empty(0, np.int64)

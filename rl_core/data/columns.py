@@ -1,7 +1,7 @@
 """From a table's row (names and values) to a Row, by the configured columns."""
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,8 @@ from typing import Any
 from PIL import Image
 
 from rl_core.config.data import Columns
-from rl_core.data.rows import BadRow, ImageInput, Row, json_columns
-
-IMAGE_PLACE = "<image>"
+from rl_core.data.conversation import IMAGE_PLACE, read_conversation
+from rl_core.data.rows import BadRow, ImageInput, Row, Turn, json_columns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,13 +32,13 @@ class RowParser:
         keys = self.columns
         column = keys.prompt_key
         try:
-            question = _question(values.get(keys.prompt_key))
+            history, question = read_conversation(values.get(keys.prompt_key))
             column = keys.answer_key
             answer = _answer(values.get(keys.answer_key))
             column = keys.image_key or ""
             images = self._images(values)
             column = keys.prompt_key
-            question = self._with_places(question, len(images))
+            question = self._with_places(question, len(images), history)
             column = keys.data_source_key or ""
             data_source = self._data_source(values)
         except ValueError as error:
@@ -52,6 +51,7 @@ class RowParser:
             images=images,
             answer=answer,
             data_source=data_source,
+            history=history,
             extra=extra,
             origin=origin,
             question_column=keys.prompt_key,
@@ -73,8 +73,8 @@ class RowParser:
         items = value if isinstance(value, list | tuple) else [value]
         return tuple(image_input(item, media_dir=self.media_dir) for item in items)
 
-    def _with_places(self, question: str, image_count: int) -> str:
-        places = question.count(IMAGE_PLACE)
+    def _with_places(self, question: str, image_count: int, history: Sequence[Turn]) -> str:
+        places = question.count(IMAGE_PLACE) + sum(turn.content.count(IMAGE_PLACE) for turn in history)
         if places == image_count:
             return question
         if places == 0 and self.columns.images_first:
@@ -148,14 +148,6 @@ def image_input(value: Any, *, media_dir: Path) -> ImageInput:
             raise ValueError("an image is missing (null)")
         case _:
             raise ValueError(f"an image is {type(value).__name__}, not bytes, a path or a PIL image")
-
-
-def _question(value: Any) -> str:
-    if value is None or value == "":
-        raise ValueError("the question is missing")
-    if not isinstance(value, str):
-        raise ValueError(f"the question is {type(value).__name__}, not text")
-    return value
 
 
 def _answer(value: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from rl_core.config.data import CountingSource
-from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.scene_layout import Scene, draw_scene
 from rl_core.data.scenes import render_scenes

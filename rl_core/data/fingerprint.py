@@ -16,7 +16,7 @@ from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
 from rl_core.files import files_below, hash_file
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.
@@ -34,7 +34,9 @@ _TEXT_FILES = (
     "*.py",
 )
 # Settings that choose among prepared rows, and change none of them.
-_LATER_SETTINGS = {"train", "validation", "prompt_template", "rollout_batch_size", "shuffle", "source_weights"}
+_LATER_SETTINGS = {"rollout_batch_size", "shuffle", "source_weights"}
+# Settings that stand here as the content they name.
+_NAMED_CONTENT = {"train", "validation", "prompt_template", "override_chat_template"}
 
 
 def source_fingerprint(source: Source) -> str:
@@ -62,7 +64,7 @@ def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_
     return digest_of(
         {
             "format": FORMAT_VERSION,
-            "settings": data.model_dump(mode="json", exclude=_LATER_SETTINGS),
+            "settings": data.model_dump(mode="json", exclude=_LATER_SETTINGS | _NAMED_CONTENT),
             "template": None if template is None else file_digest(Path(template)),
             "model": model_text_fingerprint(model_folder),
             "sources": {name: source_fingerprint(source) for name, source in sources.items() if source is not None},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import BadRow, Row
 
 ITEM_FILE = "data.json"

@@ -9,7 +9,8 @@ from typing import Any
 from PIL import Image
 
 from rl_core.config.data import Columns, LocalSource
-from rl_core.data.columns import IMAGE_PLACE, image_input
+from rl_core.data.columns import image_input
+from rl_core.data.conversation import IMAGE_PLACE, read_conversation
 from rl_core.data.geometry3k import Geometry3kReader
 from rl_core.data.local import find_reader
 from rl_core.data.rows import BadRow, Row
@@ -84,7 +85,7 @@ def _describe(
 
 def _guess_columns(path: Path, names: Sequence[str], sample: Sequence[Values]) -> tuple[Columns, list[str]]:
     doubts: list[str] = []
-    question = _guess("prompt_key", _QUESTION_NAMES, names, sample, _is_text, doubts)
+    question = _guess("prompt_key", _QUESTION_NAMES, names, sample, _is_question, doubts)
     answer = _guess("answer_key", _ANSWER_NAMES, names, sample, _is_answer, doubts)
     missing = [role for role, name in (("question", question), ("answer", answer)) if name is None]
     if question is None or answer is None:
@@ -120,6 +121,14 @@ def _guess(
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_question(value: Any) -> bool:
+    try:
+        _, question = read_conversation(value)
+    except ValueError:
+        return False
+    return bool(question.strip())
 
 
 def _is_answer(value: Any) -> bool:

@@ -10,7 +10,7 @@ import jinja2.meta
 import jinja2.sandbox
 
 from rl_core.config.data import DataConfig
-from rl_core.data.columns import IMAGE_PLACE
+from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 
@@ -73,13 +73,15 @@ def chat_content(text: str) -> Content:
 
 
 def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
-    """Texts that a tokenizer can be trained on: wrapped questions and answers of the first 2000 training rows, the
-    system prompt, and `extra_texts`. Raises ValueError as the source and the template do."""
+    """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first 2000 training
+    rows, the system prompt, and `extra_texts`. Raises ValueError as the source and the template do."""
     template = PromptTemplate.load(data.prompt_template)
     if data.system_prompt:
         yield data.system_prompt
     for row in islice(iter_rows(data.train), _CORPUS_ROWS):
         if isinstance(row, Row):
+            for turn in row.history:
+                yield turn.content.replace(IMAGE_PLACE, "")
             yield template.render(row.question).replace(IMAGE_PLACE, "")
             yield row.answer
     yield from extra_texts

@@ -73,7 +73,13 @@ def _prepare_chunk(
     # Pillow works outside the interpreter's lock, so threads decode side by side.
     loaded = list(pool.map(lambda row: _load(row, renderer, limits), chunk))
     good = [item for item in loaded if isinstance(item, _LoadedRow)]
-    rendered = iter(renderer.render_all([item.row.question for item in good], [item.image_sizes for item in good]))
+    rendered = iter(
+        renderer.render_all(
+            [item.row.question for item in good],
+            [item.image_sizes for item in good],
+            histories=[item.row.history for item in good],
+        )
+    )
     for item in loaded:
         if isinstance(item, BadRow):
             yield RejectedRow(kind="bad", row=item)
@@ -87,7 +93,8 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         return row
     column = row.question_column
     try:
-        renderer.check_question(row.question)
+        for text in (row.question, *(turn.content for turn in row.history)):
+            renderer.check_question(text)
         column = row.image_column
         images = tuple(
             prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in row.images
@@ -124,5 +131,5 @@ def _finish(
 
 def _prompt_uid(row: Row, image_uids: Sequence[str]) -> str:
     """Content and place of a row: twice the same row in a source is two prompts with draws of their own."""
-    identity = [row.data_source, row.index, row.question, row.answer, list(image_uids)]
+    identity = [row.data_source, row.index, row.history, row.question, row.answer, image_uids]
     return hashlib.sha256(json.dumps(identity, ensure_ascii=False).encode()).hexdigest()[:16]

@@ -6,12 +6,22 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 
 ImageInput = bytes | Path | Image.Image
 """An image as a source has it: encoded, as a file, or decoded."""
+
+
+Role = Literal["system", "user", "assistant"]
+
+
+class Turn(NamedTuple):
+    """One turn of a conversation; its content has one `<image>` an image."""
+
+    role: Role
+    content: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,10 +30,11 @@ class Row:
 
     Attributes:
         index: Row number in its source, from 0; unreadable rows are counted too.
-        question: The text asked, with one `<image>` an image.
-        images: The row's images in the order of their places, not yet looked at.
+        question: The text asked, with one `<image>` an image: the last turn of a conversation.
+        images: The row's images in the order of their places in the whole conversation, not yet looked at.
         answer: Ground truth as text.
         data_source: Name of the source.
+        history: The turns before the question, a system turn only at the start.
         extra: Every other column that JSON can hold.
         origin: Where a person finds the row: file and line, or item folder.
         question_column, image_column: Names of the columns, for messages about them.
@@ -34,6 +45,7 @@ class Row:
     images: tuple[ImageInput, ...]
     answer: str
     data_source: str
+    history: tuple[Turn, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     origin: str = ""
     question_column: str = "question"

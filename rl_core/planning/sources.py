@@ -39,6 +39,8 @@ def file_problems(config: RunConfig) -> list[Problem]:
 def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
     if config.data.prompt_template is not None:
         yield "data.prompt_template", Path(config.data.prompt_template), "file"
+    if config.data.override_chat_template is not None:
+        yield "data.override_chat_template", Path(config.data.override_chat_template), "file"
     for key, term in config.reward.keyed_terms():
         file, separator, _ = term.function.rpartition(":")
         if separator:

@@ -56,6 +56,8 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("cold_start.steps=10", AFTER_COLD_START),
         ("cold_start.optim.lr=1e-4", AFTER_COLD_START),
         ("data.max_prompt_length=128", ALL),
+        ("data.override_chat_template=configs/prompts/count.jinja", ALL),
+        ("data.curriculum={column: objects}", ALL),
         ("data.train.scene_seed=9", ALL),
         ("data.validation.scene_seed=9", {"prepare"} | EVALUATION | AFTER_TRAINING),
         ("model.source.num_layers=2", ALL),

@@ -7,6 +7,7 @@ from transformers import AutoProcessor, AutoTokenizer
 
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.prompts import chat_content
+from rl_core.data.rows import Turn
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT = ("qwen2_5", "llama")
@@ -78,10 +79,46 @@ def test_the_engine_gets_one_placeholder_an_image(tiny_folder):
 def test_many_prompts_at_once_equal_one_at_a_time(tiny_folder):
     renderer = make(tiny_folder("qwen3_vl"))
     questions, sizes = ["<image>a", "b", "c<image>d<image>"], [[(84, 84)], [], [(50, 90), (90, 50)]]
-    together = renderer.render_all(questions, sizes)
+    together = renderer.render_all(questions, sizes, histories=[()] * 3)
     for one, question, of in zip(together, questions, sizes, strict=True):
         assert one.token_ids.tolist() == renderer.render(question, of).token_ids.tolist()
-    assert renderer.render_all([], []) == []
+    assert renderer.render_all([], [], histories=[]) == []
+
+
+def test_a_conversation_is_what_the_processor_makes_of_it(tiny_folder, template):
+    folder = tiny_folder("qwen2_5_vl")
+    history = [Turn("user", "<image>What is it?"), Turn("assistant", "A cat.")]
+    renderer = make(folder, prompt_template=template, system_prompt="Be brief.")
+    (rendered,) = renderer.render_all(["And <image>?"], [[(84, 84), (56, 112)]], histories=[history])
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": chat_content("<image>What is it?")},
+        {"role": "assistant", "content": "A cat."},
+        {"role": "user", "content": chat_content("And <image>? Reply with the number.")},
+    ]
+    processor = AutoProcessor.from_pretrained(folder)
+    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    images = [Image.new("RGB", size) for size in ((84, 84), (56, 112))]
+    assert rendered.text == text
+    assert rendered.token_ids.tolist() == list(processor(text=[text], images=images)["input_ids"][0])
+
+
+def test_a_conversations_own_system_turn_stands_in_place_of_the_configured_one(tiny_folder):
+    renderer = make(tiny_folder("qwen2_5"), system_prompt="Be brief.")
+    own, other = renderer.render_all(["?", "?"], [[], []], histories=[[Turn("system", "Be long.")], []])
+    assert "Be long." in own.text
+    assert "Be brief." not in own.text
+    assert "Be brief." in other.text
+
+
+def test_a_template_that_refuses_a_prompt_is_named(tiny_folder, tmp_path):
+    folder = copy_folder(tiny_folder("qwen2_5"), tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no system turns') }}")
+    with pytest.raises(ValueError, match=r"the chat template cannot render the prompt 'Why\?': no system turns"):
+        make(folder).render("Why?")
+    (folder / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(ValueError, match="the chat template cannot render"):
+        make(folder).render("Why?")
 
 
 def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder):

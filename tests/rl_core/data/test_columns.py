@@ -29,6 +29,14 @@ def test_nested_values_are_kept_and_what_json_lacks_becomes_null():
     assert row.extra == {"nested": [1, {"a": [None, 2.5]}], "nan": None}
 
 
+def test_a_conversation_counts_the_image_places_of_all_its_turns():
+    turns = [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "?"}]
+    row = parse(GOOD | {"problem": [*turns, {"role": "user", "content": "And <image>?"}], "images": [b"a", b"b"]})
+    assert (row.question, [turn.content for turn in row.history]) == ("And <image>?", ["<image>", "?"])
+    bad = parse(GOOD | {"problem": [*turns, {"role": "user", "content": "And?"}], "images": [b"a", b"b"]})
+    assert "1 <image> in the question and 2 image(s)" in bad.reason
+
+
 def test_a_column_can_name_the_data_source():
     assert parse(GOOD | {"from": "charts"}).data_source == "test"
     row = parse(GOOD | {"from": "charts"}, data_source_key="from")
