@@ -139,12 +139,14 @@ class TrainSample:
         advantages: Credit of each token.
         old_log_probs: Log-probs under the policy that sampled (the engine's, or recomputed).
         ref_log_probs: Log-probs under the frozen reference; None when KL is off.
+        importance_weights: Factors of the policy loss from the off-policy correction; None for 1.
     """
 
     rollout: Rollout
     advantages: Float32Array
     old_log_probs: Float32Array
     ref_log_probs: Float32Array | None = None
+    importance_weights: Float32Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,8 +34,8 @@ MUTATIONS = (
     Mutation(
         name="advantage-sign",
         file="rl_core/algorithms/group_advantages.py",
-        before="(rewards - rewards.mean())",
-        after="(rewards.mean() - rewards)",
+        before="(rewards - rewards.mean()) / (",
+        after="(rewards.mean() - rewards) / (",
         tests="tests/rl_core/algorithms",
     ),
     Mutation(
@@ -83,8 +83,8 @@ MUTATIONS = (
     Mutation(
         name="old-log-probs",
         file="rl_core/algorithms/policy_loss.py",
-        before="(log_probs - old_log_probs)",
-        after="(log_probs - log_probs.detach())",
+        before="self.log_probs - self.old_log_probs",
+        after="self.log_probs - self.log_probs.detach()",
         tests="tests/rl_core/algorithms/test_against_golden.py",
     ),
     Mutation(

@@ -11,22 +11,30 @@ from typing import Literal
 
 import torch
 
-LossAverage = Literal["token", "seq"]
+LossAverage = Literal["token", "seq", "seq_sum_norm"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchTotals:
-    """Size of an optimizer batch over all micro-batches and workers."""
+    """Size of an optimizer batch over all micro-batches and workers.
+
+    Attributes:
+        tokens: Response tokens.
+        sequences: Responses.
+        longest_response: Tokens that a response may have at most, a constant of the run.
+    """
 
     tokens: int
     sequences: int
+    longest_response: int
 
 
 def token_weights(lengths: Sequence[int], *, mode: LossAverage, totals: BatchTotals) -> torch.Tensor:
     """The weight of each response token, so that `(weights * per_token).sum()` is this part of the batch's loss.
 
     `token`: 1 / tokens of the batch. `seq`: 1 / (sequences of the batch x own length), the mean over sequences of
-    their token means.
+    their token means. `seq_sum_norm`: 1 / (sequences of the batch x longest response), which does not favour short
+    right and long wrong responses (Dr. GRPO, arXiv 2503.20783, section 3.1).
 
     Args:
         lengths: Response tokens of each sequence in this micro-batch, in order.
@@ -39,4 +47,6 @@ def token_weights(lengths: Sequence[int], *, mode: LossAverage, totals: BatchTot
     counts = torch.tensor(lengths, dtype=torch.int64)
     if mode == "token":
         return torch.full((int(counts.sum()),), 1.0 / totals.tokens)
+    if mode == "seq_sum_norm":
+        return torch.full((int(counts.sum()),), 1.0 / (totals.sequences * totals.longest_response))
     return (1.0 / (totals.sequences * counts.to(torch.float32))).repeat_interleave(counts)

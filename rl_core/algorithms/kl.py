@@ -1,22 +1,38 @@
-"""Estimators of the KL divergence from one sampled token's log-probs."""
+"""Estimators of KL(policy || reference) from one sampled token's log-probs (http://joschu.net/blog/kl-approx.html).
+
+All take [K] float log-probs under the policy, through which the gradient flows, and under the frozen reference, and
+give [K] float.
+"""
+
+from collections.abc import Callable
 
 import torch
 
 MAX_LOG_RATIO = 20.0
 MAX_KL = 10.0
 
+KLEstimator = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def log_ratio_kl(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
+    """Schulman's k1: policy - ref. Unbiased, of either sign; as a loss its gradient is zero on average."""
+    return log_probs - ref_log_probs
+
+
+def absolute_log_ratio(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
+    """|policy - ref|."""
+    return (log_probs - ref_log_probs).abs()
+
+
+def half_squared_log_ratio(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
+    """Schulman's k2: (policy - ref)^2 / 2. Biased, and its gradient is that of the KL."""
+    return 0.5 * (log_probs - ref_log_probs).square()
+
 
 def low_variance_kl(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
-    """Schulman's k3: exp(k) - k - 1 with k = ref - policy (http://joschu.net/blog/kl-approx.html).
+    """Schulman's k3: exp(k) - k - 1 with k = ref - policy.
 
     Unbiased and never negative. k is clamped to +-20 and the result to +-10, as in the published VLM baselines.
-
-    Args:
-        log_probs: [K] float, under the policy; the gradient flows through it.
-        ref_log_probs: [K] float, under the frozen reference.
-
-    Returns:
-        [K] float.
     """
     k = (ref_log_probs - log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return (k.exp() - k - 1.0).clamp(-MAX_KL, MAX_KL)

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
 from rl_core.config.reward import RewardConfig
@@ -9,7 +10,6 @@ from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
-    AlgorithmConfig,
     ColdStartConfig,
     RolloutConfig,
     TrainerConfig,

@@ -1,4 +1,4 @@
-"""How the policy is improved: cold start, rollouts, algorithm, optimizer, trainer."""
+"""How the policy is improved: cold start, rollouts, optimizer, trainer."""
 
 from typing import Literal
 
@@ -47,8 +47,8 @@ class ColdStartConfig(Section):
 class RolloutConfig(Section):
     """How the engine draws responses in training."""
 
-    n: int = Field(default=8, ge=2)
-    """Responses a prompt: the size of a group."""
+    n: int = Field(default=8, ge=1)
+    """Responses a prompt: the size of a group. A group baseline needs 2 or more."""
     temperature: float = Field(default=1.0, gt=0.0)
     """Sampling temperature; the trainer's log-probs use it too. top_p, top_k and min_p are refused in training."""
     max_response_length: int = Field(default=512, ge=1)
@@ -65,37 +65,13 @@ class RolloutConfig(Section):
     """Largest difference of an engine and a trainer log-prob before the run stops (2e-5 for float32 tiny models)."""
 
 
-class KLConfig(Section):
-    """Keeps the policy near the reference (the model that RL starts from)."""
-
-    coef: float = Field(gt=0.0)
-    """Weight of the KL term in the loss."""
-    penalty: Literal["low_var_kl"] = "low_var_kl"
-    """Estimator: `low_var_kl` is Schulman's k3."""
-
-
-class AlgorithmConfig(Section):
-    """GRPO: group-relative advantages and the clipped policy loss."""
-
-    adv_estimator: Literal["grpo"] = "grpo"
-    """Advantage estimator."""
-    clip_ratio_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-    """The ratio is clipped below 1 - this."""
-    clip_ratio_high: float = Field(default=0.3, gt=0.0)
-    """The ratio is clipped above 1 + this (clip-higher when larger than the lower bound)."""
-    clip_ratio_dual: float = Field(default=3.0, gt=1.0)
-    """Dual clip: bound of the loss for negative advantages, in multiples of the advantage."""
-    loss_avg_mode: Literal["token", "seq"] = "token"
-    """`token`: mean over all response tokens of the optimizer batch. `seq`: mean over sequences of token means."""
-    kl: KLConfig | None = None
-    """KL to the reference in the loss; null builds no reference."""
-
-
 class ActorConfig(Section):
     """The policy update."""
 
     global_batch_size: int = Field(default=128, ge=1)
     """Prompts an optimizer step; rollout_batch_size must be a multiple."""
+    ppo_epochs: int = Field(default=1, ge=1)
+    """Passes over a rollout batch."""
     micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
     """Token budget of a forward-backward: this times (max_prompt_length + max_response_length) tree tokens."""
     micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)

@@ -4,48 +4,81 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rl_core.algorithms.group_advantages import grpo_advantages
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped
+from rl_core.algorithms.token_advantages import TokenValues
+from rl_core.config.algorithm import GROUP_BASELINES, AlgorithmConfig
 from rl_core.types import Float32Array, Group, RolloutKey, Score, TrainGroup, TrainSample
 
+TokenArrays = Sequence[Sequence[Float32Array]]
+"""[group][rollout] -> [R] float32."""
 
-def scored_groups(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> list[Group]:
-    """Leave out rollouts without a score, and groups of which fewer than two are left (design contract 8)."""
+
+def scored_groups(
+    groups: Sequence[Group], scores: Mapping[RolloutKey, Score], *, config: AlgorithmConfig
+) -> list[Group]:
+    """Leave out rollouts without a score, and groups of which too few are left: fewer than the two that a group
+    baseline compares (design contract 8)."""
+    needed = 2 if config.adv_estimator in GROUP_BASELINES else 1
     kept = [Group(prompt=g.prompt, rollouts=[r for r in g.rollouts if not scores[r.key].error]) for g in groups]
-    return [group for group in kept if len(group.rollouts) >= 2]
+    return [group for group in kept if len(group.rollouts) >= needed]
 
 
 def assign_advantages(
     groups: Sequence[Group],
     scores: Mapping[RolloutKey, Score],
     *,
-    old: Sequence[Sequence[Float32Array]],
-    ref: Sequence[Sequence[Float32Array]] | None,
-) -> list[TrainGroup]:
-    """Give every response token its rollout's group-relative advantage.
+    config: AlgorithmConfig,
+    kl_penalties: Grouped | None,
+) -> Grouped:
+    """The advantage of every response token.
 
     Args:
-        groups: Groups whose rollouts all have a score.
+        groups: The rollout batch: groups whose rollouts all have a score.
         scores: By (prompt uid, sample index).
-        old: [group][rollout] -> [R] log-probs under the policy that sampled.
-        ref: The same under the reference, or None.
+        config: Names the estimator.
+        kl_penalties: [group][rollout] -> [R] what the KL takes off each token's reward; None for nothing.
+
+    Returns:
+        [group][rollout] -> [R] float64.
     """
-    return [_train_group(group, scores, old[i], None if ref is None else ref[i]) for i, group in enumerate(groups)]
+    rewards = [[_token_rewards(len(r.response_ids), scores[r.key].overall) for r in g.rollouts] for g in groups]
+    if kl_penalties is not None:
+        rewards = [
+            [reward - penalty for reward, penalty in zip(*pair, strict=True)]
+            for pair in zip(rewards, kl_penalties, strict=True)
+        ]
+    return ADVANTAGE_ESTIMATORS[config.adv_estimator](AdvantageInputs(token_rewards=rewards, gamma=config.gamma))
 
 
-def _train_group(
-    group: Group,
-    scores: Mapping[RolloutKey, Score],
-    old: Sequence[Float32Array],
-    ref: Sequence[Float32Array] | None,
-) -> TrainGroup:
-    rewards = np.array([scores[r.key].overall for r in group.rollouts], dtype=np.float64)
-    samples = [
-        TrainSample(
-            rollout=rollout,
-            advantages=np.full(len(rollout.response_ids), advantage, dtype=np.float32),
-            old_log_probs=old[i],
-            ref_log_probs=None if ref is None else ref[i],
+def train_groups(
+    groups: Sequence[Group],
+    *,
+    advantages: Grouped,
+    old: TokenArrays,
+    ref: TokenArrays | None,
+    importance_weights: Grouped | None,
+) -> list[TrainGroup]:
+    """The groups with what the policy loss needs of each token; all arguments are [group][rollout] -> [R]."""
+    return [
+        TrainGroup(
+            prompt=group.prompt,
+            samples=[
+                TrainSample(
+                    rollout=rollout,
+                    advantages=advantages[i][j].astype(np.float32),
+                    old_log_probs=old[i][j],
+                    ref_log_probs=ref[i][j] if ref else None,
+                    importance_weights=importance_weights[i][j].astype(np.float32) if importance_weights else None,
+                )
+                for j, rollout in enumerate(group.rollouts)
+            ],
         )
-        for i, (rollout, advantage) in enumerate(zip(group.rollouts, grpo_advantages(rewards), strict=True))
+        for i, group in enumerate(groups)
     ]
-    return TrainGroup(prompt=group.prompt, samples=samples)
+
+
+def _token_rewards(length: int, score: float) -> TokenValues:
+    """The score sits on the last token."""
+    rewards = np.zeros(length)
+    rewards[-1] = score
+    return rewards

@@ -38,6 +38,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.training.log_prob_pass import compute_log_probs
+from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate, longest_sequence
 from rl_core.training.supervised import imitate
@@ -110,7 +111,10 @@ class LocalWorker:
         """The policy update; weights and version move on together."""
         self._rest_engine()
         optimizer = self._actor_optimizer()
-        update = PolicyUpdate(self._policy, optimizer=optimizer, pixels=self._pixels, config=self._config)
+        objective = PolicyObjective(self._config.algorithm, kl_coef=batch.kl_coef)
+        update = PolicyUpdate(
+            self._policy, objective=objective, optimizer=optimizer, pixels=self._pixels, config=self._config
+        )
         metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
         self._pixels.clear()
         self._weights_changed(self._policy_version + 1)

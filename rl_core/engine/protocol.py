@@ -22,12 +22,14 @@ class UpdateBatch:
 
     Attributes:
         step: The training step, from 1; keys the draws made inside the update.
-        optimizer_batches: One list of groups an optimizer step.
+        optimizer_batches: One list of groups an optimizer step; with several PPO epochs each list comes again.
+        kl_coef: Weight of the KL term in this step's loss or reward; None without one.
         check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move.
     """
 
     step: int
     optimizer_batches: Sequence[Sequence[TrainGroup]]
+    kl_coef: float | None = None
     check_agreement: bool = True
 
 

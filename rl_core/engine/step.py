@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.engine.advantages import assign_advantages, scored_groups
+from rl_core.engine.advantages import scored_groups
+from rl_core.engine.experience import build_experience
 from rl_core.engine.protocol import UpdateBatch, WorkerGroup
 from rl_core.engine.scoring import StepScores, check_failed_share
 from rl_core.engine.step_metrics import reward_metrics, rollout_metrics
@@ -16,7 +17,8 @@ from rl_core.types import Group, Prompt, RolloutKey, Sampling, Score, TrainGroup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRecord:
-    """What a step leaves: all its groups and scores, what was trained on, metrics, and seconds by phase."""
+    """What a step leaves: all its groups and scores, what was trained on, metrics, and seconds by phase; `mean_kl` is
+    the mean KL to the reference, None without one."""
 
     step: int
     groups: Sequence[Group]
@@ -25,12 +27,19 @@ class StepRecord:
     metrics: Mapping[str, float]
     seconds: Mapping[str, float]
     nonfinite_streak: int
+    mean_kl: float | None
 
 
 def take_step(
-    prompts: Sequence[Prompt], *, step: int, config: RunConfig, workers: WorkerGroup, rewards: RewardPool
+    prompts: Sequence[Prompt],
+    *,
+    step: int,
+    config: RunConfig,
+    workers: WorkerGroup,
+    rewards: RewardPool,
+    kl_coef: float | None = None,
 ) -> StepRecord:
-    """Sample, score and learn from one rollout batch.
+    """Sample, score and learn from one rollout batch. `kl_coef` weighs the KL term, None without one.
 
     Raises:
         AgreementError: engine and trainer disagree on the log-probs.
@@ -49,22 +58,27 @@ def take_step(
     groups = collect_groups(prompts, rollouts, config.rollout.n)
     assert_fresh(groups, workers.policy_version)
     check_failed_share(scores, max_failed_share=config.reward.max_failed_share)
-    kept = scored_groups(groups, scores)
-    with timer.phase("reference"):
-        ref = workers.log_probs(kept, reference=True) if config.algorithm.kl else None
-    old = [[rollout.log_probs for rollout in group.rollouts] for group in kept]
-    trained = assign_advantages(kept, scores, old=old, ref=ref)
+    kept = scored_groups(groups, scores, config=config.algorithm)
+    experience = build_experience(kept, scores, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
     with timer.phase("update"):
-        batches = optimizer_batches(trained, prompts, global_batch_size=config.actor.global_batch_size)
-        update = workers.update(UpdateBatch(step=step, optimizer_batches=batches))
+        batches = optimizer_batches(experience.groups, prompts, global_batch_size=config.actor.global_batch_size)
+        update = workers.update(
+            UpdateBatch(step=step, optimizer_batches=batches * config.actor.ppo_epochs, kl_coef=kl_coef)
+        )
     return StepRecord(
         step=step,
         groups=groups,
         scores=scores,
-        trained=trained,
-        metrics=rollout_metrics(groups) | reward_metrics(kept, scores) | dict(update.metrics),
+        trained=experience.groups,
+        metrics={
+            **rollout_metrics(groups),
+            **reward_metrics(kept, scores),
+            **experience.metrics,
+            **update.metrics,
+        },
         seconds=timer.result(),
         nonfinite_streak=update.nonfinite_streak,
+        mean_kl=experience.mean_kl,
     )
 
 

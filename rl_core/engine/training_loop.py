@@ -11,6 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.records import StepRecorder
+from rl_core.engine.reference_kl import kl_controller
 from rl_core.engine.step import StepRecord, take_step
 from rl_core.engine.stop import StopRequest
 from rl_core.engine.validation import Validator
@@ -67,6 +68,8 @@ class TrainingLoop:
     def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
         self._config = config
         self._parts = parts
+        kl = config.algorithm.kl
+        self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
@@ -108,6 +111,8 @@ class TrainingLoop:
         if checkpoint.info.model_only:
             logger.warning("%s holds no optimizer state: the run goes on, not exactly as before", checkpoint.folder)
         self._parts.loader.load_state_dict(checkpoint.info.loader)
+        if self._config.algorithm.kl is not None:
+            self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
         self._parts.recorder.cut_back(checkpoint.info.step)
         logger.info("resumed from step %d", checkpoint.info.step)
         return checkpoint.info.step
@@ -121,17 +126,28 @@ class TrainingLoop:
         step = self._step + 1
         prompts = self._parts.loader.next_batch()
         record = take_step(
-            prompts, step=step, config=self._config, workers=self._parts.workers, rewards=self._parts.rewards
+            prompts,
+            step=step,
+            config=self._config,
+            kl_coef=None if self._kl is None else self._kl.coef,
+            workers=self._parts.workers,
+            rewards=self._parts.rewards,
         )
         validation = self._validation_metrics(step)
         self._parts.recorder.record(record, validation)
         self._step = step
+        self._follow_kl(record)
         if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
             raise NonFiniteGradients(
                 f"step {step}: {record.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr or look at the rollouts of the last steps (`sightline show`)"
             )
         return record
+
+    def _follow_kl(self, record: StepRecord) -> None:
+        if self._kl is not None and record.mean_kl is not None:
+            samples = sum(len(group.samples) for group in record.trained)
+            self._kl = self._kl.after(kl=record.mean_kl, samples=samples)
 
     def _validation_metrics(self, step: int) -> dict[str, float]:
         frequency = self._config.trainer.val_freq
@@ -149,6 +165,7 @@ class TrainingLoop:
             end_of_epoch=end_of_epoch,
             validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
             loader=self._parts.loader.state_dict(),
+            counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
         )
         probe = record.groups[:PROBE_GROUPS]

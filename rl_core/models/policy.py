@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
 from rl_core.models.loading import banned_token_ids, load_model
-from rl_core.models.output_head import BANNED_LOGIT_BIAS, PolicyOutput, token_log_probs
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, PolicyOutput, token_log_probs
 from rl_core.models.packing import PackedTrees
 
 
@@ -45,13 +45,13 @@ class PolicyModel(nn.Module):
         """Where packed trees must be."""
         return self.logit_bias.device
 
-    def forward(self, packed: PackedTrees, *, temperature: float, with_entropy: bool = False) -> PolicyOutput:
+    def forward(self, packed: PackedTrees, *, temperature: float, entropy: EntropyMode = "none") -> PolicyOutput:
         """Log-probs of every response token under log_softmax((logits + ban) / temperature).
 
         Args:
             packed: A micro-batch on this module's device.
             temperature: The sampling temperature, > 0.
-            with_entropy: Also give the entropy of each token's distribution (no gradient flows through it).
+            entropy: Also give the entropy of each token's distribution, as a value or with its gradient.
         """
         images = {}
         if packed.pixel_values is not None:
@@ -69,7 +69,7 @@ class PolicyModel(nn.Module):
             logit_bias=self.logit_bias,
             targets=packed.targets,
             temperature=temperature,
-            with_entropy=with_entropy,
+            entropy=entropy,
             chunk_tokens=self._chunk_tokens,
         )
 

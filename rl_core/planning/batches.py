@@ -15,7 +15,7 @@ class BatchPlan:
         train_rows: Rows that are trained on.
         prompts_per_step: `data.rollout_batch_size`.
         samples_per_step: Responses drawn and scored a step: prompts x `rollout.n`.
-        optimizer_steps_per_step: The first of them is on-policy, the others are not quite.
+        optimizer_steps_per_step: Of all PPO epochs; the first of them is on-policy, the others are not quite.
         samples_per_optimizer_step: Responses whose mean is one gradient.
         steps_per_epoch: Whole rollout batches in an epoch.
         rows_left_out_per_epoch: Rows that fill no batch; other ones in each epoch when the rows are shuffled.
@@ -49,7 +49,7 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     prompts, n = config.data.rollout_batch_size, config.rollout.n
     steps_per_epoch = train_rows // prompts
     total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
-    optimizer_steps = prompts // config.actor.global_batch_size
+    optimizer_steps = prompts // config.actor.global_batch_size * config.actor.ppo_epochs
     return BatchPlan(
         train_rows=train_rows,
         prompts_per_step=prompts,
@@ -107,7 +107,8 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
     """Warm-up, validation and checkpoints against the length of the run."""
     trainer = config.trainer
     steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
-    optimizer_steps = steps * max(1, config.data.rollout_batch_size // config.actor.global_batch_size)
+    batches = max(1, config.data.rollout_batch_size // config.actor.global_batch_size)
+    optimizer_steps = steps * batches * config.actor.ppo_epochs
     problems = []
     if config.actor.optim.lr_warmup_steps >= optimizer_steps:
         problems.append(

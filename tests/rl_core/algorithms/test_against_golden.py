@@ -1,6 +1,7 @@
-"""Advantages, losses with their gradients and KL against numbers computed with the reference implementations."""
+"""Every number of tests/golden/algorithms.json, which the reference implementations computed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,54 +9,170 @@ import pytest
 import torch
 
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
-from rl_core.algorithms.group_advantages import grpo_advantages
-from rl_core.algorithms.kl import low_variance_kl
-from rl_core.algorithms.policy_loss import clipped_policy_loss
+from rl_core.algorithms.group_advantages import (
+    dr_grpo_advantages,
+    grpo_advantages,
+    grpo_passk_advantages,
+    remax_advantages,
+    rloo_advantages,
+)
+from rl_core.algorithms.policy_loss import LossOptions, ResponseTokens
+from rl_core.algorithms.registry import KL_ESTIMATORS, POLICY_LOSSES
+from rl_core.algorithms.token_advantages import discounted_returns, generalized_advantages, whiten
+from rl_core.algorithms.value_loss import clipped_value_loss
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "algorithms.json").read_text())
-SEEDS = [case["seed"] for case in CASES]
+GROUP_ESTIMATORS = {"grpo": grpo_advantages, "grpo_passk": grpo_passk_advantages, "rloo": rloo_advantages}
+MODES = ["token", "seq"]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=[case["seed"] for case in CASES])
+
+
+def responses(case: dict, rows: list[list[float]]) -> list[np.ndarray]:
+    """The valid tokens of each padded row."""
+    return [
+        np.array(row)[np.array(mask, dtype=bool)]
+        for row, mask in zip(rows, case["inputs"]["response_mask"], strict=True)
+    ]
 
 
 def flat(case: dict, rows: list[list[float]]) -> torch.Tensor:
     """The valid tokens of padded rows, in order."""
-    mask = torch.tensor(case["inputs"]["response_mask"], dtype=torch.bool)
-    return torch.tensor(rows, dtype=torch.float64)[mask]
+    return torch.from_numpy(np.concatenate(responses(case, rows)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=SEEDS)
-def test_grpo_advantages_match_the_reference(case: dict) -> None:
+def lengths_of(case: dict) -> list[int]:
+    return [int(sum(row)) for row in case["inputs"]["response_mask"]]
+
+
+def weights_of(case: dict, mode: LossAverage) -> torch.Tensor:
+    lengths = lengths_of(case)
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=max(lengths))
+    return token_weights(lengths, mode=mode, totals=totals).double()
+
+
+def assert_tokens(case: dict, result: list[np.ndarray], expected: list[list[float]]) -> None:
+    np.testing.assert_allclose(np.concatenate(result), np.concatenate(responses(case, expected)), atol=1e-6)
+
+
+def by_group(case: dict, estimator: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
+    """The estimator's advantages at every token, groups found by uid."""
     uids = np.array(case["inputs"]["uid"])
-    rewards = np.array(case["inputs"]["token_level_rewards"], dtype=np.float64).sum(axis=1)
-    mask = np.array(case["inputs"]["response_mask"])
-    result = np.zeros_like(mask)
+    rewards = np.array([part.sum() for part in responses(case, case["inputs"]["token_level_rewards"])])
+    advantages = np.zeros_like(rewards)
     for uid in set(uids):
-        members = uids == uid
-        result[members] = grpo_advantages(rewards[members])[:, None] * mask[members]
-    np.testing.assert_allclose(result, np.array(case["advantages"]["grpo"]["advantages"]), atol=1e-6)
+        advantages[uids == uid] = estimator(rewards[uids == uid])
+    return [np.full(length, value) for length, value in zip(lengths_of(case), advantages, strict=True)]
 
 
-@pytest.mark.parametrize("mode", ["token", "seq"])
-@pytest.mark.parametrize("case", CASES, ids=SEEDS)
-def test_clipped_loss_and_its_gradient_match_the_reference(case: dict, mode: LossAverage) -> None:
-    expected = case["policy_loss"][f"default|{mode}"]
-    lengths = [int(sum(row)) for row in case["inputs"]["response_mask"]]
+@pytest.mark.parametrize("name", GROUP_ESTIMATORS)
+@every_case
+def test_group_advantages(case: dict, name: str) -> None:
+    assert_tokens(case, by_group(case, GROUP_ESTIMATORS[name]), case["advantages"][name]["advantages"])
+
+
+@every_case
+def test_dr_grpo_is_grpo_without_the_spread(case: dict) -> None:
+    """The reference has no Dr. GRPO; its own definition ties it to GRPO's numbers."""
+    rewards = np.array(case["inputs"]["scores"])[:4]
+    expected = grpo_advantages(rewards) * (rewards.std(ddof=1) + 1e-6)
+    np.testing.assert_allclose(dr_grpo_advantages(rewards), expected, atol=1e-9)
+
+
+@every_case
+def test_remax_advantages(case: dict) -> None:
+    rewards = [part.sum() for part in responses(case, case["inputs"]["token_level_rewards"])]
+    advantages = [
+        remax_advantages(np.full(length, reward), greedy_reward=baseline)
+        for length, reward, baseline in zip(lengths_of(case), rewards, case["inputs"]["reward_baselines"], strict=True)
+    ]
+    assert_tokens(case, advantages, case["advantages"]["remax"]["advantages"])
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@every_case
+def test_reinforce_plus_plus_advantages(case: dict, gamma: float) -> None:
+    expected = case["advantages"][f"reinforce_plus_plus|gamma={gamma}"]
+    returns = [discounted_returns(part, gamma=gamma) for part in responses(case, case["inputs"]["token_level_rewards"])]
+    assert_tokens(case, returns, expected["returns"])
+    assert_tokens(case, whiten(returns), expected["advantages"])
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (0.99, 0.95)])
+@every_case
+def test_generalized_advantages(case: dict, gamma: float, lam: float) -> None:
+    expected = case["advantages"][f"gae|gamma={gamma}|lam={lam}"]
+    values = responses(case, case["inputs"]["values"])
+    rewards = responses(case, case["inputs"]["token_level_rewards"])
+    advantages = [generalized_advantages(r, v, gamma=gamma, lam=lam) for r, v in zip(rewards, values, strict=True)]
+    assert_tokens(case, [a + v for a, v in zip(advantages, values, strict=True)], expected["returns"])
+    assert_tokens(case, whiten(advantages), expected["advantages"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", POLICY_LOSSES)
+@every_case
+def test_policy_losses_with_their_gradients(case: dict, name: str, mode: LossAverage) -> None:
+    expected = case["policy_loss"][f"{name}|{mode}"]
     log_probs = flat(case, case["inputs"]["log_probs"]).requires_grad_()
-    loss = clipped_policy_loss(
+    tokens = ResponseTokens(
         log_probs=log_probs,
         old_log_probs=flat(case, case["inputs"]["old_log_probs"]),
         advantages=flat(case, case["inputs"]["advantages"]),
-        clip_ratio_low=expected["config"]["clip_ratio_low"],
-        clip_ratio_high=expected["config"]["clip_ratio_high"],
-        clip_ratio_dual=expected["config"]["clip_ratio_dual"],
+        lengths=lengths_of(case),
     )
-    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths))
-    total = (token_weights(lengths, mode=mode, totals=totals).double() * loss.per_token).sum()
+    loss = POLICY_LOSSES[name](tokens, LossOptions(**expected["config"]))
+    total = (weights_of(case, mode) * loss.per_token).sum()
     total.backward()
     assert total.item() == pytest.approx(expected["loss"], abs=1e-6)
     torch.testing.assert_close(log_probs.grad, flat(case, expected["grad_log_probs"]), atol=1e-6, rtol=0)
+    assert_metrics(case, tokens, loss.logged, expected["metrics"], mode)
 
 
-@pytest.mark.parametrize("case", CASES, ids=SEEDS)
-def test_low_variance_kl_matches_the_reference(case: dict) -> None:
-    result = low_variance_kl(flat(case, case["inputs"]["log_probs"]), flat(case, case["inputs"]["ref_log_probs"]))
-    torch.testing.assert_close(result, flat(case, case["kl"]["low_var_kl"]), atol=1e-5, rtol=0)
+def assert_metrics(
+    case: dict, tokens: ResponseTokens, logged: dict[str, torch.Tensor], expected: dict, mode: LossAverage
+) -> None:
+    """`pg_clipfrac_higher` is what either bound clipped, `pg_clipfrac_lower` what the dual bound did."""
+    by_token = weights_of(case, "token")
+    assert (by_token * -tokens.log_ratio).sum().item() == pytest.approx(expected["ppo_kl"], abs=1e-6)
+    surprise = (weights_of(case, mode) * -tokens.log_probs).sum().item()
+    assert surprise == pytest.approx(expected["entropy_loss"], abs=1e-6)
+    if "pg_clipfrac_higher" in expected:
+        clipped = logged["clip_fraction_high"] | logged["clip_fraction_low"]
+        assert (by_token * clipped).sum().item() == pytest.approx(expected["pg_clipfrac_higher"], abs=1e-6)
+        dual = (by_token * logged["clip_fraction_dual"]).sum().item()
+        assert dual == pytest.approx(expected["pg_clipfrac_lower"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KL_ESTIMATORS)
+@every_case
+def test_kl_estimators(case: dict, name: str) -> None:
+    log_probs, reference = (flat(case, case["inputs"][key]) for key in ("log_probs", "ref_log_probs"))
+    expected = flat(case, case["kl"][name])
+    torch.testing.assert_close(KL_ESTIMATORS[name](log_probs, reference), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@every_case
+def test_value_loss(case: dict, mode: LossAverage) -> None:
+    expected = case["value_loss"][mode]
+    values = flat(case, expected["vpreds"])
+    loss = clipped_value_loss(
+        values=values,
+        old_values=flat(case, case["inputs"]["values"]),
+        returns=flat(case, expected["returns"]),
+        cliprange_value=0.5,
+    )
+    total = (weights_of(case, mode) * loss.per_token).sum().item()
+    assert total == pytest.approx(expected["loss"], abs=1e-6)
+    by_token = weights_of(case, "token")
+    assert (by_token * loss.clipped).sum().item() == pytest.approx(expected["metrics"]["vf_clipfrac"], abs=1e-6)
+    assert (by_token * values).sum().item() == pytest.approx(expected["metrics"]["vpred_mean"], abs=1e-6)
+
+
+def test_every_name_of_the_file_is_tested() -> None:
+    for case in CASES:
+        assert set(case["kl"]) == set(KL_ESTIMATORS)
+        assert set(case["policy_loss"]) == {f"{name}|{mode}" for name in POLICY_LOSSES for mode in MODES}
+        families = {name.partition("|")[0] for name in case["advantages"]}
+        assert families == {*GROUP_ESTIMATORS, "remax", "reinforce_plus_plus", "gae"}

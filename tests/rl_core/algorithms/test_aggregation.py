@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
-MODES = ["token", "seq"]
+MODES = ["token", "seq", "seq_sum_norm"]
 
 
 def total_loss(
@@ -25,24 +25,31 @@ def total_loss(
 def test_the_loss_does_not_depend_on_micro_batches(mode: LossAverage, lengths: list[int], cut: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     losses = {i: torch.randn(length, generator=generator) for i, length in enumerate(lengths)}
-    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths))
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=9)
     order = list(losses)
     whole = total_loss([order], losses, mode, totals)
     parts = [order[i : i + cut] for i in range(0, len(order), cut)]
     assert total_loss(parts[::-1], losses, mode, totals) == pytest.approx(whole, abs=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["token", "seq"])
 @given(lengths=LENGTHS)
 def test_the_weights_of_a_whole_batch_sum_to_one(mode: LossAverage, lengths: list[int]) -> None:
-    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths))
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=9)
     assert float(token_weights(lengths, mode=mode, totals=totals).sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+@given(lengths=LENGTHS)
+def test_with_a_constant_length_every_token_of_any_response_counts_the_same(lengths: list[int]) -> None:
+    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=9)
+    weights = token_weights(lengths, mode="seq_sum_norm", totals=totals)
+    assert weights.tolist() == pytest.approx([1.0 / (9 * len(lengths))] * sum(lengths))
 
 
 def test_a_mean_of_micro_batch_means_would_differ() -> None:
     """The control: the naive aggregation that the required denominator rules out."""
     losses = {0: torch.tensor([4.0]), 1: torch.zeros(3)}
     naive = (losses[0].mean() + losses[1].mean()) / 2
-    right = total_loss([[0], [1]], losses, "token", BatchTotals(tokens=4, sequences=2))
+    right = total_loss([[0], [1]], losses, "token", BatchTotals(tokens=4, sequences=2, longest_response=3))
     assert right == pytest.approx(1.0)
     assert naive.item() == pytest.approx(2.0)

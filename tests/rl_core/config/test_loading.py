@@ -171,7 +171,7 @@ def test_a_part_of_a_mixture_can_be_overridden(small: Path) -> None:
 
 def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_config(small, ["seed=-1", "rollout.n=1", "tracking.color=red"])
+        load_config(small, ["seed=-1", "rollout.n=0", "tracking.color=red"])
     lines = str(refusal.value).splitlines()
     assert lines[0].endswith("3 problem(s)")
     assert sorted(line.split(":")[0].strip() for line in lines[1:]) == ["rollout.n", "seed", "tracking.color"]

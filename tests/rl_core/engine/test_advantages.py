@@ -1,33 +1,51 @@
 import numpy as np
 import pytest
 
-from rl_core.engine.advantages import assign_advantages, scored_groups
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.engine.advantages import assign_advantages, scored_groups, train_groups
 from rl_core.types import Score
 from tests.rl_core.builders import make_group
 
 GOOD, BAD = Score(components={"overall": 1.0}), Score(components={}, error="timeout")
 ZERO = Score(components={"overall": 0.0})
+GRPO, REINFORCE = AlgorithmConfig(), AlgorithmConfig(adv_estimator="reinforce_plus_plus")
 
 
 def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
     group = make_group(lengths=(2, 2, 2))
     scores = {("p0", 0): GOOD, ("p0", 1): BAD, ("p0", 2): ZERO}
-    kept = scored_groups([group], scores)
-    old = [[rollout.log_probs for rollout in kept[0].rollouts]]
-    (train,) = assign_advantages(kept, scores, old=old, ref=None)
-    assert [sample.rollout.sample_index for sample in train.samples] == [0, 2]
-    assert train.samples[0].advantages == pytest.approx(np.full(2, np.sqrt(0.5)), abs=1e-5)
+    (kept,) = scored_groups([group], scores, config=GRPO)
+    assert [rollout.sample_index for rollout in kept.rollouts] == [0, 2]
+    ((first, second),) = assign_advantages([kept], scores, config=GRPO, kl_penalties=None)
+    assert first == pytest.approx(np.full(2, np.sqrt(0.5)), abs=1e-5)
+    assert second == pytest.approx(-first)
 
 
-def test_a_group_left_with_one_score_is_dropped() -> None:
+def test_a_group_left_with_one_score_is_dropped_where_it_has_nothing_to_compare_with() -> None:
     scores = {("p0", 0): GOOD, ("p0", 1): BAD}
-    assert scored_groups([make_group(lengths=(1, 1))], scores) == []
+    group = make_group(lengths=(1, 1))
+    assert scored_groups([group], scores, config=GRPO) == []
+    (kept,) = scored_groups([group], scores, config=REINFORCE)
+    assert len(kept.rollouts) == 1
 
 
-def test_advantages_cover_every_token_and_keep_the_reference() -> None:
+def test_a_penalty_is_taken_off_the_reward_of_its_token() -> None:
+    group = make_group(lengths=(2, 1))
+    scores = {("p0", 0): GOOD, ("p0", 1): GOOD}
+    penalties = [[np.array([0.2, 0.3]), np.array([0.1])]]
+    rloo = AlgorithmConfig(adv_estimator="rloo")
+    ((first, second),) = assign_advantages([group], scores, config=rloo, kl_penalties=penalties)
+    assert first == pytest.approx([0.5 - 0.9] * 2)
+    assert second == pytest.approx([0.9 - 0.5])
+
+
+def test_every_token_carries_its_own_numbers() -> None:
     group = make_group(lengths=(3, 1))
-    scores = {("p0", 0): GOOD, ("p0", 1): ZERO}
     log_probs = [[rollout.log_probs for rollout in group.rollouts]]
-    (train,) = assign_advantages([group], scores, old=log_probs, ref=log_probs)
-    assert [sample.advantages.shape for sample in train.samples] == [(3,), (1,)]
+    advantages = [[np.array([1.0, 2.0, 3.0]), np.array([4.0])]]
+    weights = [[np.array([0.5, 1.0, 2.0]), np.array([0.0])]]
+    (train,) = train_groups([group], advantages=advantages, old=log_probs, ref=log_probs, importance_weights=weights)
+    assert [sample.advantages.tolist() for sample in train.samples] == [[1.0, 2.0, 3.0], [4.0]]
+    assert train.samples[0].importance_weights.tolist() == [0.5, 1.0, 2.0]
+    assert {sample.advantages.dtype for sample in train.samples} == {np.dtype(np.float32)}
     assert train.samples[1].ref_log_probs is group.rollouts[1].log_probs

@@ -1,40 +1,152 @@
-"""The gradient of an optimizer step does not depend on how the batch is cut, through the real packed forward."""
+"""The gradient of an optimizer step does not depend on how the batch is cut, packed or ordered: every loss under every
+average, through the real packed forward of a vision-language model."""
 
 import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from rl_core.config.algorithm import KLConfig
 from rl_core.config.run import RunConfig
 from rl_core.training.metrics import TokenMeans
+from rl_core.training.objective import PolicyObjective
 from rl_core.training.policy_update import PolicyUpdate
-from rl_core.types import TrainGroup
+from rl_core.types import TrainGroup, TrainSample
+
+Microbatches = list[list[TrainGroup]]
+
+LOSSES = ["default", "gspo", "gspo_token", "cispo", "sapo"]
+MODES = ["token", "seq", "seq_sum_norm"]
 
 
-def gradient(worker, groups: list[TrainGroup], config: RunConfig) -> torch.Tensor:
+@pytest.fixture(scope="session")
+def off_policy_groups(train_groups: list[TrainGroup]) -> list[TrainGroup]:
+    """The real rollouts with old and reference log-probs that lie around the policy's, so that ratios are on both sides
+    of the bounds, and with importance weights."""
+    generator = np.random.default_rng(1)
+
+    def shifted(sample: TrainSample) -> TrainSample:
+        def near(scale: float) -> np.ndarray:
+            noise = generator.normal(scale=scale, size=len(sample.old_log_probs))
+            return (sample.old_log_probs + noise).astype(np.float32)
+
+        weights = generator.uniform(0.5, 2.0, size=len(sample.old_log_probs)).astype(np.float32)
+        return replace(sample, old_log_probs=near(0.3), ref_log_probs=near(0.5), importance_weights=weights)
+
+    return [replace(group, samples=[shifted(sample) for sample in group.samples]) for group in train_groups]
+
+
+def settings_of(config: RunConfig, **algorithm: object) -> RunConfig:
+    """The small configuration with KL, entropy bonus and the given options."""
+    options = {"kl": KLConfig(coef=0.1), "entropy_coef": 0.01, **algorithm}
+    return config.model_copy(update={"algorithm": config.algorithm.model_copy(update=options)})
+
+
+def update_of(worker, config: RunConfig) -> PolicyUpdate:
+    kl = config.algorithm.kl
+    return PolicyUpdate(
+        worker._policy,
+        objective=PolicyObjective(config.algorithm, kl_coef=None if kl is None else kl.coef),
+        optimizer=worker._actor_optimizer(),
+        pixels=worker._pixels,
+        config=config,
+    )
+
+
+def gradient(worker, groups: Sequence[TrainGroup], microbatches: Microbatches, config: RunConfig) -> torch.Tensor:
     worker._policy.zero_grad(set_to_none=True)
-    update = PolicyUpdate(worker._policy, optimizer=worker._actor_optimizer(), pixels=worker._pixels, config=config)
-    update.accumulate_gradient(groups, means=TokenMeans(), gaps=None)
+    update = update_of(worker, config)
+    for microbatch in microbatches:
+        update.backward(microbatch, totals=update.totals(groups), means=TokenMeans(), gaps=None)
+    return collected(worker)
+
+
+def collected(worker) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in worker._policy.parameters() if p.grad is not None])
 
 
-def with_settings(config: RunConfig, *, micro: int, mode: str) -> RunConfig:
-    actor = config.actor.model_copy(update={"micro_batch_size_per_device_for_update": micro})
-    algorithm = config.algorithm.model_copy(update={"loss_avg_mode": mode})
-    return config.model_copy(update={"actor": actor, "algorithm": algorithm})
+def whole(groups: Sequence[TrainGroup]) -> Microbatches:
+    """One micro-batch of packed trees: each prompt once, its responses branch from it."""
+    return [list(groups)]
 
 
-@pytest.mark.parametrize("mode", ["token", "seq"])
+def single_rollouts(groups: Sequence[TrainGroup]) -> list[TrainGroup]:
+    """A tree a rollout, so that no prompt is shared, in another order."""
+    trees = [replace(group, samples=[sample]) for group in groups for sample in group.samples]
+    return random.Random(5).sample(trees, len(trees))
+
+
+def in_lots(size: int) -> Callable[[Sequence[TrainGroup]], Microbatches]:
+    """Micro-batches of `size` rollouts that share nothing."""
+
+    def cut(groups: Sequence[TrainGroup]) -> Microbatches:
+        trees = single_rollouts(groups)
+        return [trees[i : i + size] for i in range(0, len(trees), size)]
+
+    return cut
+
+
+def groups_backwards(groups: Sequence[TrainGroup]) -> Microbatches:
+    """A group a micro-batch, groups and rollouts in reverse."""
+    return [[replace(group, samples=group.samples[::-1])] for group in reversed(groups)]
+
+
+CUTS = {
+    "rollouts of 1": in_lots(1),
+    "rollouts of 3": in_lots(3),
+    "all unpacked": in_lots(1000),
+    "trees": groups_backwards,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, off_policy_groups, config) -> None:
+    settings = settings_of(config, loss_type=loss, loss_avg_mode=mode)
+    expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
+    differences = {
+        name: float((gradient(worker, off_policy_groups, cut(off_policy_groups), settings) - expected).norm())
+        for name, cut in CUTS.items()
+    }
+    assert {name for name, difference in differences.items() if difference >= 1e-5 * expected.norm()} == set()
+
+
 @pytest.mark.parametrize("micro", [1, 3])
-def test_micro_batches_and_order_do_not_change_the_gradient(mode, micro, worker, train_groups, config) -> None:
-    whole = gradient(worker, train_groups, with_settings(config, micro=1000, mode=mode))
-    shuffled = random.Random(micro).sample(train_groups, len(train_groups))
-    cut = gradient(worker, shuffled, with_settings(config, micro=micro, mode=mode))
-    assert (cut - whole).norm() / whole.norm() < 1e-5
+def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, worker, off_policy_groups, config) -> None:
+    settings = settings_of(config)
+    expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
+    actor = settings.actor.model_copy(update={"micro_batch_size_per_device_for_update": micro})
+    worker._policy.zero_grad(set_to_none=True)
+    update = update_of(worker, settings.model_copy(update={"actor": actor}))
+    update.accumulate_gradient(off_policy_groups, means=TokenMeans(), gaps=None)
+    assert (collected(worker) - expected).norm() / expected.norm() < 1e-5
 
 
-def test_the_averages_differ_from_one_another(worker, train_groups, config) -> None:
-    """The control: with ragged responses `token` and `seq` are different losses."""
-    by_token = gradient(worker, train_groups, with_settings(config, micro=1000, mode="token"))
-    by_sequence = gradient(worker, train_groups, with_settings(config, micro=1000, mode="seq"))
-    assert (by_token - by_sequence).norm() / by_token.norm() > 1e-3
+def test_a_denominator_of_the_micro_batch_would_change_it(worker, off_policy_groups, config) -> None:
+    """The control: each micro-batch as its own batch gives another gradient."""
+    settings = settings_of(config)
+    expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
+    worker._policy.zero_grad(set_to_none=True)
+    update = update_of(worker, settings)
+    for microbatch in in_lots(3)(off_policy_groups):
+        update.backward(microbatch, totals=update.totals(microbatch), means=TokenMeans(), gaps=None)
+    assert (collected(worker) - expected).norm() / expected.norm() > 1e-2
+
+
+def test_every_option_has_a_gradient_of_its_own(worker, off_policy_groups, config) -> None:
+    """The control: no two losses, averages or terms are the same thing."""
+    variants = [
+        *({"loss_type": loss} for loss in LOSSES),
+        *({"loss_avg_mode": mode} for mode in MODES[1:]),
+        {"kl": None},
+        {"kl": KLConfig(coef=0.1, penalty="mse")},
+        {"entropy_coef": 1.0},
+    ]
+    microbatches = whole(off_policy_groups)
+    gradients = [gradient(worker, off_policy_groups, microbatches, settings_of(config, **v)) for v in variants]
+    for i, first in enumerate(gradients):
+        for second in gradients[i + 1 :]:
+            assert (first - second).norm() / first.norm() > 1e-3

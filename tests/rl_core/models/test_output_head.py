@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rl_core.models.output_head import BANNED_LOGIT_BIAS, PolicyOutput, token_log_probs
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, PolicyOutput, token_log_probs
 
 ROWS, WIDTH, VOCABULARY = 13, 6, 11
 
 
 def run(
-    chunk_tokens: int, *, temperature: float = 0.7, with_entropy: bool = True
+    chunk_tokens: int, *, temperature: float = 0.7, entropy: EntropyMode = "value"
 ) -> tuple[PolicyOutput, nn.Linear, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(ROWS, WIDTH, generator=generator, requires_grad=True)
@@ -27,7 +27,7 @@ def run(
         logit_bias=bias,
         targets=torch.randint(0, VOCABULARY, (ROWS,), generator=generator),
         temperature=temperature,
-        with_entropy=with_entropy,
+        entropy=entropy,
         chunk_tokens=chunk_tokens,
     )
     return output, head, hidden
@@ -69,9 +69,21 @@ def _generator_after_weights() -> torch.Generator:
 
 
 def test_entropy_is_made_on_request_and_carries_no_gradient() -> None:
-    assert run(ROWS, with_entropy=False)[0].entropy is None
+    assert run(ROWS, entropy="none")[0].entropy is None
     entropy = run(4)[0].entropy
     assert entropy is not None and not entropy.requires_grad
+
+
+@pytest.mark.parametrize("chunk_tokens", [4, ROWS])
+def test_the_gradient_of_the_entropy_is_that_of_its_definition(chunk_tokens: int) -> None:
+    output, head, hidden = run(chunk_tokens, entropy="gradient")
+    assert output.entropy is not None
+    output.entropy.sum().backward()
+    bias = torch.zeros(VOCABULARY)
+    bias[[2, 7]] = BANNED_LOGIT_BIAS
+    logits = (hidden @ head.weight.T + bias) / 0.7
+    expected = torch.autograd.grad(torch.distributions.Categorical(logits=logits).entropy().sum(), head.weight)[0]
+    torch.testing.assert_close(head.weight.grad, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_logits_of_all_rows_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

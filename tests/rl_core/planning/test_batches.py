@@ -36,6 +36,11 @@ def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
     assert (plan.update_token_budget, plan.experience_token_budget) == (4 * 80, 16 * 80)
 
 
+def test_every_ppo_epoch_takes_the_optimizer_steps_again(configure: Configure) -> None:
+    plan = batch_plan(configure("actor.ppo_epochs=3"), train_rows=100)
+    assert (plan.optimizer_steps_per_step, plan.total_optimizer_steps) == (6, 72)
+
+
 @pytest.mark.parametrize(("n", "micro", "parts"), [(8, 4, 1), (16, 4, 1), (17, 4, 2), (8, 1, 8), (3, 1, 3)])
 def test_a_group_above_the_token_budget_is_spread_over_parts(
     configure: Configure, n: int, micro: int, parts: int

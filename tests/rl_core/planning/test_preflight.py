@@ -38,6 +38,8 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
         (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
         (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
+        (["rollout.n=1"], "rollout.n", "set it to 2 or more"),
+        (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
         (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["merge.push=model"], "merge.push", "owner/name"),
@@ -79,6 +81,9 @@ def test_a_problem_names_the_key_and_the_change(
         ("trainer.save_model_only=true", "trainer.save_model_only"),
         ("cold_start={steps: 5, optim: {lr_warmup_steps: 5}}", "cold_start.optim.lr_warmup_steps"),
         ("actor.optim.lr_warmup_steps=1000", "actor.optim.lr_warmup_steps"),
+        ("algorithm.gamma=0.9", "algorithm.gamma"),
+        ("algorithm.loss_type=gspo", "algorithm.clip_ratio_high"),
+        ("algorithm.kl={coef: 0.01, penalty: kl}", "algorithm.kl.penalty"),
     ],
 )
 def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, override: str, where: str) -> None:

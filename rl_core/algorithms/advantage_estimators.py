@@ -1,0 +1,86 @@
+"""Advantage estimators behind one signature: from the token rewards of a rollout batch to an advantage a token."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from rl_core.algorithms.group_advantages import (
+    Rewards,
+    dr_grpo_advantages,
+    grpo_advantages,
+    grpo_passk_advantages,
+    rloo_advantages,
+)
+from rl_core.algorithms.token_advantages import TokenValues, discounted_returns, whiten
+
+Grouped = Sequence[Sequence[TokenValues]]
+"""[group][rollout] -> [R] float64."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdvantageInputs:
+    """What an estimator may look at.
+
+    Attributes:
+        token_rewards: [group][rollout] -> [R] float64. The score sits on the last token; a KL penalty on each.
+        gamma: Discount a token.
+    """
+
+    token_rewards: Grouped
+    gamma: float
+
+
+AdvantageEstimator = Callable[[AdvantageInputs], Grouped]
+
+
+def by_group(group_advantages: Callable[[Rewards], Rewards]) -> AdvantageEstimator:
+    """The estimator that gives every token of a rollout its advantage over the others of its group."""
+
+    def estimate(inputs: AdvantageInputs) -> Grouped:
+        return [_broadcast(group_advantages(_totals(group)), group) for group in inputs.token_rewards]
+
+    return estimate
+
+
+def reinforce_plus_plus(inputs: AdvantageInputs) -> Grouped:
+    """REINFORCE++ (arXiv 2501.03262): discounted returns, whitened over the rollout batch; no group baseline."""
+    returns = [[discounted_returns(r, gamma=inputs.gamma) for r in group] for group in inputs.token_rewards]
+    return _whitened(returns)
+
+
+def reinforce_plus_plus_baseline(inputs: AdvantageInputs) -> Grouped:
+    """REINFORCE++ with baseline (arXiv 2501.03262): rewards less their group's mean, whitened over the rollout batch.
+
+    As published the whitening takes the batch's token mean off, so that among other groups one without a signal may
+    keep a small common advantage; alone it has exactly none.
+    """
+    return _whitened(by_group(dr_grpo_advantages)(inputs))
+
+
+ADVANTAGE_ESTIMATORS: Final[Mapping[str, AdvantageEstimator]] = MappingProxyType(
+    {
+        "grpo": by_group(grpo_advantages),
+        "dr_grpo": by_group(dr_grpo_advantages),
+        "grpo_passk": by_group(grpo_passk_advantages),
+        "rloo": by_group(rloo_advantages),
+        "reinforce_plus_plus": reinforce_plus_plus,
+        "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
+    }
+)
+
+
+def _totals(group: Sequence[TokenValues]) -> Rewards:
+    return np.array([rewards.sum() for rewards in group], dtype=np.float64)
+
+
+def _broadcast(advantages: Iterable[float], group: Sequence[TokenValues]) -> list[TokenValues]:
+    return [np.full(len(rewards), advantage) for rewards, advantage in zip(group, advantages, strict=True)]
+
+
+def _whitened(values: Grouped) -> Grouped:
+    white = iter(whiten(list(chain.from_iterable(values))))
+    return [[next(white) for _ in group] for group in values]

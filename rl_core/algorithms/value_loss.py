@@ -1,0 +1,29 @@
+"""The critic's clipped regression loss, token by token."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueLoss:
+    """[K] each: the loss of every token, and where the clipped value decided it (bool)."""
+
+    per_token: torch.Tensor
+    clipped: torch.Tensor
+
+
+def clipped_value_loss(
+    *, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, cliprange_value: float
+) -> ValueLoss:
+    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic as PPO's policy loss.
+
+    Args:
+        values: [K] float, of the critic that is updated; the gradient flows through it.
+        old_values: [K] float, of the critic before the update.
+        returns: [K] float, what it should have said.
+        cliprange_value: How far a value may move in one step for free.
+    """
+    near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
+    unclipped, clipped = (values - returns).square(), (near - returns).square()
+    return ValueLoss(per_token=0.5 * torch.maximum(unclipped, clipped), clipped=unclipped < clipped)

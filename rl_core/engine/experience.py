@@ -1,0 +1,83 @@
+"""From scored groups to what the update learns from: log-probs, KL, advantages, off-policy weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.engine.advantages import TokenArrays, assign_advantages, train_groups
+from rl_core.engine.off_policy import correct, engine_mismatch
+from rl_core.engine.protocol import WorkerGroup
+from rl_core.engine.reference_kl import ReferenceKL, reference_kl
+from rl_core.engine.timing import PhaseTimer
+from rl_core.types import Group, RolloutKey, Score, TrainGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experience:
+    """A rollout batch, ready for the update.
+
+    Attributes:
+        groups: Its groups, in the order given.
+        metrics: Functions of config, data and seed only.
+        mean_kl: Mean KL to the reference, nats a token; None without a reference.
+    """
+
+    groups: Sequence[TrainGroup]
+    metrics: Mapping[str, float]
+    mean_kl: float | None
+
+
+def build_experience(
+    groups: Sequence[Group],
+    scores: Mapping[RolloutKey, Score],
+    *,
+    config: AlgorithmConfig,
+    kl_coef: float | None,
+    workers: WorkerGroup,
+    timer: PhaseTimer,
+) -> Experience:
+    """Ask the workers for the log-probs that the algorithm needs, and give every token its credit.
+
+    Args:
+        groups: Groups whose rollouts all have a score.
+        scores: By (prompt uid, sample index).
+        config: The algorithm.
+        kl_coef: Weight of the KL term of this step; None without one.
+        workers: Hold policy and reference.
+        timer: Measures the passes.
+    """
+    old, weights, metrics = _old_log_probs(groups, config, workers, timer)
+    kl = _reference_pass(groups, old, config, workers, timer)
+    penalties = None
+    if kl is not None and kl_coef is not None:
+        metrics |= {"kl/reference": kl.mean, "kl/coef": kl_coef}
+        penalties = kl.penalties(kl_coef)
+    advantages = assign_advantages(groups, scores, config=config, kl_penalties=penalties)
+    ref = None if kl is None else kl.ref_log_probs
+    return Experience(
+        groups=train_groups(groups, advantages=advantages, old=old, ref=ref, importance_weights=weights),
+        metrics=metrics,
+        mean_kl=None if kl is None else kl.mean,
+    )
+
+
+def _old_log_probs(
+    groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
+) -> tuple[TokenArrays, Grouped | None, dict[str, float]]:
+    """Log-probs that the ratio starts from, importance weights, metrics."""
+    if config.old_log_probs == "engine":
+        return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
+    with timer.phase("old_log_probs"):
+        old = workers.log_probs(groups, reference=False)
+    return old, *correct(engine_mismatch(groups, old), config.correction)
+
+
+def _reference_pass(
+    groups: Sequence[Group], old: TokenArrays, config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
+) -> ReferenceKL | None:
+    if config.kl is None:
+        return None
+    with timer.phase("reference"):
+        ref = workers.log_probs(groups, reference=True)
+    return reference_kl(old, ref, config.kl)

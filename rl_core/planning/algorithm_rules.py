@@ -1,0 +1,63 @@
+"""Rules between the options of the algorithm: what cannot work, and what would have no effect."""
+
+from collections.abc import Iterator
+
+from rl_core.config.algorithm import GROUP_BASELINES
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+
+# A whole response's ratio, normalised by its length, hardly leaves 1; bounds made for tokens would clip nothing.
+_WIDE_FOR_SEQUENCES = 0.05
+
+
+def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
+    """Every such rule that is broken."""
+    yield from _advantage_problems(config)
+    yield from _loss_problems(config)
+    yield from _off_policy_problems(config)
+
+
+def _advantage_problems(config: RunConfig) -> Iterator[Problem]:
+    algorithm = config.algorithm
+    if algorithm.adv_estimator in GROUP_BASELINES and config.rollout.n < 2:
+        yield Problem(
+            where="rollout.n",
+            what=f"adv_estimator {algorithm.adv_estimator} compares a response with the others of its group, and "
+            f"there is {config.rollout.n}",
+            fix="set it to 2 or more, or algorithm.adv_estimator to reinforce_plus_plus",
+        )
+    if algorithm.gamma != 1.0 and algorithm.adv_estimator != "reinforce_plus_plus":
+        yield Problem(
+            where="algorithm.gamma",
+            what=f"a discount of {algorithm.gamma} has no effect on adv_estimator {algorithm.adv_estimator}",
+            fix="set it to 1, or algorithm.adv_estimator to reinforce_plus_plus",
+            fatal=False,
+        )
+
+
+def _loss_problems(config: RunConfig) -> Iterator[Problem]:
+    algorithm = config.algorithm
+    if algorithm.loss_type in ("gspo", "gspo_token") and algorithm.clip_ratio_high > _WIDE_FOR_SEQUENCES:
+        yield Problem(
+            where="algorithm.clip_ratio_high",
+            what=f"{algorithm.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
+            fix="set algorithm.clip_ratio_low to 3.0e-4 and algorithm.clip_ratio_high to 4.0e-4, as published",
+            fatal=False,
+        )
+    if algorithm.kl is not None and algorithm.kl.use_kl_loss and algorithm.kl.penalty == "kl":
+        yield Problem(
+            where="algorithm.kl.penalty",
+            what="the gradient of `kl` in the loss is zero on average, so it holds nothing",
+            fix="set low_var_kl or mse, or algorithm.kl.use_kl_loss to false",
+            fatal=False,
+        )
+
+
+def _off_policy_problems(config: RunConfig) -> Iterator[Problem]:
+    algorithm = config.algorithm
+    if algorithm.correction is not None and algorithm.old_log_probs == "engine":
+        yield Problem(
+            where="algorithm.correction",
+            what="with old_log_probs engine the ratio already starts from the engine, and every weight would be 1",
+            fix="set algorithm.old_log_probs to recompute, or algorithm.correction to null",
+        )

@@ -1,0 +1,113 @@
+"""The loss of a micro-batch as the configuration says it: policy loss, KL and entropy, each over the whole batch."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from rl_core.algorithms.aggregation import BatchTotals, token_weights
+from rl_core.algorithms.policy_loss import LossOptions, PolicyLoss, ResponseTokens
+from rl_core.algorithms.registry import KL_ESTIMATORS, POLICY_LOSSES
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.models.output_head import PolicyOutput
+from rl_core.types import Float32Array, TrainSample
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MicroBatchLoss:
+    """A micro-batch's part of the optimizer batch's loss.
+
+    Attributes:
+        total: Scalar with gradient; the parts of a batch add up to its loss.
+        weights: [K] what each token counts in the batch.
+        per_token: Values worth logging, name -> [K].
+    """
+
+    total: torch.Tensor
+    weights: torch.Tensor
+    per_token: Mapping[str, torch.Tensor]
+
+
+class PolicyObjective:
+    """The loss that an algorithm section asks for."""
+
+    def __init__(self, config: AlgorithmConfig, *, kl_coef: float | None) -> None:
+        """Choose the losses.
+
+        Args:
+            config: The algorithm.
+            kl_coef: Weight of the KL term; used where `kl.use_kl_loss` puts it into the loss.
+        """
+        self._config = config
+        self._kl_coef = kl_coef if config.kl is not None and config.kl.use_kl_loss else None
+        self._policy_loss = POLICY_LOSSES[config.loss_type]
+        self._options = LossOptions(
+            clip_ratio_low=config.clip_ratio_low,
+            clip_ratio_high=config.clip_ratio_high,
+            clip_ratio_dual=config.clip_ratio_dual,
+            tau_positive=config.tau_positive,
+            tau_negative=config.tau_negative,
+        )
+
+    @property
+    def has_entropy_bonus(self) -> bool:
+        """Whether the gradient must flow through the entropy."""
+        return self._config.entropy_coef > 0.0
+
+    def loss(self, output: PolicyOutput, samples: Sequence[TrainSample], *, totals: BatchTotals) -> MicroBatchLoss:
+        """The loss of `samples`, whose response tokens `output` describes in order."""
+        tokens = response_tokens(output.log_probs, samples)
+        weights = token_weights(tokens.lengths, mode=self._config.loss_avg_mode, totals=totals)
+        weights = weights.to(output.log_probs.device)
+        policy = self._policy_loss(tokens, self._options)
+        per_token = policy.per_token * _importance(samples, like=weights)
+        logged = _logged(policy, per_token, tokens)
+        if self._kl_coef is not None:
+            kl = self._kl(output.log_probs, samples)
+            logged["kl_loss"] = kl
+            per_token = per_token + self._kl_coef * kl
+        if output.entropy is not None:
+            logged["entropy"] = output.entropy
+            per_token = per_token - self._config.entropy_coef * output.entropy
+        named = {f"actor/{name}": values for name, values in logged.items()}
+        return MicroBatchLoss(total=(weights * per_token).sum(), weights=weights, per_token=named)
+
+    def _kl(self, log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> torch.Tensor:
+        assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
+        reference = _concatenated((_reference(sample) for sample in samples), like=log_probs)
+        return KL_ESTIMATORS[self._config.kl.penalty](log_probs, reference)
+
+
+def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> ResponseTokens:
+    """The samples' tokens beside the policy's log-probs of them, [K] in the samples' order."""
+    return ResponseTokens(
+        log_probs=log_probs,
+        old_log_probs=_concatenated((sample.old_log_probs for sample in samples), like=log_probs),
+        advantages=_concatenated((sample.advantages for sample in samples), like=log_probs),
+        lengths=[len(sample.rollout.response_ids) for sample in samples],
+    )
+
+
+def _logged(policy: PolicyLoss, per_token: torch.Tensor, tokens: ResponseTokens) -> dict[str, torch.Tensor]:
+    return {"pg_loss": per_token, **policy.logged, "approx_kl": -tokens.log_ratio}
+
+
+def _importance(samples: Sequence[TrainSample], *, like: torch.Tensor) -> torch.Tensor:
+    return _concatenated((_importance_weights(sample) for sample in samples), like=like)
+
+
+def _importance_weights(sample: TrainSample) -> Float32Array:
+    if sample.importance_weights is None:
+        return np.ones(len(sample.rollout.response_ids), dtype=np.float32)
+    return sample.importance_weights
+
+
+def _reference(sample: TrainSample) -> Float32Array:
+    if sample.ref_log_probs is None:
+        raise ValueError("algorithm.kl is set but a sample has no reference log-probs")
+    return sample.ref_log_probs
+
+
+def _concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate(list(arrays))).to(like.device)

@@ -1,0 +1,75 @@
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped
+from rl_core.config.algorithm import GROUP_BASELINES, AdvantageName
+
+GROUPS = st.lists(
+    st.lists(st.tuples(st.integers(1, 5), st.floats(-2, 2, allow_subnormal=False)), min_size=2, max_size=5),
+    min_size=1,
+    max_size=4,
+)
+"""[group][rollout] -> (length, score)."""
+
+
+def estimate(name: str, groups: list[list[tuple[int, float]]], gamma: float = 1.0) -> Grouped:
+    rewards = [[np.append(np.zeros(length - 1), score) for length, score in group] for group in groups]
+    return ADVANTAGE_ESTIMATORS[name](AdvantageInputs(token_rewards=rewards, gamma=gamma))
+
+
+def test_the_configuration_knows_the_same_names() -> None:
+    assert set(ADVANTAGE_ESTIMATORS) == set(get_args(AdvantageName))
+    assert set(ADVANTAGE_ESTIMATORS) >= GROUP_BASELINES
+
+
+@pytest.mark.parametrize("name", ADVANTAGE_ESTIMATORS)
+@given(groups=GROUPS)
+def test_every_token_has_a_finite_advantage(name: str, groups: list[list[tuple[int, float]]]) -> None:
+    result = estimate(name, groups)
+    assert [[len(part) for part in group] for group in result] == [[length for length, _ in group] for group in groups]
+    assert all(np.isfinite(part).all() for group in result for part in group)
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_BASELINES - {"reinforce_plus_plus_baseline"}))
+@given(groups=GROUPS)
+def test_a_group_baseline_looks_at_its_own_group_alone(name: str, groups: list[list[tuple[int, float]]]) -> None:
+    together = estimate(name, groups)
+    for group, expected in zip(groups, together, strict=True):
+        (alone,) = estimate(name, [group])
+        assert all(np.array_equal(a, b) for a, b in zip(alone, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_BASELINES))
+@pytest.mark.parametrize("score", [0.1, 0.3, 0.9])
+def test_equal_rewards_give_exactly_zero(name: str, score: float) -> None:
+    single = float(np.float32(score))
+    (group,) = estimate(name, [[(3, single)] * 8])
+    assert all((part == 0.0).all() for part in group)
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_BASELINES))
+def test_a_group_of_one_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"raise rollout\.n"):
+        estimate(name, [[(3, 1.0)]])
+
+
+def test_reinforce_plus_plus_compares_across_prompts() -> None:
+    """One response a prompt is enough, and a prompt that is always right is pushed towards its answers."""
+    ((right,), (wrong,)) = estimate("reinforce_plus_plus", [[(1, 1.0)], [(1, 0.0)]])
+    assert right > 0.0 > wrong
+
+
+def test_a_discount_credits_the_last_token_most() -> None:
+    ((right,), _) = estimate("reinforce_plus_plus", [[(4, 1.0)], [(4, 0.0)]], gamma=0.5)
+    assert np.all(np.diff(right) > 0.0)
+
+
+@given(groups=GROUPS)
+def test_reinforce_plus_plus_with_baseline_is_white_over_the_batch(groups: list[list[tuple[int, float]]]) -> None:
+    tokens = np.concatenate([part for group in estimate("reinforce_plus_plus_baseline", groups) for part in group])
+    assert abs(tokens.mean()) < 1e-6
+    assert not tokens.any() or tokens.var(ddof=1) < 1.0 + 1e-6
