@@ -24,6 +24,9 @@ from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 
+IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
+"""Names the file of prepared images to reward functions: `rl_core.data.images.ImageStore` opens it."""
+
 _CLOSE_SECONDS = 20
 
 _LOG = logging.getLogger(__name__)
@@ -38,11 +41,24 @@ class RewardPool:
     once, the samples ordered by prompt uid and sample index.
     """
 
-    def __init__(self, config: RewardConfig, *, log_event: LogEvent | None = None) -> None:
-        """Raises ValueError as resolve_rewards does; starts nothing. `log_event` takes the batches that failed."""
+    def __init__(
+        self, config: RewardConfig, *, log_event: LogEvent | None = None, image_store: Path | None = None
+    ) -> None:
+        """Starts nothing.
+
+        Args:
+            config: The functions and their limits.
+            log_event: Takes the batches that failed.
+            image_store: The file of the prepared images, for functions that look at them; they find its path in the
+                environment variable SIGHTLINE_IMAGES.
+
+        Raises:
+            ValueError: as resolve_rewards does.
+        """
         self._routing = resolve_rewards(config)
         self._config = config
         self._log_event = log_event
+        self._image_store = image_store
         self._lock = threading.Lock()
         self._lanes = [
             Lane(spec, workers=config.workers, async_calls=config.async_calls) for spec in self._routing.specs
@@ -59,7 +75,7 @@ class RewardPool:
     def __enter__(self) -> "RewardPool":
         self._connection, server_end = Pipe()
         with server_end:
-            self._server = _start_server(server_end.fileno())
+            self._server = _start_server(server_end.fileno(), _server_environment(self._image_store))
         self._connection.send(self._order())
         self._reader = threading.Thread(target=self._read_reports, name="reward-reports", daemon=True)
         self._reader.start()
@@ -180,18 +196,19 @@ def _failed(reason: str) -> "Future[Score]":
     return future
 
 
-def _start_server(connection: int) -> "subprocess.Popen[bytes]":
+def _start_server(connection: int, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     """Spawn the server with one end of the connection, in a session of its own: Ctrl-C in a terminal and signals to the
     run's process group are for the run, which ends its step first."""
     command = [sys.executable, "-P", "-m", "rl_core.rewards.server", str(connection)]
     return subprocess.Popen(
-        command, pass_fds=[connection], env=_server_environment(), stdin=subprocess.DEVNULL, start_new_session=True
+        command, pass_fds=[connection], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
     )
 
 
-def _server_environment() -> dict[str, str]:
+def _server_environment(image_store: Path | None) -> dict[str, str]:
     """This process's environment, with this rl_core, one thread a process beside the generating ones, and an order of
     sets and dicts that is the same in every run."""
+    images = {} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())}
     root = str(Path(rl_core.__file__).parent.parent)
     search = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    return os.environ | images | {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}

@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import psutil
 import pytest
+from PIL import Image
 
 from rl_core.config.reward import RewardConfig
+from rl_core.data.images import ImageStoreWriter
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
@@ -174,6 +178,27 @@ def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_pat
     with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
         scores = pool.score_all([make_sample("x")] * 3)
         assert [score.error for score in scores] == ["the scoring processes died 3 times outside a call"] * 3
+
+
+def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path) -> None:
+    with ImageStoreWriter(tmp_path / "images.arrow") as writer:
+        uids = tuple(writer.add(encoded_png(width)) for width in (30, 40))
+    path = tmp_path / "looking.py"
+    path.write_text(
+        "import os\nfrom pathlib import Path\nfrom rl_core.data.images import ImageStore\n"
+        "STORE = ImageStore(Path(os.environ['SIGHTLINE_IMAGES']))\n"
+        "def score(sample):\n    return sum(STORE.image(uid).width for uid in sample.image_uids)\n"
+    )
+    config = RewardConfig(function=f"{path}:score", workers=1)
+    with RewardPool(config, image_store=tmp_path / "images.arrow") as pool:
+        (score,) = pool.score_all([replace(make_sample("x"), image_uids=uids)])
+    assert score == Score(components={"overall": 70.0})
+
+
+def encoded_png(width: int) -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (width, 20)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path) -> None:

@@ -63,3 +63,24 @@ def test_the_example_file_for_users_works_on_the_bare_answer_form_of_its_docstri
     assert (result.problems, result.warnings) == ([], [])
     assert result.scores[0].components == {"overall": 1.0, "accuracy": 1.0, "brevity": 1.0}
     assert result.scores[0].parsed == "1"
+
+
+def test_each_source_is_tried_with_its_own_reward() -> None:
+    config = RewardConfig(
+        mixture=({"function": "math"}, {"function": "length", "kwargs": {"target_length": 5, "max_length": 9}}),
+        by_source={"clevr": {"function": "count"}},
+    )
+    rows = prompts("1/2", "7", "many")
+    rows[1:] = [replace(row, data_source="clevr") for row in rows[1:]]
+    result = try_on_ground_truth(config, rows, target_template=None, accuracy_key="accuracy")
+    assert result.responses == ["<think></think>\\boxed{1/2}", "<answer>7</answer>", "<answer>many</answer>"]
+    assert [score.error is None for score in result.scores] == [True, True, False]
+    assert result.scores[0].components["length/overall"] == 1.0
+    (problem,) = result.problems
+    assert problem.startswith("reward 'count' on the ground truth of row row-2: ValueError: the ground truth 'many'")
+
+
+def test_a_source_without_a_reward_is_a_problem() -> None:
+    config = RewardConfig(by_source={"clevr": {"function": "count"}})
+    (problem,) = try_on_ground_truth(config, prompts("1"), target_template=None, accuracy_key="accuracy").problems
+    assert problem.endswith("no reward for data source 'test': name it in reward.by_source")

@@ -72,3 +72,66 @@ def test_what_is_missing_is_named(reward_file: Path, function: str, named: str) 
     (folder / "empty.py").write_text("")
     with pytest.raises(ValueError, match=named.format(folder=folder)):
         resolve(function.format(folder=folder))
+
+
+@pytest.mark.parametrize(
+    ("head", "style"),
+    [
+        ("", "sample"),
+        ("REWARD_TYPE = 'batch'", "batch"),
+        ("REWARD_TYPE: str = 'sequential'", "sequential"),
+        ("REWARD_NAME = 'mine'", "batch"),  # EasyR1's default
+        ("if True:\n    REWARD_TYPE = 'sequential'", "sequential"),
+    ],
+)
+def test_a_file_of_easyr1s_is_known_by_its_constants(tmp_path: Path, head: str, style: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{head}\ndef score(x): ...\ndef parse(x): ...\n")
+    spec = resolve(f"{path}:score")
+    assert (spec.style, spec.has_parser) == (style, style == "sample")
+
+
+@pytest.mark.parametrize("declared", ["'both'", "some_name", "3"])
+def test_a_reward_type_that_is_none_is_named(tmp_path: Path, declared: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"REWARD_TYPE = {declared}\ndef score(x): ...\n")
+    with pytest.raises(ValueError, match="its REWARD_TYPE must be the text `batch` or `sequential`"):
+        resolve(f"{path}:score")
+    (spec,) = resolve_rewards(RewardConfig(function=f"{path}:score", reward_type="batch")).specs
+    assert spec.style == "batch"
+
+
+def test_an_async_function_is_known_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("async def later(sample): ...\ndef now(sample): ...\n")
+    assert (resolve(f"{path}:later").is_async, resolve(f"{path}:now").is_async) == (True, False)
+
+
+def test_the_grader_goes_to_those_who_take_one() -> None:
+    config = RewardConfig(mixture=({"function": "math"}, {"function": "count"}), grader="math_verify")
+    assert [spec.kwargs for spec in resolve_rewards(config).specs] == [{"grader": "math_verify"}, {}]
+
+
+def test_a_function_that_several_sources_share_is_loaded_once() -> None:
+    config = RewardConfig(
+        function="math",
+        by_source={"a": {"function": "math"}, "b": {"function": "math", "kwargs": {"format_weight": 0.5}}},
+    )
+    routing = resolve_rewards(config)
+    assert [spec.kwargs for spec in routing.specs] == [{}, {"format_weight": 0.5}]
+    assert [routing.route_of(source).terms[0].lane for source in ("a", "b", "c")] == [0, 1, 0]
+
+
+def test_every_problem_is_named_at_once() -> None:
+    config = RewardConfig(function="maht", by_source={"a": {"function": "nowhere.py:f"}, "b": {"function": "cuont"}})
+    with pytest.raises(ValueError) as caught:
+        resolve_rewards(config)
+    first, second, third = str(caught.value).splitlines()
+    assert first.startswith("reward.function 'maht' is no built-in reward; did you mean `math`?")
+    assert second.startswith("reward.function 'nowhere.py:f': there is no file")
+    assert third.startswith("reward.function 'cuont' is no built-in reward; did you mean `count`?")
+
+
+def test_a_reward_without_a_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="reward names no function"):
+        resolve_rewards(RewardConfig())
