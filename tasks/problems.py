@@ -3,13 +3,11 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from rl_core.config.data import Source
+from rl_core.config.data import CountingSource, MixtureSource, Source
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.rows import Row
@@ -24,7 +22,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
 
 _ROWS_TRIED = 8
-"""Rows on whose true answer the reward is tried."""
+"""Rows of each source on whose true answer the reward is tried."""
 
 _NO_LIMIT = 1 << 20
 
@@ -58,11 +56,8 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def reward_problems(config: RunConfig) -> list[Problem]:
-    """The reward tried on the ground truth of the first training rows."""
-    try:
-        prompts = list(islice(_asked(config.data.train), _ROWS_TRIED))
-    except ValueError:
-        prompts = []  # the source's own problem names it
+    """The reward tried on the ground truth of the first rows of every source that it will judge."""
+    prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
     # Imported here: the pool's processes are not needed where only the config is looked at.
     from rl_core.rewards.preflight import try_on_ground_truth
 
@@ -77,21 +72,39 @@ def reward_problems(config: RunConfig) -> list[Problem]:
     ]
 
 
-def _asked(source: Source) -> Iterator[Prompt]:
-    """Readable rows as a reward sees them; they have no tokens yet."""
+def _asked(source: Source) -> list[Prompt]:
+    """The first readable rows as a reward sees them: they have no tokens and no images yet. None for a source that
+    cannot be opened; its own problem names it."""
+    try:
+        rows = [row for row in iter_rows(_beginning(source)) if isinstance(row, Row)]
+    except ValueError:
+        return []
     nothing = np.zeros(0, dtype=np.int32)
-    for row in iter_rows(source):
-        if isinstance(row, Row):
-            yield Prompt(
-                uid=f"{row.index}",
-                data_source=row.data_source,
-                question=row.question,
-                text=row.question,
-                answer=row.answer,
-                token_ids=nothing,
-                engine_token_ids=nothing,
-                extra=row.extra,
-            )
+    return [
+        Prompt(
+            uid=f"{row.index}",
+            data_source=row.data_source,
+            question=row.question,
+            text=row.question,
+            answer=row.answer,
+            token_ids=nothing,
+            engine_token_ids=nothing,
+            extra=row.extra,
+        )
+        for row in rows
+    ]
+
+
+def _beginning(source: Source) -> Source:
+    """A source's first rows, of a mixture those of every part."""
+    match source:
+        case MixtureSource():
+            parts = {name: _beginning(part) for name, part in source.sources.items()}
+            return source.model_copy(update={"sources": parts})
+        case CountingSource():
+            return source.model_copy(update={"size": min(source.size, _ROWS_TRIED)})
+        case _:
+            return source.model_copy(update={"limit": min(source.limit or _ROWS_TRIED, _ROWS_TRIED)})
 
 
 def data_problems(config: RunConfig) -> list[Problem]:

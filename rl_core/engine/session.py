@@ -15,7 +15,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.manifest import DataManifest
-from rl_core.data.prepared import PreparedDataset, arrange
+from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
 from rl_core.engine.cold_start import TargetRenderer, run_cold_start
 from rl_core.engine.local_worker import LocalWorker, WorkerFolders
 from rl_core.engine.protocol import WorkerGroup
@@ -52,7 +52,11 @@ class Session:
     def rewards(self) -> RewardPool:
         """The isolated reward processes."""
         if self._rewards is None:
-            self._rewards = RewardPool(self.config.reward, log_event=RunLogs(self.run).log_event)
+            self._rewards = RewardPool(
+                self.config.reward,
+                log_event=RunLogs(self.run).log_event,
+                image_store=self.run.data / IMAGES_FILE,
+            )
             self._rewards.__enter__()
         return self._rewards
 

@@ -66,6 +66,19 @@ def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> Non
     assert [problem.fatal for problem in problems] == [False]
 
 
+def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "words.jsonl").write_text(json.dumps({"problem": "?", "answer": "many"}) + "\n")
+    words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
+    mixture = f"{{type: mixture, sources: {{words: {words}, scenes: {{type: counting, size: 99, scene_seed: 5}}}}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}"))
+    assert "the ground truth of row 0: ValueError: the ground truth 'many' is no whole number" in problem.what
+    (problem,) = reward_problems(small(f"data.validation={words}"))
+    assert "'many' is no whole number" in problem.what
+    by_source = "reward={by_source: {scenes: {function: count}, counting: {function: count}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}", by_source))
+    assert "no reward for data source 'words': name it in reward.by_source" in problem.what
+
+
 def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
     config = small(
         "actor.global_batch_size=3",
