@@ -14,6 +14,7 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 ACCELERATOR ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
 TORCH_INDEX ?=
 COVERAGE_MIN ?=
+TEST_PROCESSES ?= 2
 N ?= 30
 
 # The same variables as in rl_core/environment.py, for the tools that are started from here.
@@ -44,7 +45,7 @@ demo: $(STAMP) ## train, evaluate and merge a small vision-language model on thi
 	$(BIN)/sightline run configs/quickstart.yaml
 
 test: lint ## every check and every test but the slow ones
-	$(BIN)/pytest --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
 
 lint: $(STAMP)-dev ## format, style, types, and the contracts between the rooms
 	$(BIN)/ruff check .
