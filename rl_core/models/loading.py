@@ -60,6 +60,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
     use_faster_layers(model)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()  # transformers keeps every activation in evaluation mode; no family here has dropout
     return model
 
 

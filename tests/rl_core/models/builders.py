@@ -76,7 +76,7 @@ class Bench:
 
     @classmethod
     def load(cls, folder: Path, **fields: object) -> "Bench":
-        policy = load_policy(folder, model_config(folder, **fields)).train()
+        policy = load_policy(folder, model_config(folder, **fields))
         roughen(policy)
         return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()))
 
