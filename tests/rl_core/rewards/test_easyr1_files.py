@@ -119,3 +119,14 @@ def test_a_file_of_an_older_easyr1_is_called_as_the_config_says(tmp_path: Path) 
     path.write_text("def main(reward_inputs):\n    return [{'overall': len(r['response'])} for r in reward_inputs]\n")
     with pool_of(path, "main", reward_type="batch") as pool:
         assert [score.overall for score in pool.score_all([make_sample("abc"), make_sample("a")])] == [3.0, 1.0]
+
+
+def test_a_file_named_like_a_library_takes_nobodys_place(tmp_path: Path) -> None:
+    """EasyR1's own example is called math.py."""
+    path = tmp_path / "math.py"
+    path.write_text(
+        "import fractions, random\nREWARD_TYPE = 'sequential'\n"
+        "def compute_score(reward_input):\n    import math\n    return {'overall': math.sqrt(16.0)}\n"
+    )
+    with pool_of(path) as pool:
+        assert pool.score_all([make_sample("x")])[0] == Score(components={"overall": 4.0})
