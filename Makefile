@@ -65,8 +65,9 @@ chaos: $(STAMP)-dev ## kill the pipeline N times at random moments and compare w
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
-docs: $(STAMP) ## write docs/configuration.md anew from the configuration models
+docs: $(STAMP) ## write docs/configuration.md and docs/migration.md anew from the configuration models
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
+	$(BIN)/python -m rl_core.config.easyr1.page docs/migration.md
 
 ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
 	$(BIN)/sightline ui

@@ -18,6 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+imports = typer.Typer(help="Turn the configuration of another tool into one of Sightline.", no_args_is_help=True)
+app.add_typer(imports, name="import")
+
 MLFLOW_URI = "sqlite:///mlflow.db"
 
 Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or the folder of a run to continue.")]
@@ -64,6 +67,21 @@ def init(
     from flows.cli_init import init_config
 
     init_config(data, Console(), validation=validation, model=model, out=out, force=force)
+
+
+@imports.command()
+def easyr1(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="EasyR1's YAML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="As on EasyR1's command line.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
+) -> None:
+    """Write the equivalent of an EasyR1 configuration and list what has none (docs/migration.md)."""
+    from flows.cli_import import write_easyr1_import
+
+    write_easyr1_import(config, overrides or (), Console(), out=out, force=force)
 
 
 @app.command()

@@ -31,7 +31,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """
     tree = read_tree(path, ())
     for override in overrides:
-        _apply_override(tree, override)
+        apply_override(tree, override)
     return validate_config(tree, str(path))
 
 
@@ -49,20 +49,26 @@ def read_tree(path: Path, seen: tuple[Path, ...]) -> Tree:
     path = path.resolve()
     if path in seen:
         raise ConfigError(f"`extends:` runs in a circle: {' -> '.join(map(str, (*seen, path)))}")
-    if not path.is_file():
-        raise ConfigError(f"no config file {path}")
-    try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
+    tree = read_yaml(path)
     parent = tree.pop("extends", None)
     if parent is None:
         return tree
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: `extends:` must be the path of one config file, not {parent!r}")
     return merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
+
+
+def read_yaml(path: Path) -> Tree:
+    """The mapping in a YAML file. Raises ConfigError naming the file when it is missing or holds none."""
+    if not path.is_file():
+        raise ConfigError(f"no config file {path}")
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
+    return tree
 
 
 def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
@@ -82,7 +88,8 @@ def _same_kind(old: Tree, new: Mapping[str, Any]) -> bool:
     return "type" not in new or new["type"] == old.get("type")
 
 
-def _apply_override(tree: Tree, override: str) -> None:
+def apply_override(tree: Tree, override: str) -> None:
+    """Set the key of a `key.path=value` text in place. Raises ConfigError when it is none, or its value no YAML."""
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise ConfigError(f"override {override!r} must read key.path=value")
@@ -95,12 +102,12 @@ def _apply_override(tree: Tree, override: str) -> None:
         if not isinstance(node, dict):
             raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
     try:
-        node[last] = _parse_value(text)
+        node[last] = parse_value(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"override {override!r}: the value is not YAML: {error}") from None
 
 
-def _parse_value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A YAML scalar or flow value. YAML 1.1 reads 1e-6 as text, so numbers are tried first."""
     try:
         return int(text)
@@ -113,7 +120,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
-    keys, section = _resolve(problem["loc"])
+    keys, section = resolve_location(problem["loc"])
     key = ".".join(keys)
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
@@ -126,7 +133,7 @@ def _suggestion(key: str, section: type[BaseModel]) -> str:
     return f"; did you mean `{close[0]}`?" if close else f"; valid keys here: {', '.join(names)}"
 
 
-def _resolve(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]:
+def resolve_location(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]:
     """The keys a user wrote to get to a place, and the section that holds the last one.
 
     pydantic puts a union's chosen tag into the location ("data", "train", "counting", "size"), which is no key.

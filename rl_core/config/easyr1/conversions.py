@@ -1,0 +1,138 @@
+"""Values that are written otherwise, or counted in other units, than in EasyR1."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
+
+
+def experiment(value: Any, config: EasyR1Config) -> Assignments:
+    """A name of lower-case letters, digits and hyphens."""
+    name = re.sub(r"[^a-z0-9]+", "-", str(value).lower()).strip("-")[:60].rstrip("-")
+    return {"experiment": name or "easyr1"}
+
+
+def overlong(value: Any, config: EasyR1Config) -> Assignments:
+    """Long prompts are left out, or stop the preparation."""
+    return {"data.overlong": "filter" if value else "error"}
+
+
+def when_kl(key: str) -> Convert:
+    """The value under `key` where there is a KL term at all."""
+    return lambda value, config: {key: value} if has_kl(config) else {}
+
+
+def without_kl(value: Any, config: EasyR1Config) -> Assignments:
+    """No reference where KL is off."""
+    return {} if has_kl(config) else {"algorithm.kl": None}
+
+
+def has_kl(config: EasyR1Config) -> bool:
+    """Whether EasyR1 would use a reference: not when it is disabled, and a coefficient of 0 is as good as that."""
+    return not config["algorithm.disable_kl"] and float(config["algorithm.kl_coef"]) > 0.0
+
+
+def when_adaptive(key: str) -> Convert:
+    """The value under `key` where the KL coefficient adapts: in the reward only, in EasyR1."""
+    return lambda value, config: {key: value} if has_kl(config) and _is_adaptive(config) else {}
+
+
+def kl_type(value: Any, config: EasyR1Config) -> Assignments:
+    """A fixed coefficient says so; an adaptive one has a target and a horizon."""
+    return {"algorithm.kl.adaptive": None} if has_kl(config) and not _is_adaptive(config) else {}
+
+
+def _is_adaptive(config: EasyR1Config) -> bool:
+    return bool(config["algorithm.kl_type"] == "adaptive" and not config["algorithm.use_kl_loss"])
+
+
+def optimizer_steps_a_step(config: EasyR1Config) -> int:
+    """Optimizer steps of one training step: EasyR1 moves its schedule once a training step, Sightline at each."""
+    batches = int(config["data.rollout_batch_size"]) // int(config["worker.actor.global_batch_size"])
+    return max(1, batches) * int(config["worker.actor.ppo_epochs"])
+
+
+def warmup_steps(value: Any, config: EasyR1Config) -> Assignments:
+    """A number of training steps, in optimizer steps."""
+    if value is None:
+        return {}
+    return {"actor.optim.lr_warmup_steps": int(value) * optimizer_steps_a_step(config)}
+
+
+def warmup_ratio(value: Any, config: EasyR1Config) -> Assignments:
+    """A share of the run's training steps; EasyR1 overrides it with lr_warmup_steps."""
+    if config["worker.actor.optim.lr_warmup_steps"] is not None:
+        return {}
+    if not value:
+        return {"actor.optim.lr_warmup_steps": 0}
+    steps, each = config["trainer.max_steps"], optimizer_steps_a_step(config)
+    if steps is None:
+        raise NoEquivalent(
+            f"the length of the run is known with the data only: set actor.optim.lr_warmup_steps to {value:g} x steps "
+            f"x {each} ({each} optimizer steps a step)"
+        )
+    return {"actor.optim.lr_warmup_steps": int(float(value) * int(steps)) * each}
+
+
+def or_zero(key: str) -> Convert:
+    """The value under `key`; null is 0."""
+    return lambda value, config: {key: 0.0 if value is None else value}
+
+
+def frequency(key: str) -> Convert:
+    """A positive number of steps; EasyR1's -1 (the end of the run only) has no equivalent."""
+
+    def convert(value: Any, config: EasyR1Config) -> Assignments:
+        if int(value) < 1:
+            raise NoEquivalent(f"{key} takes a number of 1 and more; its default was left")
+        return {key: value}
+
+    return convert
+
+
+def validation_frequency(value: Any, config: EasyR1Config) -> Assignments:
+    """0 and less validate never."""
+    return {"trainer.val_freq": int(value) if int(value) > 0 else -1}
+
+
+def validation_sampling(value: Any, config: EasyR1Config) -> Assignments:
+    """How validation draws: the training's sampling, with these values laid over it."""
+    override = dict(value or {})
+    sampling: dict[str, Any] = {
+        f"evaluation.{name}": override.pop(name, config[f"worker.rollout.{name}"])
+        for name in ("n", "temperature", "top_p")
+    }
+    sampling["evaluation.modes"] = ["sampled"]
+    if override:
+        raise NoEquivalent(f"evaluation has n, temperature and top_p, not {', '.join(override)}", sampling)
+    return sampling
+
+
+def reward_arguments(value: Any, config: EasyR1Config) -> Assignments:
+    """Numbers, texts and truth values."""
+    arguments: Mapping[str, Any] = value or {}
+    odd = [name for name, argument in arguments.items() if not isinstance(argument, int | float | str | bool)]
+    if odd:
+        raise NoEquivalent(f"reward.kwargs takes numbers, texts and truth values, not what {', '.join(odd)} holds")
+    return {"reward.kwargs": dict(arguments)}
+
+
+def trackers(value: Any, config: EasyR1Config) -> Assignments:
+    """Each logger under its own key; `file` is always written."""
+    names = [value] if isinstance(value, str) else list(value)
+    assignments: dict[str, Any] = {name: True for name in ("console", "swanlab", "tensorboard") if name in names}
+    if "mlflow" not in names:
+        assignments["mlflow_uri"] = None
+    if "wandb" in names:
+        assignments["wandb"] = {"project": config["trainer.project_name"]}
+    return {f"tracking.{name}": setting for name, setting in assignments.items()}
+
+
+def number_format(value: Any, config: EasyR1Config) -> Assignments:
+    """float32 weights where EasyR1 keeps a float32 master copy; bfloat16 reproduces a probe to a tenth only."""
+    if value in (None, "fp32", "float32"):
+        return {"model.dtype": "float32"}
+    if value in ("bf16", "bfloat16"):
+        return {"model.dtype": "bfloat16", "merge.probe_tolerance": 0.1}
+    raise NoEquivalent("model.dtype is float32 or bfloat16")

@@ -1,0 +1,193 @@
+"""EasyR1's `worker` section: actor, critic, rollout, reference, reward."""
+
+from dataclasses import replace
+
+from rl_core.config.easyr1.conversions import (
+    number_format,
+    or_zero,
+    reward_arguments,
+    validation_sampling,
+    warmup_ratio,
+    warmup_steps,
+)
+from rl_core.config.easyr1.files import reward_function
+from rl_core.config.easyr1.key import Key, converted, missing, needless, same
+
+_PACKED = "Sequences are always packed into a token budget, each group's prompt once."
+_ONE_DEVICE = "A run takes one device yet."
+
+_FSDP: tuple[Key, ...] = (
+    needless("fsdp.enable_full_shard", True, _ONE_DEVICE),
+    missing("fsdp.enable_cpu_offload", False, False, remark="Parameters are not offloaded yet."),
+    needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint's own shards."),
+    needless("fsdp.use_orig_params", False, "Parameters are always the model's own."),
+    needless("fsdp.fsdp_size", -1, _ONE_DEVICE),
+    converted(
+        "fsdp.torch_dtype",
+        None,
+        number_format,
+        "model.dtype",
+        "merge.probe_tolerance",
+        remark="Null (float32 master weights, bfloat16 arithmetic) is float32 throughout: slower.",
+    ),
+    needless("fsdp.mp_param_dtype", "bf16", "All arithmetic is in model.dtype."),
+    needless("fsdp.mp_reduce_dtype", "fp32", _ONE_DEVICE),
+    needless("fsdp.mp_buffer_dtype", "fp32", "Rotary angles and the like are float32."),
+)
+
+_OFFLOAD: tuple[Key, ...] = (
+    missing("offload.offload_params", False, False, remark="Parameters are not offloaded yet."),
+    missing("offload.offload_optimizer", False, False, remark="The optimizer is not offloaded yet."),
+)
+
+_ACTOR: tuple[Key, ...] = (
+    needless("strategy", "fsdp", "Has no effect in EasyR1."),
+    same("global_batch_size", 256, "actor.global_batch_size", remark="Prompts an optimizer step, as there."),
+    same(
+        "micro_batch_size_per_device_for_update",
+        4,
+        "actor.micro_batch_size_per_device_for_update",
+        remark="A token budget in units of max_prompt_length + max_response_length, as with dynamic_batching there.",
+    ),
+    same(
+        "micro_batch_size_per_device_for_experience",
+        16,
+        "actor.micro_batch_size_per_device_for_experience",
+        remark="As above.",
+    ),
+    same("max_grad_norm", 1.0, "actor.max_grad_norm"),
+    same("clip_ratio_low", 0.2, "algorithm.clip_ratio_low"),
+    same("clip_ratio_high", 0.3, "algorithm.clip_ratio_high"),
+    same("clip_ratio_dual", 3.0, "algorithm.clip_ratio_dual"),
+    same(
+        "loss_avg_mode",
+        "token",
+        "algorithm.loss_avg_mode",
+        remark="`seq` is the mean over the optimizer batch's sequences; EasyR1 weighs micro-batches by tokens.",
+    ),
+    same("loss_type", "default", "algorithm.loss_type"),
+    same("tau_positive", 1.0, "algorithm.tau_positive"),
+    same("tau_negative", 1.05, "algorithm.tau_negative"),
+    same("ppo_epochs", 1, "actor.ppo_epochs"),
+    needless("padding_free", True, _PACKED),
+    needless("dynamic_batching", True, _PACKED),
+    missing("ulysses_size", 1, 1, remark="There is no sequence parallelism yet."),
+    needless("use_torch_compile", True, "The output head is computed in chunks (model.log_prob_chunk_tokens)."),
+    converted(
+        "model.model_path",
+        None,
+        lambda value, config: {"model.source.type": "pretrained", "model.source.path": value},
+        "model.source.path",
+    ),
+    missing("model.tokenizer_path", None, None, remark="The tokenizer is the checkpoint's own."),
+    missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
+    same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
+    same("model.trust_remote_code", True, "model.source.trust_remote_code"),
+    missing("model.freeze_vision_tower", False, False, remark="The vision tower cannot be frozen yet."),
+    missing("model.lora.rank", 0, 0, remark="There is no LoRA yet."),
+    needless("model.lora.alpha", 64, "Belongs to model.lora.rank."),
+    needless("model.lora.target_modules", "all-linear", "Belongs to model.lora.rank."),
+    needless("model.lora.exclude_modules", None, "Belongs to model.lora.rank."),
+    same("optim.lr", 1e-6, "actor.optim.lr"),
+    same("optim.betas", (0.9, 0.999), "actor.optim.betas"),
+    same("optim.weight_decay", 1e-2, "actor.optim.weight_decay", remark="Of matrices, not of biases and norms."),
+    missing(
+        "optim.strategy", "adamw", "adamw", remark="AdamW in model.dtype; there is no compensated bfloat16 AdamW yet."
+    ),
+    converted(
+        "optim.lr_warmup_ratio",
+        0.0,
+        warmup_ratio,
+        "actor.optim.lr_warmup_steps",
+        remark="Of trainer.max_steps; without it, set the number yourself. The first step has a rate above 0 already.",
+    ),
+    converted(
+        "optim.lr_warmup_steps",
+        None,
+        warmup_steps,
+        "actor.optim.lr_warmup_steps",
+        remark="Times the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
+    ),
+    converted(
+        "optim.min_lr_ratio", None, or_zero("actor.optim.min_lr_ratio"), "actor.optim.min_lr_ratio", remark="Null is 0."
+    ),
+    same(
+        "optim.lr_scheduler_type",
+        "constant",
+        "actor.optim.lr_scheduler_type",
+        remark="The rate moves with every optimizer step; in EasyR1 once a step.",
+    ),
+    *_FSDP,
+    *_OFFLOAD,
+)
+
+_NOT_THE_CRITICS = {"clip_ratio_low", "clip_ratio_high", "clip_ratio_dual", "loss_type", "tau_positive", "tau_negative"}
+
+_CRITIC = tuple(
+    needless(key.name, False if key.name == "padding_free" else key.default, "There is no critic yet.")
+    for key in (*_ACTOR, needless("cliprange_value", 0.5, ""))
+    if key.name not in _NOT_THE_CRITICS and not key.name.startswith("model.lora.")
+)
+
+_ROLLOUT: tuple[Key, ...] = (
+    needless("name", "vllm", "Has no effect in EasyR1."),
+    same("n", 1, "rollout.n"),
+    same("temperature", 1.0, "rollout.temperature"),
+    missing("top_p", 1.0, 1.0, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
+    missing("top_k", -1, -1, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
+    needless("seed", 1, "Every response has a seed of its own, made of the run's seed, step, prompt and place."),
+    needless("limit_images", 0, "Counted in the prepared rows."),
+    needless("dtype", "bf16", "The engine has the trainer's number format (model.dtype), so that both agree."),
+    same("gpu_memory_utilization", 0.6, "rollout.gpu_memory_utilization"),
+    same("enforce_eager", False, "rollout.enforce_eager"),
+    needless("enable_chunked_prefill", False, "Chosen by the engine's arguments for the machine."),
+    needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
+    needless("max_model_len", None, "Follows from the prompt and response lengths."),
+    missing("tensor_parallel_size", 2, 1, remark=_ONE_DEVICE),
+    missing("ignore_eos", False, False, remark="A response ends at its end-of-sequence token."),
+    needless("disable_log_stats", True, "The engine is quiet; timings.jsonl has the rates."),
+    needless("disable_tqdm", False, "Bars are shown on a terminal."),
+    converted(
+        "val_override_config",
+        {},
+        validation_sampling,
+        "evaluation.n",
+        "evaluation.temperature",
+        "evaluation.top_p",
+        "evaluation.modes",
+        remark="What it leaves out is the training's. The evaluation counts `evaluation.accuracy_key` of the reward, "
+        "where EasyR1 reports the mean of `overall`.",
+    ),
+)
+
+_REWARD: tuple[Key, ...] = (
+    converted(
+        "reward_function",
+        None,
+        reward_function,
+        "reward.function",
+        remark="Your own file is used where it lies, unchanged. `math`, `r1v` and `dapo` are built in too.",
+    ),
+    converted("reward_function_kwargs", {}, reward_arguments, "reward.kwargs"),
+    same(
+        "reward_type", None, "reward.reward_type", remark="Of older versions; newer files say REWARD_TYPE themselves."
+    ),
+    missing("skip_special_tokens", True, True, remark="Responses reach the reward without special tokens."),
+    needless("num_cpus", 1, "A reservation of Ray there; `reward.workers` is the number of scoring processes here."),
+)
+
+
+def _below(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
+
+
+WORKER: tuple[Key, ...] = (
+    *_below("worker.actor", _ACTOR),
+    *_below("worker.critic", _CRITIC),
+    *_below("worker.rollout", _ROLLOUT),
+    *(
+        needless(f"worker.ref.{key.name}", key.default, "The reference is held as the policy is.")
+        for key in (*_FSDP, *_OFFLOAD)
+    ),
+    *_below("worker.reward", _REWARD),
+)

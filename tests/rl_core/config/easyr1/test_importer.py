@@ -1,0 +1,211 @@
+"""An import says the same run in Sightline's words, and names what it cannot say."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rl_core.config.easyr1.importer import Imported, import_easyr1
+from rl_core.config.loading import ConfigError, load_config
+from rl_core.config.run import RunConfig
+from tests.rl_core.config.easyr1.example import every_key
+
+Import = Callable[..., Imported]
+SMALL = ["worker.rollout.tensor_parallel_size=1", "trainer.n_gpus_per_node=1"]
+NO_OFFLOAD = ["worker.actor.offload.offload_params=false", "worker.actor.offload.offload_optimizer=false"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like EasyR1's, the person elsewhere."""
+    folder = tmp_path / "EasyR1"
+    (folder / "examples" / "format_prompt").mkdir(parents=True)
+    (folder / "examples" / "reward_function").mkdir()
+    (folder / "examples" / "format_prompt" / "math.jinja").write_text("{{ content }} Put the answer into a box.")
+    (folder / "examples" / "reward_function" / "math.py").write_text("def compute_score(inputs): ...\n")
+    (folder / "examples" / "config.yaml").write_text(yaml.safe_dump(every_key()))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return folder
+
+
+@pytest.fixture
+def importing(checkout: Path) -> Import:
+    return lambda *overrides: import_easyr1(checkout / "examples" / "config.yaml", overrides)
+
+
+def valid(imported: Imported) -> RunConfig:
+    return RunConfig.model_validate(imported.tree)
+
+
+def lost(imported: Imported) -> dict[str, str]:
+    return {note.key: note.text for note in imported.lost}
+
+
+def test_the_example_becomes_the_same_run(importing: Import, checkout: Path) -> None:
+    config = valid(importing())
+    assert config.experiment == "qwen2-5-7b-math-grpo"
+    assert config.data.train.model_dump(include={"type", "name"}) == {"type": "hub", "name": "hiyouga/math12k@train"}
+    assert config.data.validation.model_dump()["name"] == "hiyouga/math12k@test"
+    assert (config.data.rollout_batch_size, config.actor.global_batch_size, config.rollout.n) == (512, 128, 5)
+    assert (config.data.max_prompt_length, config.rollout.max_response_length) == (2048, 2048)
+    assert config.data.min_pixels == 262_144
+    assert config.data.prompt_template == str(checkout / "examples/format_prompt/math.jinja")
+    assert config.reward.function == f"{checkout}/examples/reward_function/math.py:compute_score"
+    assert config.model.source.model_dump()["path"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert config.model.gradient_checkpointing
+    assert config.algorithm.kl is not None
+    assert config.algorithm.kl.model_dump(exclude={"adaptive"}) == {
+        "coef": 0.01,
+        "penalty": "low_var_kl",
+        "use_kl_loss": True,
+    }
+    assert config.algorithm.kl.adaptive is None
+    assert (config.actor.optim.lr, config.actor.optim.weight_decay) == (1e-6, 0.01)
+    assert (config.evaluation.temperature, config.evaluation.top_p, config.evaluation.n) == (0.6, 0.95, 1)
+    assert (config.trainer.val_freq, config.trainer.save_freq, config.trainer.save_limit) == (5, 5, 3)
+    assert config.tracking.wandb is not None
+    assert (config.tracking.wandb.project, config.tracking.mlflow_uri) == ("easy_r1", None)
+    assert config.tracking.generations_to_log == 3
+
+
+def test_what_the_example_asks_for_in_vain_is_listed_and_goes_when_it_is_not_asked_for(importing: Import) -> None:
+    assert set(lost(importing())) == {
+        "worker.actor.offload.offload_params",
+        "worker.actor.offload.offload_optimizer",
+        "worker.rollout.tensor_parallel_size",
+        "trainer.n_gpus_per_node",
+    }
+    assert lost(importing(*SMALL, *NO_OFFLOAD)) == {}
+
+
+def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
+    """A key that the user leaves out has EasyR1's default, not Sightline's."""
+    path = tmp_path / "short.yaml"
+    path.write_text(
+        "data: {train_files: a/b@train, val_files: a/b@test}\nworker: {reward: {reward_function: math.py}}\n"
+    )
+    (tmp_path / "math.py").write_text("def main(inputs): ...\n")
+    imported = import_easyr1(path, ["worker.actor.model.model_path=owner/model"])
+    config = valid(imported)
+    assert (config.actor.global_batch_size, config.rollout.n, config.rollout.enforce_eager) == (256, 1, False)
+    assert config.data.train.model_dump()["columns"]["prompt_key"] == "prompt"
+    assert config.reward.function is not None
+    assert config.reward.function.endswith("math.py:main")
+    assert config.algorithm.kl is not None
+    assert (config.algorithm.kl.coef, config.algorithm.kl.penalty, config.algorithm.kl.use_kl_loss) == (
+        1e-3,
+        "kl",
+        False,
+    )
+    assert (config.evaluation.n, config.evaluation.temperature, config.evaluation.top_p) == (1, 1.0, 1.0)
+    assert "trainer.save_freq" in lost(imported)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "value"),
+    [
+        (["algorithm.disable_kl=true"], "algorithm.kl", None),
+        (["algorithm.kl_coef=0"], "algorithm.kl", None),
+        (["algorithm.kl_type=adaptive"], "algorithm.kl.adaptive", None),
+        (["worker.actor.optim.lr_warmup_steps=10"], "actor.optim.lr_warmup_steps", 40),
+        (
+            ["worker.actor.optim.lr_warmup_ratio=0.05", "trainer.max_steps=60", "worker.actor.ppo_epochs=2"],
+            "actor.optim.lr_warmup_steps",
+            24,
+        ),
+        (["worker.actor.optim.min_lr_ratio=0.1"], "actor.optim.min_lr_ratio", 0.1),
+        (["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"], "algorithm.clip_ratio_low", 3e-4),
+        (["worker.actor.fsdp.torch_dtype=bf16"], "model.dtype", "bfloat16"),
+        (["worker.actor.fsdp.torch_dtype=bf16"], "merge.probe_tolerance", 0.1),
+        (["data.filter_overlong_prompts=false"], "data.overlong", "error"),
+        (["trainer.logger=[console,mlflow]"], "tracking.console", True),
+        (["trainer.logger=[console,mlflow]"], "tracking.mlflow_uri", "sqlite:///mlflow.db"),
+        (["trainer.logger=[console,mlflow]"], "tracking.wandb", None),
+        (["trainer.logger=[tensorboard,swanlab]"], "tracking.swanlab", True),
+        (["trainer.val_freq=-1"], "trainer.val_freq", -1),
+        (["trainer.experiment_name=  Über/alles!"], "experiment", "ber-alles"),
+        (["worker.rollout.val_override_config={n: 16}"], "evaluation.n", 16),
+        (["worker.rollout.val_override_config={n: 16}"], "evaluation.temperature", 1.0),
+        (["worker.reward.reward_function_kwargs={format_weight: 0.2}"], "reward.kwargs", {"format_weight": 0.2}),
+        (["data.seed=7"], "seed", 7),
+    ],
+)
+def test_values_that_are_written_otherwise(importing: Import, overrides: list[str], key: str, value: Any) -> None:
+    imported = importing(*SMALL, *NO_OFFLOAD, *overrides)
+    assert lost(imported) == {}
+    found: Any = valid(imported)
+    for part in key.split("."):
+        found = getattr(found, part)
+    assert found == value
+
+
+def test_an_adaptive_kl_in_the_reward_keeps_its_target(importing: Import) -> None:
+    overrides = ["algorithm.use_kl_loss=false", "algorithm.kl_type=adaptive", "algorithm.kl_target=0.05"]
+    kl = valid(importing(*overrides)).algorithm.kl
+    assert kl is not None
+    assert kl.adaptive is not None
+    assert (kl.use_kl_loss, kl.adaptive.target, kl.adaptive.horizon) == (False, 0.05, 10_000.0)
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "words"),
+    [
+        ("worker.rollout.top_p=0.95", "worker.rollout.top_p", "refused in training"),
+        ("worker.rollout.val_override_config={top_k: 5, n: 2}", "worker.rollout.val_override_config", "top_k"),
+        ("worker.actor.optim.lr_warmup_ratio=0.05", "worker.actor.optim.lr_warmup_ratio", "0.05 x steps x 4"),
+        ("trainer.save_limit=-1", "trainer.save_limit", "1 and more"),
+        ("data.format_prompt=./gone.jinja", "data.format_prompt", "no file ./gone.jinja"),
+        ("data.train_files=/gone/rows.parquet", "data.train_files", "no file or folder /gone/rows.parquet"),
+        ("worker.actor.loss_avg_mode=sideways", "worker.actor.loss_avg_mode", "algorithm.loss_avg_mode"),
+        ("worker.actor.ulysses=2", "worker.actor.ulysses", "no key of EasyR1"),
+        ("worker.actor.fsdp.torch_dtype=fp16", "worker.actor.fsdp.torch_dtype", "float32 or bfloat16"),
+        ("trainer.val_only=true", "trainer.val_only", "sightline evaluate"),
+    ],
+)
+def test_values_without_an_equivalent_are_named_with_what_to_do(
+    importing: Import, override: str, key: str, words: str
+) -> None:
+    imported = importing(*SMALL, *NO_OFFLOAD, override)
+    assert set(lost(imported)) == {key}
+    assert words.lower() in lost(imported)[key].lower()
+    assert f"# no equivalent: {key} = " in imported.text("From EasyR1")
+
+
+def test_what_nobody_but_the_user_can_say_is_left_to_be_set(checkout: Path) -> None:
+    path = checkout / "empty.yaml"
+    path.write_text("trainer: {total_epochs: 3}\n")
+    imported = import_easyr1(path)
+    assert imported.missing == ["data.train", "data.validation", "model.source.path"]
+    assert "# set model.source.path\n" in imported.text("From EasyR1")
+
+
+def test_local_data_and_the_folder_of_its_images_are_found_from_the_config(importing: Import, checkout: Path) -> None:
+    (checkout / "rows").mkdir()
+    (checkout / "rows" / "train.parquet").touch()
+    imported = importing("data.train_files=rows/train.parquet@train", "data.image_dir=rows")
+    train = valid(imported).data.train.model_dump()
+    assert (train["type"], train["path"]) == ("local", str(checkout / "rows" / "train.parquet"))
+    assert train["media_dir"] == valid(imported).data.validation.model_dump()["media_dir"] == str(checkout / "rows")
+
+
+def test_a_path_below_the_working_directory_stays_relative(
+    importing: Import, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout)
+    assert importing().tree["data"]["prompt_template"] == "examples/format_prompt/math.jinja"
+
+
+def test_the_text_is_the_config(importing: Import, tmp_path: Path) -> None:
+    imported = importing()
+    (tmp_path / "own.yaml").write_text(imported.text("From EasyR1: a\nb"))
+    assert load_config(tmp_path / "own.yaml") == valid(imported)
+
+
+def test_no_yaml_and_no_override_are_refused(tmp_path: Path, importing: Import) -> None:
+    with pytest.raises(ConfigError, match=r"no config file .*gone\.yaml"):
+        import_easyr1(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigError, match=r"must read key\.path=value"):
+        importing("n_gpus")
