@@ -1,0 +1,68 @@
+"""Slow rewards beside real generation: what a step waits for them once its last response is there."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.prepared import PreparedDataset
+from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.scoring import StepScores
+from rl_core.rewards.pool import RewardPool
+from rl_core.rollout.requests import requests_for
+from rl_core.run_directory import RunDirectory
+from rl_core.types import Sampling
+from tests.rl_core.engine.conftest import SMALL
+
+SLOW = Path(__file__).with_name("slow_reward.py")
+PROMPTS, SAMPLES, SECONDS, WORKERS = 8, 64, 0.2, 16
+SHARE = PROMPTS * SAMPLES * SECONDS / WORKERS  # 6.4 s: each worker's part, one after the other
+
+
+@pytest.fixture
+def slow() -> RunConfig:
+    return load_config(
+        SMALL,
+        [
+            "cold_start=null",
+            f"reward={{function: '{SLOW}:score', workers: {WORKERS}}}",
+            f"rollout.n={SAMPLES}",
+            "rollout.max_num_seqs=32",  # responses end all the time, as they do where lengths differ by thousands
+            "rollout.max_response_length=384",  # generating takes longer than a worker's part on any machine
+        ],
+    )
+
+
+@pytest.fixture
+def pool(slow: RunConfig) -> Iterator[RewardPool]:
+    with RewardPool(slow.reward) as pool:
+        yield pool
+
+
+@pytest.fixture
+def slow_worker(slow: RunConfig, pool: RewardPool, prepared_run: RunDirectory) -> Iterator[LocalWorker]:
+    folders = WorkerFolders(model=prepared_run.initial_model, data=prepared_run.data, images_per_prompt=1)
+    worker = LocalWorker(slow, folders, total_optimizer_steps=100)
+    worker.load_policy(prepared_run.initial_model)
+    worker.sync_weights()
+    yield worker
+    worker.close()
+
+
+def test_512_slow_rewards_overlap_with_generation_and_each_other(
+    slow: RunConfig, pool: RewardPool, slow_worker: LocalWorker, prepared_run: RunDirectory
+) -> None:
+    prompts = PreparedDataset.open(prepared_run.data, "train")[:PROMPTS]
+    scoring = StepScores(pool, prompts)
+    sampling = Sampling(temperature=1.0, max_tokens=slow.rollout.max_response_length)
+    began = time.perf_counter()
+    scoring.watch(slow_worker.generate(requests_for(prompts, SAMPLES, run_seed=1, step=1), sampling))
+    generated = time.perf_counter()
+    scores = scoring.wait()
+    waited = time.perf_counter() - generated
+    assert [score.error for score in scores.values()] == [None] * PROMPTS * SAMPLES
+    assert generated - began > SHARE, "the rewards had time to overlap with generation"
+    assert waited < 0.2 * SHARE
