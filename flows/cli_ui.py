@@ -69,14 +69,20 @@ def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
     """Start the servers, say where they are, and wait for Ctrl-C. Returns the exit code: 1 when one ended by itself."""
     set_flow_defaults()
     with ExitStack() as stack:
-        # SIGTERM acts as Ctrl-C does: the servers must not outlive this process.
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        stack.callback(signal.signal, signal.SIGTERM, before)
+        # A closed terminal and SIGTERM act as Ctrl-C does: the servers must not outlive this process.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before = signal.signal(number, signal.default_int_handler)
+            stack.callback(signal.signal, number, before)
         said = stack.enter_context(tempfile.TemporaryFile())
         running = []
         for server in servers:
+            # In a group of its own: Ctrl-C reaches this process alone, which then stops the servers.
             process = subprocess.Popen(
-                server.command, env={**os.environ, **server.environment}, stdout=said, stderr=said
+                server.command,
+                env={**os.environ, **server.environment},
+                stdout=said,
+                stderr=said,
+                process_group=0,
             )
             stack.callback(_stop, process)
             running.append((server, process))

@@ -181,6 +181,7 @@ class LocalWorker:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+            self._engine_is_current = False
 
     def _load(self, folder: Path) -> PolicyModel:
         return load_policy(folder, self._config.model).to(self._device)

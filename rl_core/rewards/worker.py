@@ -2,6 +2,8 @@
 
 import asyncio
 import ctypes
+import multiprocessing
+import os
 import pickle
 import resource
 import signal
@@ -59,8 +61,13 @@ def start_process(order: PoolOrder) -> None:
 
 def _die_with_the_server() -> None:
     """A process that waits for a chunk sees the server's end by itself; one that hangs in a call does not."""
-    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+    if sys.platform != "linux":
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    server = multiprocessing.parent_process()
+    if server is None or os.getppid() != server.pid:  # it died before it was asked for a signal, which never comes now
+        sys.exit("the reward server ended")
 
 
 def score_chunk(lane: int, samples: bytes, start: int, stop: int) -> tuple[list[Outcome], float]:

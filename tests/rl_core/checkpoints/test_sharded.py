@@ -208,6 +208,7 @@ load_optimizer_state(folder / "one" / "optimizer", model, optimizer, process_gro
 assert isinstance(optimizer.state[model[0].weight]["exp_avg"], DTensor)
 save_sharded(folder / "two" / "model", model_state(model), process_group=group)
 save_sharded(folder / "two" / "optimizer", optimizer_state(model, optimizer), process_group=group)
+dist.barrier()  # neither leaves while the other still reads from it
 dist.destroy_process_group()
 """
 

@@ -1,6 +1,7 @@
 """A prepared small run with a random model, shared by the tests of the engine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,24 @@ def shared_worker(config: RunConfig, prepared_run: RunDirectory, rewards: Reward
     )
     yield worker
     worker.close()
+
+
+OpenWorker = Callable[[RunConfig, WorkerFolders], AbstractContextManager[LocalWorker]]
+
+
+@pytest.fixture(scope="session")
+def open_worker(shared_worker: LocalWorker) -> OpenWorker:
+    """Opens a worker of other settings for the length of a `with`. vLLM keeps what belongs to an engine in globals of
+    the process, so the shared worker's engine ends first, and starts again when it is next needed."""
+
+    @contextmanager
+    def opened(config: RunConfig, folders: WorkerFolders) -> Iterator[LocalWorker]:
+        shared_worker.close()
+        worker = LocalWorker(config, folders, total_optimizer_steps=100)
+        yield worker
+        worker.close()
+
+    return opened
 
 
 @pytest.fixture

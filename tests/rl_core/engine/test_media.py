@@ -25,7 +25,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.types import Group, Prompt
-from tests.rl_core.engine.conftest import SMALL
+from tests.rl_core.engine.conftest import SMALL, OpenWorker
 
 BOUND = 2e-5
 ROWS_OF_A_KIND = 4
@@ -69,7 +69,9 @@ class MediaBench:
 
 
 @pytest.fixture(scope="module", params=["qwen2_5_vl", "qwen3_vl"])
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MediaBench]:
+def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, open_worker: OpenWorker
+) -> Iterator[MediaBench]:
     folder = tmp_path_factory.mktemp(request.param)
     sources = {name: write_rows(folder, name, seed=seed) for seed, name in enumerate(["training", "held-out"])}
     config = load_config(
@@ -87,9 +89,8 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
     with RewardPool(config.reward) as rewards:
         folders = WorkerFolders(model=run.initial_model, data=run.data, images_per_prompt=3)
-        worker = LocalWorker(config, folders, total_optimizer_steps=100)
-        yield MediaBench(config=config, run=run, worker=worker, rewards=rewards)
-        worker.close()
+        with open_worker(config, folders) as worker:
+            yield MediaBench(config=config, run=run, worker=worker, rewards=rewards)
 
 
 def build_model(config: RunConfig, run: RunDirectory, *, scratch: Path) -> None:

@@ -15,7 +15,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Sampling
-from tests.rl_core.engine.conftest import SMALL
+from tests.rl_core.engine.conftest import SMALL, OpenWorker
 
 SLOW = Path(__file__).with_name("slow_reward.py")
 PROMPTS, SAMPLES, SECONDS, WORKERS = 8, 64, 0.2, 16
@@ -43,13 +43,14 @@ def pool(slow: RunConfig) -> Iterator[RewardPool]:
 
 
 @pytest.fixture
-def slow_worker(slow: RunConfig, pool: RewardPool, prepared_run: RunDirectory) -> Iterator[LocalWorker]:
+def slow_worker(
+    slow: RunConfig, pool: RewardPool, prepared_run: RunDirectory, open_worker: OpenWorker
+) -> Iterator[LocalWorker]:
     folders = WorkerFolders(model=prepared_run.initial_model, data=prepared_run.data, images_per_prompt=1)
-    worker = LocalWorker(slow, folders, total_optimizer_steps=100)
-    worker.load_policy(prepared_run.initial_model)
-    worker.sync_weights()
-    yield worker
-    worker.close()
+    with open_worker(slow, folders) as worker:
+        worker.load_policy(prepared_run.initial_model)
+        worker.sync_weights()
+        yield worker
 
 
 def test_512_slow_rewards_overlap_with_generation_and_each_other(
