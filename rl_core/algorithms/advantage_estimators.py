@@ -13,6 +13,7 @@ from rl_core.algorithms.group_advantages import (
     dr_grpo_advantages,
     grpo_advantages,
     grpo_passk_advantages,
+    remax_advantages,
     rloo_advantages,
 )
 from rl_core.algorithms.token_advantages import TokenValues, discounted_returns, whiten
@@ -28,10 +29,12 @@ class AdvantageInputs:
     Attributes:
         token_rewards: [group][rollout] -> [R] float64. The score sits on the last token; a KL penalty on each.
         gamma: Discount a token.
+        greedy_rewards: [group] reward of each prompt's greedy response; empty but for ReMax.
     """
 
     token_rewards: Grouped
     gamma: float
+    greedy_rewards: Sequence[float] = ()
 
 
 AdvantageEstimator = Callable[[AdvantageInputs], Grouped]
@@ -61,6 +64,14 @@ def reinforce_plus_plus_baseline(inputs: AdvantageInputs) -> Grouped:
     return _whitened(by_group(dr_grpo_advantages)(inputs))
 
 
+def remax(inputs: AdvantageInputs) -> Grouped:
+    """ReMax (arXiv 2310.10505): rewards less that of the prompt's greedy response. Raises ValueError without these."""
+    return [
+        _broadcast(remax_advantages(_totals(group), greedy_reward=greedy), group)
+        for group, greedy in zip(inputs.token_rewards, inputs.greedy_rewards, strict=True)
+    ]
+
+
 ADVANTAGE_ESTIMATORS: Final[Mapping[str, AdvantageEstimator]] = MappingProxyType(
     {
         "grpo": by_group(grpo_advantages),
@@ -69,6 +80,7 @@ ADVANTAGE_ESTIMATORS: Final[Mapping[str, AdvantageEstimator]] = MappingProxyType
         "rloo": by_group(rloo_advantages),
         "reinforce_plus_plus": reinforce_plus_plus,
         "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
+        "remax": remax,
     }
 )
 

@@ -6,9 +6,11 @@ from pydantic import Field
 
 from rl_core.config.section import Section
 
-AdvantageName = Literal["grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"]
+AdvantageName = Literal[
+    "grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax"
+]
 PolicyLossName = Literal["default", "gspo", "gspo_token", "cispo", "sapo"]
-KLPenalty = Literal["kl", "abs", "mse", "low_var_kl"]
+KLPenalty = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 
 GROUP_BASELINES: Final = frozenset({"grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline"})
 """Estimators that compare a rollout with the others of its group, so that a group needs at least two."""
@@ -29,7 +31,8 @@ class KLConfig(Section):
     coef: float = Field(gt=0.0)
     """Weight of the KL term; where it starts when `adaptive` is set."""
     penalty: KLPenalty = "low_var_kl"
-    """Estimator: `kl`, `mse` and `low_var_kl` are Schulman's k1, k2 and k3; `abs` is the absolute log-ratio."""
+    """Estimator: `kl`, `mse` and `low_var_kl` are Schulman's k1, k2 and k3; `abs` is the absolute log-ratio; `full` is
+    the KL itself, over the whole vocabulary, for another pass of the reference in each micro-batch."""
     use_kl_loss: bool = True
     """Add the term to the loss; false subtracts it from the reward of each token, before the advantages."""
     adaptive: AdaptiveKLConfig | None = None
@@ -60,6 +63,21 @@ class MaskedCorrection(Section):
     """Largest ratio that is learned from."""
 
 
+class OnlineFilteringConfig(Section):
+    """Learns only from groups with something to learn, and draws more prompts until the batch is full (DAPO)."""
+
+    filter_key: str = "overall"
+    """Reward component that is looked at."""
+    statistic: Literal["mean", "spread"] = "mean"
+    """Of the component over a group: its mean, or its standard deviation."""
+    filter_low: float = 0.01
+    """Groups at or below it are left out."""
+    filter_high: float | None = 0.99
+    """Groups at or above it are left out; null has no upper bound (`spread`)."""
+    max_try_make_batch: int = Field(default=20, ge=1)
+    """Draws of data.rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
+
+
 Correction = Annotated[TruncatedCorrection | MaskedCorrection, Field(discriminator="type")]
 
 
@@ -67,7 +85,8 @@ class AlgorithmConfig(Section):
     """How a step's rewards become a gradient; the defaults are GRPO with PPO's clip."""
 
     adv_estimator: AdvantageName = "grpo"
-    """Advantage estimator. All but `reinforce_plus_plus` compare with the group and need rollout.n of 2 or more."""
+    """Advantage estimator. `reinforce_plus_plus` compares with the batch, `remax` with the prompt's greedy response,
+    one more rollout a prompt; the others compare with the group and need rollout.n of 2 or more."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount a token of `reinforce_plus_plus`."""
     loss_type: PolicyLossName = "default"
@@ -88,6 +107,8 @@ class AlgorithmConfig(Section):
     `seq_sum_norm`: mean over sequences of token sums / rollout.max_response_length (Dr. GRPO)."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
+    online_filtering: OnlineFilteringConfig | None = None
+    """Which groups are learned from; null learns from all. Groups above the batch's size are discarded."""
     kl: KLConfig | None = None
     """KL to the reference; null builds no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"

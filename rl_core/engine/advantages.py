@@ -29,6 +29,7 @@ def assign_advantages(
     *,
     config: AlgorithmConfig,
     kl_penalties: Grouped | None,
+    greedy_rewards: Mapping[str, float],
 ) -> Grouped:
     """The advantage of every response token.
 
@@ -37,6 +38,7 @@ def assign_advantages(
         scores: By (prompt uid, sample index).
         config: Names the estimator.
         kl_penalties: [group][rollout] -> [R] what the KL takes off each token's reward; None for nothing.
+        greedy_rewards: By prompt uid the reward of the greedy response; empty but for ReMax.
 
     Returns:
         [group][rollout] -> [R] float64.
@@ -47,7 +49,9 @@ def assign_advantages(
             [reward - penalty for reward, penalty in zip(*pair, strict=True)]
             for pair in zip(rewards, kl_penalties, strict=True)
         ]
-    return ADVANTAGE_ESTIMATORS[config.adv_estimator](AdvantageInputs(token_rewards=rewards, gamma=config.gamma))
+    greedy = [greedy_rewards[group.prompt.uid] for group in groups] if greedy_rewards else []
+    inputs = AdvantageInputs(token_rewards=rewards, gamma=config.gamma, greedy_rewards=greedy)
+    return ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs)
 
 
 def train_groups(

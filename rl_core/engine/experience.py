@@ -9,8 +9,9 @@ from rl_core.engine.advantages import TokenArrays, assign_advantages, train_grou
 from rl_core.engine.off_policy import correct, engine_mismatch
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.reference_kl import ReferenceKL, reference_kl
+from rl_core.engine.sampling import RolloutBatch
 from rl_core.engine.timing import PhaseTimer
-from rl_core.types import Group, RolloutKey, Score, TrainGroup
+from rl_core.types import Group, TrainGroup
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +30,7 @@ class Experience:
 
 
 def build_experience(
-    groups: Sequence[Group],
-    scores: Mapping[RolloutKey, Score],
+    drawn: RolloutBatch,
     *,
     config: AlgorithmConfig,
     kl_coef: float | None,
@@ -40,20 +40,22 @@ def build_experience(
     """Ask the workers for the log-probs that the algorithm needs, and give every token its credit.
 
     Args:
-        groups: Groups whose rollouts all have a score.
-        scores: By (prompt uid, sample index).
+        drawn: What was drawn; its kept groups are learned from.
         config: The algorithm.
         kl_coef: Weight of the KL term of this step; None without one.
         workers: Hold policy and reference.
         timer: Measures the passes.
     """
+    groups = drawn.kept
     old, weights, metrics = _old_log_probs(groups, config, workers, timer)
     kl = _reference_pass(groups, old, config, workers, timer)
     penalties = None
     if kl is not None and kl_coef is not None:
         metrics |= {"kl/reference": kl.mean, "kl/coef": kl_coef}
         penalties = kl.penalties(kl_coef)
-    advantages = assign_advantages(groups, scores, config=config, kl_penalties=penalties)
+    advantages = assign_advantages(
+        groups, drawn.scores, config=config, kl_penalties=penalties, greedy_rewards=drawn.greedy_rewards
+    )
     ref = None if kl is None else kl.ref_log_probs
     return Experience(
         groups=train_groups(groups, advantages=advantages, old=old, ref=ref, importance_weights=weights),
@@ -79,5 +81,4 @@ def _reference_pass(
     if config.kl is None:
         return None
     with timer.phase("reference"):
-        ref = workers.log_probs(groups, reference=True)
-    return reference_kl(old, ref, config.kl)
+        return reference_kl(groups, old, config=config.kl, workers=workers)

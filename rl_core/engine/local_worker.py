@@ -37,7 +37,7 @@ from rl_core.models.loading import (
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.protocol import RolloutEngine
-from rl_core.training.log_prob_pass import compute_log_probs
+from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate, longest_sequence
@@ -107,13 +107,30 @@ class LocalWorker:
         model = self._reference_model() if reference else self._policy
         return self._log_probs(model, groups, temperature=self._config.rollout.temperature)
 
+    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] KL(policy || reference) over the whole vocabulary."""
+        self._rest_engine()
+        return compute_full_kl(
+            self._policy,
+            self._reference_model(),
+            groups,
+            pixels=self._pixels,
+            temperature=self._config.rollout.temperature,
+            token_budget=self._experience_budget,
+        )
+
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """The policy update; weights and version move on together."""
         self._rest_engine()
         optimizer = self._actor_optimizer()
         objective = PolicyObjective(self._config.algorithm, kl_coef=batch.kl_coef)
         update = PolicyUpdate(
-            self._policy, objective=objective, optimizer=optimizer, pixels=self._pixels, config=self._config
+            self._policy,
+            reference=self._reference,
+            objective=objective,
+            optimizer=optimizer,
+            pixels=self._pixels,
+            config=self._config,
         )
         metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
         self._pixels.clear()
@@ -225,8 +242,13 @@ class LocalWorker:
     def _log_probs(
         self, model: PolicyModel, groups: Sequence[Group], *, temperature: float
     ) -> list[list[Float32Array]]:
-        budget = self._config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self._config)
-        return compute_log_probs(model, groups, pixels=self._pixels, temperature=temperature, token_budget=budget)
+        return compute_log_probs(
+            model, groups, pixels=self._pixels, temperature=temperature, token_budget=self._experience_budget
+        )
+
+    @property
+    def _experience_budget(self) -> int:
+        return self._config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self._config)
 
     def _write_probe(self, folder: Path, groups: Sequence[Group]) -> None:
         log_probs = self._plain_log_probs(groups)

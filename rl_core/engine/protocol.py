@@ -65,6 +65,9 @@ class WorkerGroup(Protocol):
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
 
+    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
+
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """The policy update. Raises AgreementError when engine and trainer disagree beyond the configured bound."""
 

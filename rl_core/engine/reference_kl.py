@@ -1,15 +1,19 @@
 """The KL of a rollout batch to the reference: what it takes off the reward, and what steers its weight."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.algorithms.kl import KLEstimator
 from rl_core.algorithms.kl_controller import AdaptiveKLController, FixedKLController, KLController
 from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.config.algorithm import KLConfig
 from rl_core.engine.advantages import TokenArrays
+from rl_core.engine.protocol import WorkerGroup
+from rl_core.types import Group
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,12 +21,12 @@ class ReferenceKL:
     """What the reference says about a rollout batch.
 
     Attributes:
-        ref_log_probs: [group][rollout] -> [R] float32.
-        per_token: [group][rollout] -> [R] float64, the estimate of KL(old || reference) at each token.
+        ref_log_probs: [group][rollout] -> [R] float32; None where the loss takes whole distributions.
+        per_token: [group][rollout] -> [R] float64, KL(old || reference) at each token, or the estimate of it.
         in_reward: Whether it is taken off the reward, and not part of the loss.
     """
 
-    ref_log_probs: TokenArrays
+    ref_log_probs: TokenArrays | None
     per_token: Grouped
     in_reward: bool
 
@@ -36,17 +40,25 @@ class ReferenceKL:
         return [[coef * values for values in group] for group in self.per_token] if self.in_reward else None
 
 
-def reference_kl(old: TokenArrays, ref: TokenArrays, config: KLConfig) -> ReferenceKL:
-    """Compare [group][rollout] -> [R] log-probs under the sampling policy and under the reference."""
-    estimate = KL_ESTIMATORS[config.penalty]
-    per_token = [
+def reference_kl(groups: Sequence[Group], old: TokenArrays, *, config: KLConfig, workers: WorkerGroup) -> ReferenceKL:
+    """Let the workers compare sampling policy, whose log-probs are `old`, and reference."""
+    in_reward = not config.use_kl_loss
+    if config.penalty == "full":
+        full = [[values.astype(np.float64) for values in group] for group in workers.full_kl(groups)]
+        return ReferenceKL(ref_log_probs=None, per_token=full, in_reward=in_reward)
+    ref = workers.log_probs(groups, reference=True)
+    estimates = _estimated(old, ref, KL_ESTIMATORS[config.penalty])
+    return ReferenceKL(ref_log_probs=ref, per_token=estimates, in_reward=in_reward)
+
+
+def _estimated(old: TokenArrays, ref: TokenArrays, estimate: KLEstimator) -> Grouped:
+    return [
         [
             estimate(torch.from_numpy(mine), torch.from_numpy(theirs)).double().numpy()
             for mine, theirs in zip(*pair, strict=True)
         ]
         for pair in zip(old, ref, strict=True)
     ]
-    return ReferenceKL(ref_log_probs=ref, per_token=per_token, in_reward=not config.use_kl_loss)
 
 
 def kl_controller(config: KLConfig, *, coef: float) -> KLController:

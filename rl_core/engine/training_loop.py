@@ -130,6 +130,7 @@ class TrainingLoop:
             step=step,
             config=self._config,
             kl_coef=None if self._kl is None else self._kl.coef,
+            next_prompts=self._parts.loader.next_batch,
             workers=self._parts.workers,
             rewards=self._parts.rewards,
         )

@@ -1,6 +1,7 @@
 """The output head: hidden states to log-probs, a chunk of tokens at a time, so that full logits never exist."""
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Literal
 
 import torch
@@ -14,60 +15,94 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeadRows:
+    """K hidden states and the head that reads distributions off them.
+
+    Attributes:
+        hidden: [K, width].
+        head: The model's output embedding.
+        logit_bias: [V] float32 added to the logits.
+    """
+
+    hidden: torch.Tensor
+    head: nn.Module
+    logit_bias: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyOutput:
     """What the policy says about K response tokens, in packing order.
 
     Attributes:
         log_probs: [K] float32, with gradient.
         entropy: [K] float32 in nats, with gradient only if that was asked for; None when nothing was.
+        full_kl: [K] float32 in nats, KL to the given distributions over the whole vocabulary; None without them.
     """
 
     log_probs: torch.Tensor
     entropy: torch.Tensor | None
+    full_kl: torch.Tensor | None = None
 
 
 def token_log_probs(
-    hidden: torch.Tensor,
+    rows: HeadRows,
     *,
-    head: nn.Module,
-    logit_bias: torch.Tensor,
     targets: torch.Tensor,
     temperature: float,
     entropy: EntropyMode,
     chunk_tokens: int,
+    reference: HeadRows | None = None,
 ) -> PolicyOutput:
     """Log-probs of `targets` under log_softmax((head(hidden) + logit_bias) / temperature).
 
     With more than `chunk_tokens` rows, the logits of a chunk are made again in the backward pass.
 
     Args:
-        hidden: [K, width] hidden states that predict the targets.
-        head: The model's output embedding.
-        logit_bias: [V] float32 added to the logits.
+        rows: What predicts the targets.
         targets: [K] int64.
         temperature: The sampling temperature, > 0.
         entropy: Also give entropies, as values or with their gradient (for an entropy bonus).
         chunk_tokens: Rows whose logits exist at one time.
+        reference: What another model predicts in the same places; also give KL(these rows || reference), in which no
+            gradient flows to the reference.
     """
 
-    def chunk_log_probs(rows: torch.Tensor, chunk_targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        scores = torch.log_softmax((head(rows).float() + logit_bias).div_(temperature), dim=-1)
+    def chunk(
+        hidden: torch.Tensor, chunk_targets: torch.Tensor, ref_hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        scores = _log_softmax(hidden, rows, temperature)
         log_probs = scores.gather(1, chunk_targets[:, None])[:, 0]
-        if entropy == "none":
-            return log_probs, None
-        return log_probs, _entropy(scores if entropy == "gradient" else scores.detach())
+        entropies = None if entropy == "none" else _entropy(scores if entropy == "gradient" else scores.detach())
+        if reference is None or ref_hidden is None:
+            return log_probs, entropies, None
+        with torch.no_grad():
+            ref_scores = _log_softmax(ref_hidden, reference, temperature)
+        return log_probs, entropies, _kl(scores, ref_scores)
 
-    if len(hidden) <= chunk_tokens:
-        log_probs, entropies = chunk_log_probs(hidden, targets)
-        return PolicyOutput(log_probs=log_probs, entropy=entropies)
-    chunks = zip(torch.split(hidden, chunk_tokens), torch.split(targets, chunk_tokens), strict=True)
-    made = [checkpoint(chunk_log_probs, *chunk, use_reentrant=False) for chunk in chunks]
+    if len(rows.hidden) <= chunk_tokens:
+        ref_hidden = None if reference is None else reference.hidden
+        log_probs, entropies, full_kl = chunk(rows.hidden, targets, ref_hidden)
+        return PolicyOutput(log_probs=log_probs, entropy=entropies, full_kl=full_kl)
+    cut = (torch.split(part, chunk_tokens) for part in (rows.hidden, targets))
+    ref_cut = repeat(None) if reference is None else torch.split(reference.hidden, chunk_tokens)
+    made = [checkpoint(chunk, *parts, use_reentrant=False) for parts in zip(*cut, ref_cut, strict=False)]
     return PolicyOutput(
-        log_probs=torch.cat([log_probs for log_probs, _ in made]),
-        entropy=None if entropy == "none" else torch.cat([entropies for _, entropies in made]),
+        log_probs=torch.cat([log_probs for log_probs, _, _ in made]),
+        entropy=None if entropy == "none" else torch.cat([entropies for _, entropies, _ in made]),
+        full_kl=None if reference is None else torch.cat([full_kl for _, _, full_kl in made]),
     )
+
+
+def _log_softmax(hidden: torch.Tensor, rows: HeadRows, temperature: float) -> torch.Tensor:
+    """[chunk, V] float32."""
+    return torch.log_softmax((rows.head(hidden).float() + rows.logit_bias).div_(temperature), dim=-1)
 
 
 def _entropy(scores: torch.Tensor) -> torch.Tensor:
     """[rows] from [rows, V] log-probs."""
     return -(scores.exp() * scores).sum(dim=-1)
+
+
+def _kl(scores: torch.Tensor, ref_scores: torch.Tensor) -> torch.Tensor:
+    """[rows] from two [rows, V] log-distributions: KL(first || second)."""
+    return (scores.exp() * (scores - ref_scores)).sum(dim=-1)

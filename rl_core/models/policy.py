@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
 from rl_core.models.loading import banned_token_ids, load_model
-from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, PolicyOutput, token_log_probs
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, HeadRows, PolicyOutput, token_log_probs
 from rl_core.models.packing import PackedTrees
 
 
@@ -45,14 +45,33 @@ class PolicyModel(nn.Module):
         """Where packed trees must be."""
         return self.logit_bias.device
 
-    def forward(self, packed: PackedTrees, *, temperature: float, entropy: EntropyMode = "none") -> PolicyOutput:
+    def forward(
+        self,
+        packed: PackedTrees,
+        *,
+        temperature: float,
+        entropy: EntropyMode = "none",
+        reference: HeadRows | None = None,
+    ) -> PolicyOutput:
         """Log-probs of every response token under log_softmax((logits + ban) / temperature).
 
         Args:
             packed: A micro-batch on this module's device.
             temperature: The sampling temperature, > 0.
             entropy: Also give the entropy of each token's distribution, as a value or with its gradient.
+            reference: `head_rows` of the reference for the same micro-batch; also give the full KL to it.
         """
+        return token_log_probs(
+            self.head_rows(packed),
+            targets=packed.targets,
+            temperature=temperature,
+            entropy=entropy,
+            chunk_tokens=self._chunk_tokens,
+            reference=reference,
+        )
+
+    def head_rows(self, packed: PackedTrees) -> HeadRows:
+        """The hidden state that predicts each response token, with this model's head: full logits never exist."""
         images = {}
         if packed.pixel_values is not None:
             images = {"pixel_values": packed.pixel_values, "image_grid_thw": packed.image_grid_thw}
@@ -63,14 +82,10 @@ class PolicyModel(nn.Module):
             use_cache=False,
             **images,
         ).last_hidden_state[0]
-        return token_log_probs(
-            hidden.index_select(0, packed.logit_index),
+        return HeadRows(
+            hidden=hidden.index_select(0, packed.logit_index),
             head=self.model.get_output_embeddings(),
             logit_bias=self.logit_bias,
-            targets=packed.targets,
-            temperature=temperature,
-            entropy=entropy,
-            chunk_tokens=self._chunk_tokens,
         )
 
 

@@ -13,6 +13,7 @@ _WIDE_FOR_SEQUENCES = 0.05
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     """Every such rule that is broken."""
     yield from _advantage_problems(config)
+    yield from _filter_problems(config)
     yield from _loss_problems(config)
     yield from _off_policy_problems(config)
 
@@ -33,6 +34,17 @@ def _advantage_problems(config: RunConfig) -> Iterator[Problem]:
             fix="set it to 1, or algorithm.adv_estimator to reinforce_plus_plus",
             fatal=False,
         )
+
+
+def _filter_problems(config: RunConfig) -> Iterator[Problem]:
+    filtering = config.algorithm.online_filtering
+    if filtering is None or filtering.filter_high is None or filtering.filter_low < filtering.filter_high:
+        return
+    yield Problem(
+        where="algorithm.online_filtering.filter_low",
+        what=f"no number is above {filtering.filter_low} and below filter_high {filtering.filter_high}",
+        fix="lower it, or raise filter_high",
+    )
 
 
 def _loss_problems(config: RunConfig) -> Iterator[Problem]:

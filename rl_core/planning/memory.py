@@ -16,8 +16,10 @@ from rl_core.planning.problem import Problem
 GIB = 1 << 30
 BYTES = {"float32": 4, "bfloat16": 2}
 
-# Logits of a chunk live in float32: themselves, their log-softmax, and the gradient.
+# Logits of a chunk live in float32: themselves, their log-softmax, and the gradient; a full KL adds the reference's
+# two, and their difference.
 _LOGIT_COPIES = 3
+_FULL_KL_COPIES = 3
 
 Phase = Literal["always", "generate", "update"]
 
@@ -107,7 +109,9 @@ def activation_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """float32 logits of `model.log_prob_chunk_tokens` tokens and what is derived from them at the same time."""
-    return _LOGIT_COPIES * 4 * config.model.log_prob_chunk_tokens * sizes.vocab_size
+    full_kl = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
+    copies = _LOGIT_COPIES + (_FULL_KL_COPIES if full_kl else 0)
+    return copies * 4 * config.model.log_prob_chunk_tokens * sizes.vocab_size
 
 
 def memory_problems(config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool) -> list[Problem]:

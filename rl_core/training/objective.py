@@ -51,6 +51,11 @@ class PolicyObjective:
         )
 
     @property
+    def has_full_kl(self) -> bool:
+        """Whether the reference's whole distributions are needed."""
+        return self._kl_coef is not None and self._config.kl is not None and self._config.kl.penalty == "full"
+
+    @property
     def has_entropy_bonus(self) -> bool:
         """Whether the gradient must flow through the entropy."""
         return self._config.entropy_coef > 0.0
@@ -64,7 +69,7 @@ class PolicyObjective:
         per_token = policy.per_token * _importance(samples, like=weights)
         logged = _logged(policy, per_token, tokens)
         if self._kl_coef is not None:
-            kl = self._kl(output.log_probs, samples)
+            kl = self._kl(output, samples)
             logged["kl_loss"] = kl
             per_token = per_token + self._kl_coef * kl
         if output.entropy is not None:
@@ -73,10 +78,12 @@ class PolicyObjective:
         named = {f"actor/{name}": values for name, values in logged.items()}
         return MicroBatchLoss(total=(weights * per_token).sum(), weights=weights, per_token=named)
 
-    def _kl(self, log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> torch.Tensor:
+    def _kl(self, output: PolicyOutput, samples: Sequence[TrainSample]) -> torch.Tensor:
+        if output.full_kl is not None:
+            return output.full_kl
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
-        reference = _concatenated((_reference(sample) for sample in samples), like=log_probs)
-        return KL_ESTIMATORS[self._config.kl.penalty](log_probs, reference)
+        reference = _concatenated((_reference(sample) for sample in samples), like=output.log_probs)
+        return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
 
 
 def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> ResponseTokens:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
-from rl_core.models.output_head import PolicyOutput
-from rl_core.models.packing import TreeInput, pack_trees
+from rl_core.models.output_head import HeadRows, PolicyOutput
+from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.training.agreement import AgreementMeter
@@ -30,12 +31,15 @@ class PolicyUpdate:
         self,
         policy: PolicyModel,
         *,
+        reference: PolicyModel | None,
         objective: PolicyObjective,
         optimizer: PolicyOptimizer,
         pixels: PixelCache,
         config: RunConfig,
     ) -> None:
+        """Bind what an update works on; the reference is read where the objective has a full KL."""
         self._policy = policy
+        self._reference = reference
         self._objective = objective
         self._optimizer = optimizer
         self._pixels = pixels
@@ -105,5 +109,14 @@ class PolicyUpdate:
             packed,
             temperature=self._config.rollout.temperature,
             entropy="gradient" if self._objective.has_entropy_bonus else "value",
+            reference=self._reference_rows(packed),
         )
         return output
+
+    def _reference_rows(self, packed: PackedTrees) -> HeadRows | None:
+        if not self._objective.has_full_kl:
+            return None
+        if self._reference is None:
+            raise RuntimeError("algorithm.kl.penalty full before load_reference")
+        with torch.no_grad():
+            return self._reference.head_rows(packed)

@@ -6,8 +6,8 @@ import pytest
 from prefect.states import Failed
 
 from rl_core.checkpoints.disk import DiskFull
+from rl_core.engine.sampling import StaleWeights, TooFewInformativeGroups
 from rl_core.engine.scoring import TooManyFailedRewards
-from rl_core.engine.step import StaleWeights
 from rl_core.engine.stop import Interrupted
 from rl_core.engine.training_loop import NonFiniteGradients
 from rl_core.training.agreement import AgreementError
@@ -28,6 +28,7 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
         AgreementError(),
         NonFiniteGradients(),
         StaleWeights(),
+        TooFewInformativeGroups(),
         TooManyFailedRewards(),
         ValueError("the config"),
         KeyError("a bug"),

@@ -18,7 +18,8 @@ GROUPS = st.lists(
 
 def estimate(name: str, groups: list[list[tuple[int, float]]], gamma: float = 1.0) -> Grouped:
     rewards = [[np.append(np.zeros(length - 1), score) for length, score in group] for group in groups]
-    return ADVANTAGE_ESTIMATORS[name](AdvantageInputs(token_rewards=rewards, gamma=gamma))
+    inputs = AdvantageInputs(token_rewards=rewards, gamma=gamma, greedy_rewards=[0.5] * len(rewards))
+    return ADVANTAGE_ESTIMATORS[name](inputs)
 
 
 def test_the_configuration_knows_the_same_names() -> None:
@@ -55,6 +56,11 @@ def test_equal_rewards_give_exactly_zero(name: str, score: float) -> None:
 def test_a_group_of_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"raise rollout\.n"):
         estimate(name, [[(3, 1.0)]])
+
+
+def test_remax_needs_a_greedy_reward_for_every_group() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        ADVANTAGE_ESTIMATORS["remax"](AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0))
 
 
 def test_reinforce_plus_plus_compares_across_prompts() -> None:

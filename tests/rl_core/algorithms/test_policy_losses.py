@@ -113,4 +113,4 @@ def test_a_lower_ratio_of_one_bounds_from_above_only() -> None:
 
 def test_the_configuration_knows_the_same_names() -> None:
     assert set(POLICY_LOSSES) == set(get_args(PolicyLossName))
-    assert set(KL_ESTIMATORS) == set(get_args(KLPenalty))
+    assert {*KL_ESTIMATORS, "full"} == set(get_args(KLPenalty)), "`full` needs distributions: it is the output head's"

@@ -16,7 +16,7 @@ def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
     scores = {("p0", 0): GOOD, ("p0", 1): BAD, ("p0", 2): ZERO}
     (kept,) = scored_groups([group], scores, config=GRPO)
     assert [rollout.sample_index for rollout in kept.rollouts] == [0, 2]
-    ((first, second),) = assign_advantages([kept], scores, config=GRPO, kl_penalties=None)
+    ((first, second),) = assign_advantages([kept], scores, config=GRPO, kl_penalties=None, greedy_rewards={})
     assert first == pytest.approx(np.full(2, np.sqrt(0.5)), abs=1e-5)
     assert second == pytest.approx(-first)
 
@@ -34,7 +34,7 @@ def test_a_penalty_is_taken_off_the_reward_of_its_token() -> None:
     scores = {("p0", 0): GOOD, ("p0", 1): GOOD}
     penalties = [[np.array([0.2, 0.3]), np.array([0.1])]]
     rloo = AlgorithmConfig(adv_estimator="rloo")
-    ((first, second),) = assign_advantages([group], scores, config=rloo, kl_penalties=penalties)
+    ((first, second),) = assign_advantages([group], scores, config=rloo, kl_penalties=penalties, greedy_rewards={})
     assert first == pytest.approx([0.5 - 0.9] * 2)
     assert second == pytest.approx([0.9 - 0.5])
 
@@ -49,3 +49,11 @@ def test_every_token_carries_its_own_numbers() -> None:
     assert train.samples[0].importance_weights.tolist() == [0.5, 1.0, 2.0]
     assert {sample.advantages.dtype for sample in train.samples} == {np.dtype(np.float32)}
     assert train.samples[1].ref_log_probs is group.rollouts[1].log_probs
+
+
+def test_the_greedy_reward_belongs_to_its_prompt() -> None:
+    groups = [make_group("p0", lengths=(1,)), make_group("p1", lengths=(2,))]
+    scores = {("p0", 0): GOOD, ("p1", 0): GOOD}
+    remax = AlgorithmConfig(adv_estimator="remax")
+    result = assign_advantages(groups, scores, config=remax, kl_penalties=None, greedy_rewards={"p1": 1.0, "p0": 0.25})
+    assert [group[0].tolist() for group in result] == [[0.75], [0.0, 0.0]]

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from rl_core.config.run import RunConfig
-from rl_core.engine import local_worker, step
+from rl_core.engine import local_worker, sampling, step
 from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.protocol import UpdateBatch
-from rl_core.engine.step import StaleWeights, StepRecord, take_step
+from rl_core.engine.sampling import StaleWeights
+from rl_core.engine.step import StepRecord, take_step
 from rl_core.rewards.pool import RewardPool
 from rl_core.training.agreement import AgreementError
 from rl_core.types import Prompt, Sampling
@@ -66,7 +67,7 @@ def test_one_perturbed_layer_in_the_engine_stops_the_run(prompts, config, worker
 
 def test_another_temperature_in_the_engine_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
     wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)
-    monkeypatch.setattr(step, "training_sampling", lambda config: wrong)
+    monkeypatch.setattr(sampling, "training_sampling", lambda config: wrong)
     with pytest.raises(AgreementError):
         run_step(1, prompts, config, worker, rewards)
 
@@ -74,7 +75,7 @@ def test_another_temperature_in_the_engine_stops_the_run(prompts, config, worker
 def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worker, rewards, monkeypatch) -> None:
     before = {name: weight.clone() for name, weight in worker._policy.model.state_dict().items()}
     wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)
-    monkeypatch.setattr(step, "training_sampling", lambda config: wrong)
+    monkeypatch.setattr(sampling, "training_sampling", lambda config: wrong)
     with pytest.raises(AgreementError):
         run_step(1, prompts, config, worker, rewards)
     after = worker._policy.model.state_dict()

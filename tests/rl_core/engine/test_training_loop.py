@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.algorithm import AdaptiveKLConfig, AlgorithmConfig, KLConfig, TruncatedCorrection
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
@@ -37,7 +38,13 @@ def validating(config: RunConfig) -> RunConfig:
 def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
     """A loop on the shared worker that writes into a folder of the test."""
 
-    def open_in(folder: Path, *, stop: StopRequest | None = None, progress: Progress | None = None) -> TrainingLoop:
+    def open_in(
+        folder: Path,
+        *,
+        stop: StopRequest | None = None,
+        progress: Progress | None = None,
+        config: RunConfig = validating,
+    ) -> TrainingLoop:
         validation = PreparedDataset.open(prepared_run.data, "validation")
         train = PreparedDataset.open(prepared_run.data, "train")
         run = RunDirectory(folder)
@@ -53,7 +60,7 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
             progress=progress or SilentProgress(),
             stop=stop or StopRequest(),
         )
-        return TrainingLoop(validating, parts, base_model=prepared_run.initial_model)
+        return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
 
     return open_in
 
@@ -78,6 +85,35 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     assert differing(results(whole), results(cut)) == []
     assert resumed.metrics == unbroken.metrics
     assert (resumed.first_step, resumed.last_step) == (4, 6)
+
+
+@pytest.fixture
+def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
+    """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""
+    algorithm = AlgorithmConfig(
+        adv_estimator="reinforce_plus_plus",
+        loss_type="gspo_token",
+        old_log_probs="recompute",
+        correction=TruncatedCorrection(type="tis"),
+        kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
+    )
+    actor = validating.actor.model_copy(update={"ppo_epochs": 2})
+    config = validating.model_copy(update={"algorithm": algorithm, "actor": actor})
+    monkeypatch.setattr(worker, "_config", config)
+    worker.load_reference(prepared_run.initial_model)
+    return config
+
+
+def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole, config=with_every_state)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    open_loop(cut, config=with_every_state).train_epoch(1)
+    open_loop(cut, config=with_every_state).train_epoch(2)
+    assert differing(results(whole), results(cut)) == []
+    coefs = [line["kl/coef"] for line in read(whole / "metrics.jsonl") if "kl/coef" in line]
+    assert len(coefs) == len(set(coefs)) == 6
 
 
 def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:

@@ -49,6 +49,7 @@ def update_of(worker, config: RunConfig) -> PolicyUpdate:
     kl = config.algorithm.kl
     return PolicyUpdate(
         worker._policy,
+        reference=worker._reference,
         objective=PolicyObjective(config.algorithm, kl_coef=None if kl is None else kl.coef),
         optimizer=worker._actor_optimizer(),
         pixels=worker._pixels,
@@ -112,6 +113,22 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, o
         for name, cut in CUTS.items()
     }
     assert {name for name, difference in differences.items() if difference >= 1e-5 * expected.norm()} == set()
+
+
+def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
+    worker, off_policy_groups, config, prepared_run
+) -> None:
+    worker.load_reference(prepared_run.initial_model)
+    with torch.no_grad():
+        for weight in worker._reference.model.parameters():
+            weight.mul_(1.1)
+    settings = settings_of(config, kl=KLConfig(coef=1.0, penalty="full"))
+    expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
+    without = gradient(worker, off_policy_groups, whole(off_policy_groups), settings_of(config, kl=None))
+    assert (without - expected).norm() / expected.norm() > 1e-3
+    for cut in CUTS.values():
+        found = gradient(worker, off_policy_groups, cut(off_policy_groups), settings)
+        assert (found - expected).norm() / expected.norm() < 1e-5
 
 
 @pytest.mark.parametrize("micro", [1, 3])

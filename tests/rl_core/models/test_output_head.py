@@ -6,31 +6,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, PolicyOutput, token_log_probs
+from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, HeadRows, PolicyOutput, token_log_probs
 
 ROWS, WIDTH, VOCABULARY = 13, 6, 11
 
 
 def run(
-    chunk_tokens: int, *, temperature: float = 0.7, entropy: EntropyMode = "value"
+    chunk_tokens: int, *, temperature: float = 0.7, entropy: EntropyMode = "value", with_reference: bool = False
 ) -> tuple[PolicyOutput, nn.Linear, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
+    rows = make_rows(generator)
+    targets = torch.randint(0, VOCABULARY, (ROWS,), generator=generator)
+    output = token_log_probs(
+        rows,
+        targets=targets,
+        temperature=temperature,
+        entropy=entropy,
+        chunk_tokens=chunk_tokens,
+        reference=make_rows(torch.Generator().manual_seed(1)) if with_reference else None,
+    )
+    return output, rows.head, rows.hidden
+
+
+def make_rows(generator: torch.Generator) -> HeadRows:
     hidden = torch.randn(ROWS, WIDTH, generator=generator, requires_grad=True)
     head = nn.Linear(WIDTH, VOCABULARY, bias=False)
     with torch.no_grad():
         head.weight.copy_(torch.randn(VOCABULARY, WIDTH, generator=generator))
     bias = torch.zeros(VOCABULARY)
     bias[[2, 7]] = BANNED_LOGIT_BIAS
-    output = token_log_probs(
-        hidden,
-        head=head,
-        logit_bias=bias,
-        targets=torch.randint(0, VOCABULARY, (ROWS,), generator=generator),
-        temperature=temperature,
-        entropy=entropy,
-        chunk_tokens=chunk_tokens,
-    )
-    return output, head, hidden
+    return HeadRows(hidden=hidden, head=head, logit_bias=bias)
 
 
 @settings(deadline=None)
@@ -98,3 +103,45 @@ def test_logits_of_all_rows_never_exist_at_once(monkeypatch: pytest.MonkeyPatch)
     output, _, _ = run(5)
     output.log_probs.sum().backward()
     assert max(sizes) == 5 and sum(sizes) == 2 * ROWS  # once forward, once again in the backward pass
+
+
+@pytest.mark.parametrize("chunk_tokens", [4, ROWS])
+def test_the_full_kl_and_its_gradient_are_those_of_the_definition(chunk_tokens: int) -> None:
+    output, head, hidden = run(chunk_tokens, with_reference=True)
+    assert output.full_kl is not None
+    output.full_kl.sum().backward()
+    reference = make_rows(torch.Generator().manual_seed(1))
+    logits = (hidden @ head.weight.T + reference.logit_bias) / 0.7
+    ref_logits = (reference.hidden @ reference.head.weight.T + reference.logit_bias).detach() / 0.7
+    expected = torch.distributions.kl_divergence(
+        torch.distributions.Categorical(logits=logits), torch.distributions.Categorical(logits=ref_logits)
+    )
+    torch.testing.assert_close(output.full_kl, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        head.weight.grad, torch.autograd.grad(expected.sum(), head.weight)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_no_gradient_flows_to_the_reference() -> None:
+    policy, reference = make_rows(torch.Generator().manual_seed(0)), make_rows(torch.Generator().manual_seed(1))
+    targets = torch.zeros(ROWS, dtype=torch.int64)
+    output = token_log_probs(
+        policy, targets=targets, temperature=1.0, entropy="none", chunk_tokens=4, reference=reference
+    )
+    output.full_kl.sum().backward()
+    assert reference.head.weight.grad is None and reference.hidden.grad is None
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 99))
+def test_the_full_kl_to_oneself_is_zero(seed: int) -> None:
+    rows = make_rows(torch.Generator().manual_seed(seed))
+    output = token_log_probs(
+        rows,
+        targets=torch.zeros(ROWS, dtype=torch.int64),
+        temperature=0.7,
+        entropy="none",
+        chunk_tokens=5,
+        reference=rows,
+    )
+    assert torch.equal(output.full_kl, torch.zeros(ROWS))

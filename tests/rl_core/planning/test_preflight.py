@@ -39,6 +39,11 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
         (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
         (["rollout.n=1"], "rollout.n", "set it to 2 or more"),
+        (
+            ["algorithm.online_filtering={filter_low: 1.0}"],
+            "algorithm.online_filtering.filter_low",
+            "below filter_high",
+        ),
         (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
         (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),

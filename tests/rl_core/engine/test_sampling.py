@@ -1,0 +1,119 @@
+"""Group filtering with the real engine: a reward that is constant for prompts with an even answer."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.algorithm import OnlineFilteringConfig
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.engine.sampling import RolloutBatch, RolloutSampler, TooFewInformativeGroups
+from rl_core.engine.step import take_step
+from rl_core.engine.timing import PhaseTimer
+from rl_core.rewards.pool import RewardPool
+
+Sample = Callable[..., RolloutBatch]
+
+SPREAD = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
+PARITY = f"{Path(__file__).with_name('parity_reward.py')}:judge"
+
+
+def filtering(config: RunConfig, online_filtering: OnlineFilteringConfig | None) -> RunConfig:
+    algorithm = config.algorithm.model_copy(update={"online_filtering": online_filtering})
+    reward = config.reward.model_copy(update={"function": PARITY})
+    return config.model_copy(update={"algorithm": algorithm, "reward": reward})
+
+
+@pytest.fixture(scope="module")
+def parity(config: RunConfig) -> Iterator[RewardPool]:
+    with RewardPool(filtering(config, None).reward) as pool:
+        yield pool
+
+
+@pytest.fixture
+def loader(prepared_run, config) -> PromptLoader:
+    dataset = PreparedDataset.open(prepared_run.data, "train")
+    return PromptLoader(dataset, batch_size=config.data.rollout_batch_size, seed=config.seed, shuffle=True)
+
+
+@pytest.fixture
+def sample(worker, parity, config, loader) -> Sample:
+    def draw(online_filtering: OnlineFilteringConfig | None) -> RolloutBatch:
+        worker.sync_weights()
+        sampler = RolloutSampler(
+            step=1, config=filtering(config, online_filtering), workers=worker, rewards=parity, timer=PhaseTimer()
+        )
+        return sampler.batch(loader.next_batch(), next_prompts=loader.next_batch)
+
+    return draw
+
+
+def test_without_filtering_every_group_is_learned_from(sample, config) -> None:
+    batch = sample(None)
+    assert len(batch.kept) == len(batch.groups) == config.data.rollout_batch_size
+    assert batch.metrics == {}
+
+
+def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config) -> None:
+    batch = sample(SPREAD)
+    assert len(batch.kept) == config.data.rollout_batch_size
+    assert all(int(group.prompt.answer) % 2 == 1 for group in batch.kept)
+    assert batch.metrics["filter/draws"] > 1.0
+    informative = [g for g in batch.groups if len({batch.scores[r.key].overall for r in g.rollouts}) > 1]
+    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.groups)
+    assert list(batch.kept) == informative[: len(batch.kept)]
+    uids = [group.prompt.uid for group in batch.groups]
+    assert len(set(uids)) == len(uids)
+
+
+def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:
+    nothing = OnlineFilteringConfig(filter_key="odd", filter_low=2.0, filter_high=None, max_try_make_batch=5)
+    with pytest.raises(TooFewInformativeGroups, match=r"5 draws .* of 12 different prompts gave 0 of 4 groups"):
+        sample(nothing)
+
+
+def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
+    with pytest.raises(ValueError, match=r"filter_key is 'accuracy', and the reward gave \['odd', 'overall'\]"):
+        sample(OnlineFilteringConfig(filter_key="accuracy"))
+
+
+def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
+    record = take_step(
+        loader.next_batch(),
+        step=1,
+        config=filtering(config, SPREAD),
+        workers=worker,
+        rewards=parity,
+        next_prompts=loader.next_batch,
+    )
+    assert len(record.trained) == config.data.rollout_batch_size < len(record.groups)
+    assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
+    assert record.metrics["actor/grad_norm"] > 0.0
+
+
+def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
+    remax = filtering(config, None)
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    prompts = loader.next_batch()
+    worker.sync_weights()
+    batches = [
+        RolloutSampler(step=step, config=remax, workers=worker, rewards=parity, timer=PhaseTimer()).batch(
+            prompts, next_prompts=loader.next_batch
+        )
+        for step in (1, 2)
+    ]
+    assert batches[0].greedy_rewards.keys() == {prompt.uid for prompt in prompts}
+    assert batches[0].greedy_rewards == batches[1].greedy_rewards
+    assert batches[0].scores != batches[1].scores
+    constant = {p.uid: 0.5 for p in prompts if int(p.answer) % 2 == 0}
+    assert {uid: reward for uid, reward in batches[0].greedy_rewards.items() if uid in constant} == constant
+
+
+def test_a_remax_step_learns(worker, parity, config, loader) -> None:
+    remax = filtering(config, None)
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    record = take_step(loader.next_batch(), step=1, config=remax, workers=worker, rewards=parity)
+    assert record.metrics["actor/grad_norm"] > 0.0
+    assert 0.0 <= record.metrics["reward/greedy"] <= 1.0
