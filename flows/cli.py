@@ -97,8 +97,28 @@ def train(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_
 
 
 @app.command()
-def evaluate(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Evaluate the base and the trained model, after the stages that this needs."""
+def evaluate(
+    config: Annotated[str | None, typer.Argument(metavar="[CONFIG]", help="A config file, or a run's folder.")] = None,
+    overrides: Overrides = None,
+    protocols: Annotated[
+        list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it: geoqa-r1v@1.")
+    ] = None,
+    outputs: Annotated[Path | None, typer.Option(help="Score these saved responses; needs no model.")] = None,
+    prompt: Annotated[Path | None, typer.Option(help="Ask with this Jinja file, the published text for one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the verdicts; below evaluations/ by default.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Folder of earlier verdicts to compare with, paired.")] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Evaluate base and trained model of a CONFIG, or saved responses by published protocols."""
+    if protocols or outputs:
+        from flows.cli_evaluate import ProtocolOrder, score_outputs
+
+        order = ProtocolOrder(protocols=protocols or (), prompt=prompt, out=out, against=against)
+        if outputs is None:
+            raise ValueError("give what to measure: --outputs FILE")
+        raise typer.Exit(score_outputs(outputs, order, Console()))
+    if config is None:
+        raise ValueError("give a CONFIG, or saved responses: --outputs FILE --protocol geoqa-r1v@1")
     _carry_out("evaluate", config, overrides, runs_dir)
 
 

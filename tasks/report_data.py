@@ -210,6 +210,7 @@ def _paired(facts: RunFacts) -> Paired | None:
 
 
 def _evaluation_row(contender: str, result: EvaluationResult) -> EvaluationRow:
+    assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
     return EvaluationRow(
         model=contender,
         mode=result.mode,

@@ -18,7 +18,7 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 3,
     "cold-start": 1,
     "train": 1,
-    "evaluate": 1,
+    "evaluate": 2,
     "merge": 1,
     "model-card": 1,
     "push": 1,

@@ -22,6 +22,9 @@ class EvaluationConfig(Section):
     """Reward component that says whether an answer is right (1) or wrong (0)."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
+    categories: tuple[str, ...] = ()
+    """Columns of the held-out rows whose values split the accuracy into tables, such as `problem_type_graph` of a
+    Geometry3K folder."""
 
 
 class MergeConfig(Section):

@@ -34,6 +34,7 @@ class Validator:
             progress=self.progress,
         )["greedy"]
         result = summarise(items)
+        assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
         return {
             "val/accuracy": result.accuracy,
             "val/reward": result.reward_mean,

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.judging import Judge
 from rl_core.progress import Advance, Progress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
@@ -56,9 +57,9 @@ def evaluate_prompts(
         sampling = _sampling(mode, config, max_tokens=max_response_length)
         with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
             answers = _answer(requests, generate(requests, sampling), pool, advance)
+        judge = Judge(mode=mode, accuracy_key=config.accuracy_key, categories=config.categories, pool=pool)
         items[mode] = [
-            _item(request.prompt, *answer, mode=mode, accuracy_key=config.accuracy_key, pool=pool)
-            for request, answer in zip(requests, answers, strict=True)
+            judge.of_rollout(request.prompt, *answer) for request, answer in zip(requests, answers, strict=True)
         ]
         _report_failures(mode, items[mode])
     return items
@@ -95,40 +96,6 @@ def _answer(
     if missing := [key for key in keys if key not in answers]:
         raise RuntimeError(f"{len(missing)} of {len(keys)} responses never came, the first for {missing[0]}")
     return [(rollout, future.result()) for rollout, future in map(answers.__getitem__, keys)]
-
-
-def _item(
-    prompt: Prompt, rollout: Rollout, score: Score, *, mode: Mode, accuracy_key: str, pool: RewardPool
-) -> EvaluationItem:
-    knows_parsing = pool.has_parser(prompt.data_source) and score.error is None
-    return EvaluationItem(
-        uid=prompt.uid,
-        data_source=prompt.data_source,
-        image_uids=prompt.image_uids,
-        question=prompt.question,
-        prompt=prompt.text,
-        answer=prompt.answer,
-        response=rollout.text,
-        parsed=score.parsed,
-        parse_failed=score.parsed is None if knows_parsing else None,
-        verdict=_verdict(score, accuracy_key),
-        components=score.components,
-        length=len(rollout.response_ids),
-        finish_reason=rollout.finish_reason,
-        mode=mode,
-        sample_index=rollout.sample_index,
-        error=score.error,
-    )
-
-
-def _verdict(score: Score, accuracy_key: str) -> bool:
-    """Right from one half on: some scorers call wrong 0, others -1."""
-    if score.error is not None:
-        return False
-    if accuracy_key not in score.components:
-        known = ", ".join(sorted(score.components))
-        raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is no component of the reward; it has {known}")
-    return score.components[accuracy_key] >= 0.5
 
 
 def _report_failures(mode: Mode, items: Sequence[EvaluationItem]) -> None:

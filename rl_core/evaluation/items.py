@@ -1,7 +1,7 @@
 """One judged answer, and files of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         ("mode", pa.string()),
         ("sample_index", pa.int32()),
         ("error", pa.string()),
+        ("categories", pa.map_(pa.string(), pa.list_(pa.string()))),
     ]
 )
 
@@ -51,11 +52,13 @@ class EvaluationItem:
             offers no `parse`, or it failed).
         verdict: Whether the answer is right. A response without a score is wrong.
         components: The reward's numbers; empty without a score.
-        length: Sampled tokens, the end-of-sequence token included.
-        finish_reason: "stop" or "length".
+        length: Sampled tokens, the end-of-sequence token included; None for a saved response, of which just the text
+            is known.
+        finish_reason: "stop" or "length"; None likewise.
         mode: "greedy" or "sampled".
         sample_index: Its place among the responses to the prompt.
         error: Why there is no score; None when there is one.
+        categories: The item's values in the columns of `evaluation.categories`.
     """
 
     uid: str
@@ -69,11 +72,12 @@ class EvaluationItem:
     parse_failed: bool | None
     verdict: bool
     components: Mapping[str, float]
-    length: int
-    finish_reason: FinishReason
+    length: int | None
+    finish_reason: FinishReason | None
     mode: Mode
     sample_index: int
     error: str | None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
@@ -91,9 +95,16 @@ def read_items(path: Path) -> list[EvaluationItem]:
 
 
 def _record(item: EvaluationItem) -> dict[str, Any]:
-    return asdict(item) | {"components": sorted(item.components.items())}
+    return asdict(item) | {
+        "components": sorted(item.components.items()),
+        "categories": sorted(item.categories.items()),
+    }
 
 
 def _item(record: dict[str, Any]) -> EvaluationItem:
-    values = record | {"components": dict(record["components"]), "image_uids": tuple(record["image_uids"])}
-    return EvaluationItem(**values)
+    values = {
+        "components": dict(record["components"]),
+        "image_uids": tuple(record["image_uids"]),
+        "categories": {column: tuple(values) for column, values in record["categories"]},
+    }
+    return EvaluationItem(**(record | values))

@@ -6,9 +6,15 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
+from rl_core.evaluation.bootstrap import bootstrap_interval
+from rl_core.evaluation.categories import CategoryRow, category_table
 from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.repeated import Vote, majority_at_k, pass_at_k, sample_counts
 from rl_core.evaluation.statistics import Interval, clustered_wilson_interval
 from rl_core.rewards.components import OVERALL
+
+AtK = tuple[tuple[int, float], ...]
+"""(k, share) pairs, k rising."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,12 +27,16 @@ class EvaluationResult:
         samples: Responses, n times the responses an item.
         accuracy: Share of right responses; a response without a score is wrong.
         ci95: 95 % interval of the accuracy, by items (statistics.clustered_wilson_interval).
+        bootstrap95: The same by resampling items.
+        pass_at: pass@k, for an item with several responses; empty with one.
+        majority_at: majority@k, likewise; empty too where no answer is read from the responses.
         parse_failure_rate: Share of the responses without a readable answer, among those of which the reward says
             it; None where it says it of none.
-        truncation_rate: Share of responses that ran into the token limit.
-        mean_length: Mean response length, tokens.
+        truncation_rate: Share of responses that ran into the token limit; None for saved responses.
+        mean_length: Mean response length, tokens; None likewise.
         reward_mean: Mean `overall` of the responses with a score.
         failed_rewards: Responses without a score.
+        categories: Accuracies by `evaluation.categories`.
     """
 
     mode: Mode
@@ -34,20 +44,37 @@ class EvaluationResult:
     samples: int
     accuracy: float
     ci95: Interval
+    bootstrap95: Interval
+    pass_at: AtK
+    majority_at: AtK
     parse_failure_rate: float | None
-    truncation_rate: float
-    mean_length: float
+    truncation_rate: float | None
+    mean_length: float | None
     reward_mean: float
     failed_rewards: int
+    categories: tuple[CategoryRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` of them gives an equal result."""
-        return asdict(self) | {"ci95": list(self.ci95)}
+        return asdict(self) | {
+            "ci95": list(self.ci95),
+            "bootstrap95": list(self.bootstrap95),
+            "pass_at": [list(pair) for pair in self.pass_at],
+            "majority_at": [list(pair) for pair in self.majority_at],
+            "categories": [row.to_json() for row in self.categories],
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EvaluationResult":
         """The result of which `values` is the JSON."""
-        return cls(**(dict(values) | {"ci95": tuple(values["ci95"])}))
+        read = {
+            "ci95": tuple(values["ci95"]),
+            "bootstrap95": tuple(values["bootstrap95"]),
+            "pass_at": tuple((k, share) for k, share in values["pass_at"]),
+            "majority_at": tuple((k, share) for k, share in values["majority_at"]),
+            "categories": tuple(CategoryRow.from_json(row) for row in values["categories"]),
+        }
+        return cls(**(dict(values) | read))
 
 
 def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
@@ -62,31 +89,52 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
     rewards = [item.components[OVERALL] for item in items if item.error is None]
     if not rewards:
         raise ValueError(f"none of {len(items)} responses has a score; the first reason: {items[0].error}")
-    shares, samples_an_item = _item_shares(items)
+    groups = _groups(items)
+    shares, n = item_shares(items), len(groups[0])
     known = [item.parse_failed for item in items if item.parse_failed is not None]
+    lengths = [item.length for item in items if item.length is not None]
     return EvaluationResult(
         mode=modes.pop(),
-        n=len(shares),
+        n=len(groups),
         samples=len(items),
-        accuracy=fmean(shares),
-        ci95=clustered_wilson_interval(shares, samples_an_item=samples_an_item),
+        accuracy=fmean(shares.values()),
+        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=n),
+        bootstrap95=bootstrap_interval(list(shares.values())),
+        pass_at=_pass_at(groups, n),
+        majority_at=_majority_at(groups, n),
         parse_failure_rate=fmean(known) if known else None,
-        truncation_rate=fmean(item.finish_reason == "length" for item in items),
-        mean_length=fmean(item.length for item in items),
+        truncation_rate=fmean(item.finish_reason == "length" for item in items) if lengths else None,
+        mean_length=fmean(lengths) if lengths else None,
         reward_mean=fmean(rewards),
         failed_rewards=len(items) - len(rewards),
+        categories=category_table(items),
     )
 
 
-def _item_shares(items: Sequence[EvaluationItem]) -> tuple[list[float], int]:
-    """The share of right responses of each item, and how many responses each has."""
-    by_uid = groupby(sorted(items, key=_uid), key=_uid)
-    verdicts = [[item.verdict for item in group] for _, group in by_uid]
-    counts = {len(group) for group in verdicts}
-    if len(counts) != 1:
+def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float]:
+    """[uid] the share of right responses of each item. Raises ValueError when items differ in their number."""
+    return {group[0].uid: fmean(item.verdict for item in group) for group in _groups(items)}
+
+
+def _groups(items: Sequence[EvaluationItem]) -> list[list[EvaluationItem]]:
+    """The responses to each item, in the order of the samples."""
+    groups = [list(group) for _, group in groupby(sorted(items, key=_place), key=lambda item: item.uid)]
+    if len(counts := {len(group) for group in groups}) != 1:
         raise ValueError(f"every item needs the same number of responses, got {sorted(counts)}")
-    return [fmean(group) for group in verdicts], counts.pop()
+    return groups
 
 
-def _uid(item: EvaluationItem) -> str:
-    return item.uid
+def _place(item: EvaluationItem) -> tuple[str, int]:
+    return item.uid, item.sample_index
+
+
+def _pass_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
+    right = [sum(item.verdict for item in group) for group in groups]
+    return tuple((k, pass_at_k(right, n=n, k=k)) for k in sample_counts(n)) if n > 1 else ()
+
+
+def _majority_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
+    if n == 1 or all(item.parsed is None for group in groups for item in group):
+        return ()
+    votes = [[Vote(answer=item.parsed, is_right=item.verdict) for item in group] for group in groups]
+    return tuple((k, majority_at_k(votes, k=k)) for k in sample_counts(n))

@@ -12,7 +12,12 @@ FAILED = replace(
 
 
 def test_items_come_back_from_parquet_as_they_were(tmp_path: Path) -> None:
-    items = [*make_items("+-"), FAILED, replace(ITEM, mode="sampled", sample_index=3, finish_reason="length")]
+    items = [
+        *make_items("+-"),
+        FAILED,
+        replace(ITEM, mode="sampled", sample_index=3, finish_reason="length"),
+        replace(ITEM, length=None, finish_reason=None, categories={"shape": ("line", "circle"), "goal": ("angle",)}),
+    ]
     write_items(tmp_path / "items.parquet", items)
     assert read_items(tmp_path / "items.parquet") == items
 

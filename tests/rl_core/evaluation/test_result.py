@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from rl_core.evaluation.bootstrap import bootstrap_interval
 from rl_core.evaluation.result import EvaluationResult, summarise
 from rl_core.evaluation.statistics import wilson_interval
 from tests.rl_core.evaluation.builders import ITEM, make_items
@@ -20,11 +21,15 @@ def test_figures_of_a_greedy_pass() -> None:
         samples=4,
         accuracy=0.75,
         ci95=wilson_interval(3, 4),
+        bootstrap95=bootstrap_interval([1, 1, 1, 0]),
+        pass_at=(),
+        majority_at=(),
         parse_failure_rate=1 / 3,
         truncation_rate=0.25,
         mean_length=6.0,
         reward_mean=2.5 / 3,
         failed_rewards=1,
+        categories=(),
     )
     assert EvaluationResult.from_json(json.loads(json.dumps(result.to_json()))) == result
 
@@ -38,6 +43,25 @@ def test_several_responses_an_item_count_by_item() -> None:
     result = summarise(items)
     assert (result.n, result.samples, result.accuracy) == (50, 200, pytest.approx(0.6))
     assert result.ci95 == pytest.approx(wilson_interval(30, 50))
+
+
+def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json() -> None:
+    items = [
+        replace(item, mode="sampled", sample_index=index, parsed="3" if item.verdict else f"wrong {index}")
+        for index, signs in enumerate(("+--", "+-+", "-++", "---"))
+        for item in make_items(signs, categories={"kind": ("a", "b")})
+    ]
+    result = summarise(items[::-1])
+    assert [k for k, _ in result.pass_at] == [k for k, _ in result.majority_at] == [1, 2, 4]
+    assert result.pass_at[-1][1] == 1.0
+    assert result.majority_at[-1][1] == pytest.approx(2 / 3)  # the second item: four answers, the earliest wrong
+    assert result.pass_at[0][1] == result.majority_at[0][1] == pytest.approx(result.accuracy)
+    assert EvaluationResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_saved_responses_have_neither_length_nor_truncation() -> None:
+    result = summarise([replace(ITEM, length=None, finish_reason=None)])
+    assert (result.mean_length, result.truncation_rate) == (None, None)
 
 
 def test_a_reward_that_reads_no_answer_has_no_parse_failure_rate() -> None:

@@ -1,0 +1,151 @@
+"""A way to measure a model, whole: what is asked, how it is answered, who judges."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+from rl_core.config.data import Columns, HubSource
+from rl_core.config.loading import digest_of
+from rl_core.config.reward import RewardConfig
+from rl_core.config.stages import EvaluationConfig
+from rl_core.evaluation.items import Mode
+from rl_core.evaluation.protocols.code import code_digest
+
+OWN_WORDS = "the project's own words, in the published format"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answering:
+    """How a response is drawn.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: Nucleus mass; 1 is off.
+        n: Responses an item.
+        max_response_length: Longest response, tokens.
+    """
+
+    temperature: float
+    top_p: float = 1.0
+    n: int = 1
+    max_response_length: int
+
+    @property
+    def mode(self) -> Mode:
+        """Greedy at temperature 0."""
+        return "greedy" if self.temperature == 0 else "sampled"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judging:
+    """Who judges a response.
+
+    Attributes:
+        function: A built-in reward, or `path/to/file.py:function`.
+        kwargs: Its keyword arguments.
+        code: Modules whose code decides the verdict, parser and grader included.
+        packages: Distributions that they call, whose versions decide too.
+        accuracy_key: The component that says whether an answer is right.
+        rule: In words: which answer is read, what counts as right, over how many items.
+    """
+
+    function: str
+    kwargs: Mapping[str, float | int | str | bool]
+    code: tuple[str, ...]
+    packages: tuple[str, ...]
+    accuracy_key: str = "accuracy"
+    rule: str
+
+    def versions(self) -> dict[str, str]:
+        """The packages as they are installed here."""
+        return {package: version(package) for package in self.packages}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Protocol:
+    """One way to measure a model.
+
+    Attributes:
+        name: `<items>-<origin>@<version>`.
+        summary: What it measures, and whose protocol it is.
+        items: The published items on the hub; None where they are files that a person downloads.
+        columns: Columns of a file with the items.
+        num_items: How many the published numbers count; None where nothing is published.
+        prompt: Jinja text (variable `content`) around each question.
+        prompt_origin: Whose words those are.
+        max_prompt_length: Longest prompt in tokens; an item with a longer one is left out, which the verdict tells.
+        min_pixels, max_pixels: Area of an image, brought within these before the model's processor sees it.
+        answering: How responses are drawn.
+        judging: Who judges them.
+        categories: Columns whose values split the verdict into a table.
+    """
+
+    name: str
+    summary: str
+    items: HubSource | None
+    columns: Columns
+    num_items: int | None
+    prompt: str
+    prompt_origin: str = OWN_WORDS
+    max_prompt_length: int
+    min_pixels: int
+    max_pixels: int
+    answering: Answering
+    judging: Judging
+    categories: tuple[str, ...] = ()
+
+    def with_prompt(self, path: Path) -> Self:
+        """The same with the prompt text of a file, such as the published one. Raises OSError when it cannot be
+        read."""
+        text = path.read_text(encoding="utf-8")
+        origin = f"the text of {path.name}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return replace(self, prompt=text, prompt_origin=origin)
+
+    def with_samples(self, n: int) -> Self:
+        """The same with n responses an item. Raises ValueError for a greedy protocol, whose n would all be alike."""
+        if self.answering.mode == "greedy" and n > 1:
+            raise ValueError(f"{self.name} answers greedily: {n} responses to an item would all be the same")
+        return replace(self, answering=replace(self.answering, n=n))
+
+    def record(self) -> dict[str, Any]:
+        """Everything that a verdict depends on, as JSON values: what its digest is made of."""
+        return {
+            "name": self.name,
+            "prompt": self.prompt.strip(),
+            "prompt_origin": self.prompt_origin,
+            "max_prompt_length": self.max_prompt_length,
+            "min_pixels": self.min_pixels,
+            "max_pixels": self.max_pixels,
+            "answering": asdict(self.answering),
+            "judging": {
+                "function": Path(self.judging.function).name,
+                "kwargs": dict(self.judging.kwargs),
+                "accuracy_key": self.judging.accuracy_key,
+                "rule": self.judging.rule,
+                "code": code_digest(self.judging.code),
+                "versions": self.judging.versions(),
+            },
+        }
+
+    def digest(self) -> str:
+        """Two verdicts may be compared when their digests are equal."""
+        return digest_of(self.record())
+
+    def reward_config(self) -> RewardConfig:
+        """The judge, for a RewardPool."""
+        return RewardConfig(function=self.judging.function, kwargs=dict(self.judging.kwargs))
+
+    def evaluation_config(self) -> EvaluationConfig:
+        """The same for evaluate_prompts."""
+        answering = self.answering
+        return EvaluationConfig(
+            n=answering.n,
+            temperature=answering.temperature,
+            top_p=answering.top_p,
+            modes=(answering.mode,),
+            accuracy_key=self.judging.accuracy_key,
+            categories=self.categories,
+        )

@@ -1,0 +1,133 @@
+"""Responses that somebody saved, read for scoring without a model."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.data.rows import json_columns
+
+RESPONSE_KEYS = ("response", "model_output", "output", "prediction", "completion")
+TRUTH_KEYS = ("ground_truth", "answer", "label")
+UID_KEYS = ("uid", "id", "question_id")
+QUESTION_KEYS = ("question", "problem", "prompt")
+_MODE_KEY = "mode"
+_CATEGORIES_KEY = "categories"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedOutput:
+    """One saved response.
+
+    Attributes:
+        uid: Identity of the item; the row's number where the file has none.
+        question: What was asked, where the file says it.
+        answer: The ground truth.
+        response: The response.
+        sample_index: Its place among the responses to the item.
+        extra: The row's other columns.
+    """
+
+    uid: str
+    question: str
+    answer: str
+    response: str
+    sample_index: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
+    """Read a file of responses: JSON (a list, or an object with the list under `results`), JSONL, or Parquet such as
+    this project's items.parquet.
+
+    A row holds the response (`response`, `model_output`, `output`, `prediction` or `completion`; a list of them for
+    several samples) and the truth (`ground_truth`, `answer` or `label`); an identity (`uid`, `id` or `question_id`) and
+    the question where it has them. Of a file with a column `mode`, the rows of `mode` are taken.
+
+    Raises:
+        ValueError: the file cannot be read, is empty, or a row lacks a response or truth; names the row.
+    """
+    records = [record for record in _records(path) if record.get(_MODE_KEY, mode) == mode]
+    if not records:
+        raise ValueError(f"{path} holds no {mode} response")
+    seen: Counter[str] = Counter()
+    outputs = []
+    for number, record in enumerate(records):
+        try:
+            outputs += _outputs_of(record, number, seen)
+        except ValueError as error:
+            raise ValueError(f"{path}, row {number}: {error}") from None
+    return outputs
+
+
+def _outputs_of(record: Mapping[str, Any], number: int, seen: Counter[str]) -> list[SavedOutput]:
+    asked = record.get("question")
+    # R1-V's logs keep the whole item in this place.
+    item = {**asked, **record, "question": asked.get("question", "")} if isinstance(asked, Mapping) else dict(record)
+    responses = _value(item, RESPONSE_KEYS, "response")
+    truth = str(_value(item, TRUTH_KEYS, "truth"))
+    uid = str(next((item[key] for key in UID_KEYS if item.get(key) is not None), f"row-{number:06d}"))
+    question = next((item[key] for key in QUESTION_KEYS if isinstance(item.get(key), str)), "")
+    outputs = []
+    for response in responses if isinstance(responses, list) else [responses]:
+        if not isinstance(response, str):
+            raise ValueError(f"the response is {type(response).__name__}, not text")
+        outputs.append(
+            SavedOutput(
+                uid=uid,
+                question=question,
+                answer=truth,
+                response=response,
+                sample_index=seen[uid],
+                extra=_extra(item),
+            )
+        )
+        seen[uid] += 1
+    return outputs
+
+
+def _extra(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns beside the response; the categories that our own files keep count as columns too."""
+    columns = json_columns({key: value for key, value in item.items() if key not in RESPONSE_KEYS})
+    return columns | dict(columns.pop(_CATEGORIES_KEY, ()))
+
+
+def _value(record: Mapping[str, Any], keys: Sequence[str], what: str) -> Any:
+    for key in keys:
+        if record.get(key) is not None:
+            return record[key]
+    raise ValueError(f"no {what} ({', '.join(keys)}); it has {', '.join(sorted(record))}")
+
+
+def _records(path: Path) -> Iterable[Mapping[str, Any]]:
+    try:
+        found = _READERS[path.suffix](path)
+    except KeyError:
+        raise ValueError(f"{path}: saved responses are read from {', '.join(_READERS)}") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(record, Mapping) for record in found):
+        raise ValueError(f"{path} holds no list of rows (nor one under `results`)")
+    return found
+
+
+def _from_json(path: Path) -> Any:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found.get("results") if isinstance(found, Mapping) else found
+
+
+def _from_jsonl(path: Path) -> Any:
+    # Lines end with \n alone: str.splitlines would also cut at separators that a response may hold.
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+
+
+def _from_parquet(path: Path) -> Any:
+    return pq.read_table(path).to_pylist()
+
+
+_READERS = {".json": _from_json, ".jsonl": _from_jsonl, ".parquet": _from_parquet}

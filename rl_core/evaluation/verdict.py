@@ -1,0 +1,118 @@
+"""What a protocol says of a model or of saved responses, with all that it depends on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from rl_core.config.loading import digest_of
+from rl_core.evaluation.folder import ITEMS_FILE
+from rl_core.evaluation.items import EvaluationItem, read_items, write_items
+from rl_core.evaluation.protocols.protocol import OWN_WORDS, Protocol
+from rl_core.evaluation.result import EvaluationResult, summarise
+from rl_core.files import atomic_write_json, committed_folder
+
+VERDICT_FILE = "verdict.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """A protocol's figures.
+
+    Attributes:
+        protocol: `Protocol.record` of the protocol.
+        subject: What was measured: the model, or the file of responses with its hash; the items and what runs there.
+        remarks: What stands between this number and a published one, a sentence each.
+        result: The figures.
+    """
+
+    protocol: Mapping[str, Any]
+    subject: Mapping[str, Any]
+    remarks: tuple[str, ...]
+    result: EvaluationResult
+
+    @property
+    def name(self) -> str:
+        """The protocol's."""
+        return str(self.protocol["name"])
+
+    @property
+    def digest(self) -> str:
+        """The protocol's digest; verdicts with different ones do not compare."""
+        return digest_of(self.protocol)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, the digest among them."""
+        return {
+            "protocol": dict(self.protocol),
+            "digest": self.digest,
+            "subject": dict(self.subject),
+            "remarks": list(self.remarks),
+            "result": self.result.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The verdict of which `values` is the JSON."""
+        return cls(
+            protocol=values["protocol"],
+            subject=values["subject"],
+            remarks=tuple(values["remarks"]),
+            result=EvaluationResult.from_json(values["result"]),
+        )
+
+
+def reach_verdict(
+    protocol: Protocol,
+    items: Sequence[EvaluationItem],
+    *,
+    subject: Mapping[str, Any],
+    remarks: Sequence[str] = (),
+    was_asked_here: bool,
+) -> Verdict:
+    """Sum up the items of a protocol.
+
+    Args:
+        protocol: How they were asked and judged.
+        items: Judged responses.
+        subject: What was measured.
+        remarks: What else a reader must know.
+        was_asked_here: Whether this project put the questions; else the prompt of saved responses is not known.
+
+    Raises:
+        ValueError: as summarise does.
+    """
+    result = summarise(items)
+    notes = [_prompt_remark(protocol, was_asked_here), *_count_remarks(protocol, result), *remarks]
+    return Verdict(protocol=protocol.record(), subject=subject, remarks=tuple(notes), result=result)
+
+
+def write_verdict(folder: Path, verdict: Verdict, items: Sequence[EvaluationItem]) -> None:
+    """Replace `folder` by the verdict and its items, whole or not at all. Raises OSError when it cannot be written."""
+    with committed_folder(folder) as temporary:
+        write_items(temporary / ITEMS_FILE, items)
+        atomic_write_json(temporary / VERDICT_FILE, verdict.to_json())
+
+
+def read_verdict(folder: Path) -> tuple[Verdict, list[EvaluationItem]]:
+    """What write_verdict wrote. Raises ValueError when there is none."""
+    try:
+        values = json.loads((folder / VERDICT_FILE).read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{folder} holds no verdict: it has no {VERDICT_FILE}") from None
+    return Verdict.from_json(values), read_items(folder / ITEMS_FILE)
+
+
+def _prompt_remark(protocol: Protocol, was_asked_here: bool) -> str:
+    if not was_asked_here:
+        return "prompt: that of whoever made the responses; not known here"
+    if protocol.prompt_origin == OWN_WORDS:
+        return f"prompt: {OWN_WORDS}, not the published text"
+    return f"prompt: {protocol.prompt_origin}"
+
+
+def _count_remarks(protocol: Protocol, result: EvaluationResult) -> list[str]:
+    if protocol.num_items in (None, result.n):
+        return []
+    return [f"items: {result.n}, not the published {protocol.num_items}"]

@@ -1,0 +1,103 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rl_core.evaluation.items import write_items
+from rl_core.evaluation.saved_outputs import SavedOutput, read_saved_outputs
+from tests.rl_core.evaluation.builders import ITEM, make_items
+
+ROWS = [
+    {"id": 7, "problem": "How many?", "ground_truth": 3, "response": "three", "level": "easy"},
+    {"id": 8, "problem": "Which?", "ground_truth": "B", "response": "B\u2028C", "level": "hard"},
+]
+EXPECTED = [
+    ("7", "How many?", "3", "three", 0, "easy"),
+    ("8", "Which?", "B", "B\u2028C", 0, "hard"),
+]
+
+
+def facts(output: SavedOutput) -> tuple:
+    return (*(getattr(output, name) for name in ("uid", "question", "answer", "response", "sample_index")),)
+
+
+@pytest.mark.parametrize("kind", ["list.json", "results.json", "lines.jsonl", "table.parquet"])
+def test_rows_of_every_format(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    rows = [row | {"ground_truth": str(row["ground_truth"])} for row in ROWS] if kind == "table.parquet" else ROWS
+    match kind:
+        case "list.json":
+            path.write_text(json.dumps(rows))
+        case "results.json":
+            path.write_text(json.dumps({"accuracy": 50.0, "results": rows}))
+        case "lines.jsonl":
+            path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8")
+        case _:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    outputs = read_saved_outputs(path, mode="greedy")
+    assert [(*facts(output), output.extra["level"]) for output in outputs] == EXPECTED
+
+
+def test_rows_as_r1v_logs_them(tmp_path: Path) -> None:
+    """The item stands whole in the place of the question."""
+    item = {"image_path": "0.png", "question": "How large is the angle?", "ground_truth": "140°"}
+    record = {"question": item, "ground_truth": "140°", "model_output": "It is 140.", "extracted_answer": "140"}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({"accuracy": 0.0, "results": [record]}))
+    (output,) = read_saved_outputs(path, mode="greedy")
+    assert facts(output) == ("row-000000", "How large is the angle?", "140°", "It is 140.", 0)
+
+
+def test_several_responses_to_an_item_are_numbered(tmp_path: Path) -> None:
+    path = tmp_path / "samples.json"
+    rows = [{"id": "a", "answer": "1", "response": ["x", "y"]}, {"id": "a", "answer": "1", "response": "z"}]
+    path.write_text(json.dumps(rows))
+    outputs = read_saved_outputs(path, mode="sampled")
+    assert [(output.uid, output.response, output.sample_index) for output in outputs] == [
+        ("a", "x", 0),
+        ("a", "y", 1),
+        ("a", "z", 2),
+    ]
+
+
+def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path: Path) -> None:
+    path = tmp_path / "items.parquet"
+    items = [*make_items("+-", categories={"shape": ("line",)}), replace(ITEM, mode="sampled", response="other")]
+    write_items(path, items)
+    outputs = read_saved_outputs(path, mode="greedy")
+    assert [output.uid for output in outputs] == ["p0", "p1"]
+    assert outputs[0].extra["shape"] == ["line"]
+    assert [output.response for output in read_saved_outputs(path, mode="sampled")] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a.csv", "", r"read from \.json, \.jsonl, \.parquet"),
+        ("a.json", "{", "cannot be read"),
+        ("a.json", "[1]", "no list of rows"),
+        ("a.json", '{"rows": []}', "no list of rows"),
+        ("a.json", "[]", "holds no greedy response"),
+        ("a.parquet", "not one", "cannot be read"),
+        (
+            "a.json",
+            '[{"answer": "1", "response": "1"}, {"answer": "1", "text": "1"}]',
+            "row 1: no response.*answer, text",
+        ),
+        ("a.json", '[{"response": "1"}]', "row 0: no truth"),
+        ("a.json", '[{"answer": "1", "response": [1]}]', "row 0: the response is int"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(tmp_path: Path, name: str, text: str, named: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ValueError, match=named):
+        read_saved_outputs(path, mode="greedy")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"none\.json cannot be read"):
+        read_saved_outputs(tmp_path / "none.json", mode="greedy")
