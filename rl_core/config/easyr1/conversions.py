@@ -47,6 +47,16 @@ def _is_adaptive(config: EasyR1Config) -> bool:
     return bool(config["algorithm.kl_type"] == "adaptive" and not config["algorithm.use_kl_loss"])
 
 
+def when_filtering(key: str) -> Convert:
+    """The value under `key` where groups are filtered."""
+    return lambda value, config: {key: value} if config["algorithm.online_filtering"] else {}
+
+
+def without_filter(value: Any, config: EasyR1Config) -> Assignments:
+    """No filter where it is off."""
+    return {} if value else {"algorithm.online_filtering": None}
+
+
 def optimizer_steps_a_step(config: EasyR1Config) -> int:
     """Optimizer steps of one training step: EasyR1 moves its schedule once a training step, Sightline at each."""
     batches = int(config["data.rollout_batch_size"]) // int(config["worker.actor.global_batch_size"])

@@ -1,6 +1,14 @@
 """EasyR1's `data` and `algorithm` sections (its `trainer/config.py`)."""
 
-from rl_core.config.easyr1.conversions import kl_type, overlong, when_adaptive, when_kl, without_kl
+from rl_core.config.easyr1.conversions import (
+    kl_type,
+    overlong,
+    when_adaptive,
+    when_filtering,
+    when_kl,
+    without_filter,
+    without_kl,
+)
 from rl_core.config.easyr1.files import data_source, file_at, image_folder
 from rl_core.config.easyr1.key import Key, converted, missing, needless, same
 
@@ -32,7 +40,8 @@ DATA: tuple[Key, ...] = (
     needless(
         "data.mini_rollout_batch_size",
         None,
-        "Responses are asked for one by one, and the engine takes what it has room for (`rollout.max_num_seqs`).",
+        "Responses are asked for one by one, and the engine takes what it has room for (`rollout.max_num_seqs`). "
+        "Filtering draws rollout_batch_size prompts at a time.",
     ),
     needless("data.val_batch_size", -1, "All held-out rows are asked at once, the engine takes what it has room for."),
     converted(
@@ -103,8 +112,29 @@ ALGORITHM: tuple[Key, ...] = (
     converted(
         "algorithm.kl_target", 0.1, when_adaptive("algorithm.kl.adaptive.target"), "algorithm.kl.adaptive.target"
     ),
-    missing("algorithm.online_filtering", False, False, remark="Groups are not filtered yet."),
-    needless("algorithm.filter_key", "overall", "Belongs to online_filtering."),
-    needless("algorithm.filter_low", 0.01, "Belongs to online_filtering."),
-    needless("algorithm.filter_high", 0.99, "Belongs to online_filtering."),
+    converted(
+        "algorithm.online_filtering",
+        False,
+        without_filter,
+        "algorithm.online_filtering",
+        remark="`false` is null. An empty draw asks for more prompts; EasyR1 stops there.",
+    ),
+    converted(
+        "algorithm.filter_key",
+        "overall",
+        when_filtering("algorithm.online_filtering.filter_key"),
+        "algorithm.online_filtering.filter_key",
+    ),
+    converted(
+        "algorithm.filter_low",
+        0.01,
+        when_filtering("algorithm.online_filtering.filter_low"),
+        "algorithm.online_filtering.filter_low",
+    ),
+    converted(
+        "algorithm.filter_high",
+        0.99,
+        when_filtering("algorithm.online_filtering.filter_high"),
+        "algorithm.online_filtering.filter_high",
+    ),
 )

@@ -1,6 +1,12 @@
 """EasyR1's `trainer` section."""
 
-from rl_core.config.easyr1.conversions import experiment, frequency, trackers, validation_frequency
+from rl_core.config.easyr1.conversions import (
+    experiment,
+    frequency,
+    trackers,
+    validation_frequency,
+    when_filtering,
+)
 from rl_core.config.easyr1.key import Key, converted, missing, needless, same
 
 _RUN_FOLDER = "A run's folder follows from its config (`runs/<experiment>-<digest>`)"
@@ -35,7 +41,13 @@ TRAINER: tuple[Key, ...] = (
     ),
     missing("trainer.nnodes", 1, 1, remark="A run takes one device yet."),
     missing("trainer.n_gpus_per_node", 8, 1, remark="A run takes one device yet."),
-    needless("trainer.max_try_make_batch", 20, "Belongs to online_filtering."),
+    converted(
+        "trainer.max_try_make_batch",
+        20,
+        when_filtering("algorithm.online_filtering.max_try_make_batch"),
+        "algorithm.online_filtering.max_try_make_batch",
+        remark="0 and less (for ever) has no equivalent.",
+    ),
     missing("trainer.critic_warmup", 0, 0, remark="There is no critic yet."),
     converted(
         "trainer.val_freq",

@@ -150,6 +150,16 @@ def test_an_adaptive_kl_in_the_reward_keeps_its_target(importing: Import) -> Non
     assert (kl.use_kl_loss, kl.adaptive.target, kl.adaptive.horizon) == (False, 0.05, 10_000.0)
 
 
+def test_filtering_is_taken_over_with_its_bounds(importing: Import) -> None:
+    assert valid(importing()).algorithm.online_filtering is None
+    overrides = ["algorithm.online_filtering=true", "algorithm.filter_key=accuracy_normalized"]
+    filtering = valid(importing(*overrides, "trainer.max_try_make_batch=10")).algorithm.online_filtering
+    assert filtering is not None
+    assert (filtering.filter_key, filtering.filter_low, filtering.filter_high) == ("accuracy_normalized", 0.01, 0.99)
+    assert filtering.max_try_make_batch == 10
+    assert "trainer.max_try_make_batch" in lost(importing(*overrides, "trainer.max_try_make_batch=0"))
+
+
 @pytest.mark.parametrize(
     ("override", "key", "words"),
     [
