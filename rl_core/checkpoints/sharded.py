@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
-from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -85,16 +85,20 @@ def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
         )
 
 
-def model_state(model: nn.Module) -> State:
-    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2."""
-    return dict(get_model_state_dict(model))
+def model_state(model: nn.Module, *, trained_only: bool = False) -> State:
+    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2. `trained_only`
+    leaves frozen parameters out, for a model whose base lies elsewhere."""
+    return dict(get_model_state_dict(model, options=StateDictOptions(ignore_frozen_params=trained_only)))
 
 
-def load_model_state(folder: Path, model: nn.Module, *, process_group: ProcessGroup | None = None) -> None:
-    """Give `model` the tensors that `save_sharded(folder, model_state(model))` wrote. Raises as load_sharded does."""
-    state = model_state(model)
+def load_model_state(
+    folder: Path, model: nn.Module, *, trained_only: bool = False, process_group: ProcessGroup | None = None
+) -> None:
+    """Give `model` the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote. Raises as
+    load_sharded does."""
+    state = model_state(model, trained_only=trained_only)
     load_sharded(folder, state, process_group=process_group)
-    set_model_state_dict(model, state)
+    set_model_state_dict(model, state, options=StateDictOptions(strict=not trained_only))
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:

@@ -50,6 +50,19 @@ class TinyModel(Section):
 ModelSource = Annotated[PretrainedModel | TinyModel, Field(discriminator="type")]
 
 
+class LoraConfig(Section):
+    """Small matrices beside the frozen weights are what RL trains (Hu et al. 2021, arXiv:2106.09685)."""
+
+    rank: int = Field(default=64, ge=1)
+    """Inner size of an adapter."""
+    alpha: float = Field(default=64.0, gt=0.0)
+    """An adapter's product is scaled by alpha / rank."""
+    target_modules: str | tuple[str, ...] = "all-linear"
+    """Which linear layers: `all-linear`, a regular expression of whole names, or a list of name endings."""
+    exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
+    """Which of these not, in the same forms; the default leaves the vision tower as it is."""
+
+
 class ModelConfig(Section):
     """The policy's weights, number format and attention."""
 
@@ -63,3 +76,5 @@ class ModelConfig(Section):
     """Recompute activations in the backward pass: less memory, about a third more time."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
     """Tokens whose logits exist at one time in the output head."""
+    lora: LoraConfig | None = None
+    """RL trains float32 adapters and nothing else; null trains the weights, as a cold start always does."""

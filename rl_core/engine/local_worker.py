@@ -34,6 +34,7 @@ from rl_core.models.loading import (
     stop_token_ids,
     write_hf_folder,
 )
+from rl_core.models.lora import UnadaptedPolicy, attach_lora
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.protocol import RolloutEngine
@@ -51,11 +52,13 @@ class WorkerFolders:
 
     Attributes:
         model: Hugging Face folder of the initial model.
+        base: That of the model that RL starts from; after a cold start it is another one.
         data: Prepared data.
         images_per_prompt: Most images of a prompt in that data.
     """
 
     model: Path
+    base: Path
     data: Path
     images_per_prompt: int
 
@@ -126,7 +129,7 @@ class LocalWorker:
         objective = PolicyObjective(self._config.algorithm, kl_coef=batch.kl_coef)
         update = PolicyUpdate(
             self._policy,
-            reference=self._reference,
+            reference=self._frozen_reference(),
             objective=objective,
             optimizer=optimizer,
             pixels=self._pixels,
@@ -150,20 +153,22 @@ class LocalWorker:
         return metrics
 
     def load_policy(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
+        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew. The model that RL starts
+        from gets the run's adapters."""
         self._rest_engine()
         self._policy = self._load(folder)
         self._optimizer = None
         self._weights_changed(0)
 
     def load_reference(self, folder: Path) -> None:
-        """Make the frozen reference from a Hugging Face folder."""
+        """Make the frozen reference from a Hugging Face folder: with LoRA the policy's own base is the reference."""
         self._rest_engine()
-        self._reference = self._load(folder).requires_grad_(False)
+        if not self._has_lora:
+            self._reference = self._load(folder).requires_grad_(False)
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write model, optimizer, counters and probe."""
-        save_sharded(folder / "model", model_state(self._policy))
+        """Write model (with LoRA its adapters alone), optimizer, counters and probe."""
+        save_sharded(folder / "model", model_state(self._policy, trained_only=self._has_lora))
         counters = {"policy_version": self._policy_version}
         if not model_only:
             optimizer = self._actor_optimizer()
@@ -179,7 +184,9 @@ class LocalWorker:
             ProbeMismatch: it does not, by more than `merge.probe_tolerance`.
         """
         self._rest_engine()
-        load_model_state(folder / "model", self._policy)
+        if self._has_lora:
+            self._policy = self._load(self._folders.base)
+        load_model_state(folder / "model", self._policy, trained_only=self._has_lora)
         self._check_probe(folder / "probe")
         counters = json.loads((folder / "counters.json").read_text())
         self._weights_changed(counters["policy_version"])
@@ -200,8 +207,15 @@ class LocalWorker:
             self._engine = None
             self._engine_is_current = False
 
+    @property
+    def _has_lora(self) -> bool:
+        return self._config.model.lora is not None
+
     def _load(self, folder: Path) -> PolicyModel:
-        return load_policy(folder, self._config.model).to(self._device)
+        policy = load_policy(folder, self._config.model)
+        if self._config.model.lora is not None and folder == self._folders.base:
+            attach_lora(policy.model, self._config.model.lora, run_seed=self._config.seed)
+        return policy.to(self._device)
 
     def _weights_changed(self, policy_version: int) -> None:
         self._policy_version = policy_version
@@ -235,9 +249,13 @@ class LocalWorker:
         return self._optimizer
 
     def _reference_model(self) -> PolicyModel:
-        if self._reference is None:
+        reference = self._frozen_reference()
+        if reference is None:
             raise RuntimeError("log_probs(reference=True) before load_reference")
-        return self._reference
+        return reference
+
+    def _frozen_reference(self) -> PolicyModel | None:
+        return UnadaptedPolicy(self._policy) if self._has_lora else self._reference
 
     def _log_probs(
         self, model: PolicyModel, groups: Sequence[Group], *, temperature: float

@@ -147,6 +147,7 @@ class Session:
         splits = [self._dataset(split) for split in DataManifest.read(self.run.data).splits]
         return WorkerFolders(
             model=self.run.initial_model,
+            base=self.base_model,
             data=self.run.data,
             images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
         )

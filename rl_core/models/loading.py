@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -77,10 +78,11 @@ def has_vision(architecture: PreTrainedConfig) -> bool:
 
 
 def write_hf_folder(model: PreTrainedModel, *, processor_folder: Path, folder: Path) -> None:
-    """Write weights (safetensors), config and generation config, and copy what `processor_folder` has of tokenizer,
-    processor and chat template, byte for byte: the prompt of the trained model is the prompt it was trained with."""
+    """Write weights (safetensors, adapters merged), config and generation config, and copy what `processor_folder` has
+    of tokenizer, processor and chat template, byte for byte: the prompt of the trained model is the prompt it was
+    trained with."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict={name: weight.cpu() for name, weight in named_hf_weights(model)})
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor_folder.glob(pattern)):
             shutil.copyfile(path, folder / path.name)
@@ -88,9 +90,23 @@ def write_hf_folder(model: PreTrainedModel, *, processor_folder: Path, folder: P
 
 def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """Every weight once, detached, under the name transformers has in memory (`model.language_model.layers.0...`),
-    which vLLM's loaders take beside the older names of checkpoint files. A tied output head is not repeated."""
+    which vLLM's loaders take beside the older names of checkpoint files. A tied output head is not repeated. Adapters
+    are merged into the weights that they stand beside, one at a time."""
     for name, weight in model.named_parameters():
-        yield name, weight.detach()
+        if ".lora_" in name:
+            continue
+        layer, adapted, kind = name.rpartition(".base_layer.")
+        if adapted and kind == "weight":
+            yield f"{layer}.weight", _merged_weight(model.get_submodule(layer), weight)
+        else:
+            yield name.replace(".base_layer.", "."), weight.detach()
+
+
+@torch.no_grad()
+def _merged_weight(layer: Any, weight: torch.Tensor) -> torch.Tensor:
+    """The weight of a layer of peft with its adapter, summed in float32 and rounded once."""
+    merged: torch.Tensor = weight.float() + layer.get_delta_weight("default")
+    return merged.to(weight.dtype)
 
 
 def stop_token_ids(folder: Path) -> tuple[int, ...]:

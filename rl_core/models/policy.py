@@ -29,7 +29,7 @@ class PolicyModel(nn.Module):
         """
         super().__init__()
         self.model = model
-        self._chunk_tokens = chunk_tokens
+        self.chunk_tokens = chunk_tokens
         logit_bias = torch.zeros(model.get_output_embeddings().weight.shape[0], dtype=torch.float32)
         logit_bias[list(banned_token_ids)] = BANNED_LOGIT_BIAS
         self.logit_bias: torch.Tensor
@@ -66,7 +66,7 @@ class PolicyModel(nn.Module):
             targets=packed.targets,
             temperature=temperature,
             entropy=entropy,
-            chunk_tokens=self._chunk_tokens,
+            chunk_tokens=self.chunk_tokens,
             reference=reference,
         )
 

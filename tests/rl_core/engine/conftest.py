@@ -50,7 +50,12 @@ def rewards(config: RunConfig) -> Iterator[RewardPool]:
 def shared_worker(config: RunConfig, prepared_run: RunDirectory, rewards: RewardPool) -> Iterator[LocalWorker]:
     worker = LocalWorker(
         config,
-        WorkerFolders(model=prepared_run.initial_model, data=prepared_run.data, images_per_prompt=1),
+        WorkerFolders(
+            model=prepared_run.initial_model,
+            base=prepared_run.initial_model,
+            data=prepared_run.data,
+            images_per_prompt=1,
+        ),
         total_optimizer_steps=100,
     )
     yield worker

@@ -88,7 +88,7 @@ def bench(
     build_model(config, run, scratch=folder / "faint")
     prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
     with RewardPool(config.reward) as rewards:
-        folders = WorkerFolders(model=run.initial_model, data=run.data, images_per_prompt=3)
+        folders = WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=3)
         with open_worker(config, folders) as worker:
             yield MediaBench(config=config, run=run, worker=worker, rewards=rewards)
 

@@ -46,7 +46,8 @@ def pool(slow: RunConfig) -> Iterator[RewardPool]:
 def slow_worker(
     slow: RunConfig, pool: RewardPool, prepared_run: RunDirectory, open_worker: OpenWorker
 ) -> Iterator[LocalWorker]:
-    folders = WorkerFolders(model=prepared_run.initial_model, data=prepared_run.data, images_per_prompt=1)
+    model = prepared_run.initial_model
+    folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
     with open_worker(slow, folders) as worker:
         worker.load_policy(prepared_run.initial_model)
         worker.sync_weights()

@@ -1,0 +1,99 @@
+"""LoRA: small matrices beside frozen weights, which RL trains in their place (Hu et al. 2021, arXiv:2106.09685).
+
+The engine is handed merged weights, under the names and through the sync of any other policy. That is simple, has no
+rank, layer or vision tower that an engine's own adapters would not serve, and in float32 it is exact to rounding; in
+bfloat16 a merged weight is rounded once more than the sum that the trainer computes.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from rl_core.config.model import LoraConfig
+from rl_core.models.output_head import HeadRows
+from rl_core.models.packing import PackedTrees
+from rl_core.models.policy import PolicyModel
+from rl_core.randomness import keyed_seed
+
+
+def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
+    """Freeze the model and put float32 adapters beside its linear layers, in place. They start as nothing: the second
+    matrix of each is zero, the first is drawn from the run's seed.
+
+    Raises:
+        ValueError: the targets match no layer, or one that cannot be merged (embeddings, the output head).
+    """
+    # Imported here because peft takes a second to import and most runs need none of it.
+    from peft import LoraConfig as PeftConfig
+    from peft import inject_adapter_in_model
+
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # The default exclusion names the vision tower, which a text model has not.
+        warnings.filterwarnings("ignore", message=r"You have passed exclude_modules=\.\*visual\.\* ")
+        torch.manual_seed(keyed_seed(run_seed, "lora"))
+        peft_config = PeftConfig(
+            r=config.rank,
+            lora_alpha=config.alpha,  # type: ignore[arg-type]  # peft divides by the rank and takes any number
+            target_modules=_peft_form(config.target_modules),
+            exclude_modules=_peft_form(config.exclude_modules),
+        )
+        try:
+            inject_adapter_in_model(peft_config, model)
+        except ValueError as error:
+            raise ValueError(f"model.lora.target_modules and exclude_modules: {error}") from error
+    _check_targets(model)
+    for parameter in trained_parameters(model):
+        parameter.data = parameter.data.float()
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """What the optimizer moves."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+@contextmanager
+def adapters_off(model: nn.Module) -> Iterator[None]:
+    """Inside the block the model computes what it computed before it was adapted."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+class UnadaptedPolicy(PolicyModel):
+    """A policy with its adapters off: the model that RL started from, which takes no memory of its own."""
+
+    def __init__(self, adapted: PolicyModel) -> None:
+        super().__init__(adapted.model, banned_token_ids=(), chunk_tokens=adapted.chunk_tokens)
+        self.logit_bias = adapted.logit_bias
+
+    def head_rows(self, packed: PackedTrees) -> HeadRows:
+        """As PolicyModel.head_rows; the head has no adapter."""
+        with adapters_off(self.model):
+            return super().head_rows(packed)
+
+
+def _check_targets(model: PreTrainedModel) -> None:
+    """An adapter of a weight that two layers share would be merged into both, and peft trains it in one."""
+    names = {name.partition(".lora_")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
+    refused = sorted(name for name in names if model.get_submodule(name) in ends)
+    if refused:
+        raise ValueError(
+            f"model.lora.target_modules matches {', '.join(refused)}, and embeddings and the output head are not "
+            f"adapted: name linear layers inside the model, or set it to all-linear"
+        )
+
+
+def _peft_form(names: str | tuple[str, ...] | None) -> str | list[str] | None:
+    return list(names) if isinstance(names, tuple) else names

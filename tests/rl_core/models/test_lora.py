@@ -1,0 +1,159 @@
+"""Adapters: they start as nothing, they alone are trained, and merged weights compute what they compute."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl_core.config.model import LoraConfig
+from rl_core.models.loading import load_model, named_hf_weights, write_hf_folder
+from rl_core.models.lora import UnadaptedPolicy, adapters_off, attach_lora, trained_parameters
+from rl_core.models.packing import PackedTrees, pack_trees
+from rl_core.models.policy import load_policy
+from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients
+
+LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def bench(family: str, model_folder: Callable[[str], Path]) -> Bench:
+    return Bench.load(model_folder(family))
+
+
+def packed_trees(bench: Bench) -> PackedTrees:
+    images = ["wide-1"] if hasattr(bench.policy.config, "vision_config") else []
+    trees = [bench.tree([6] * (len(images) + 1), images, [5, 3]), bench.tree([4], [], [2], seed=1)]
+    return pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+
+
+def log_probs(bench: Bench, packed: PackedTrees) -> torch.Tensor:
+    return bench.policy(packed, temperature=0.8).log_probs
+
+
+def trained(bench: Bench, *, run_seed: int = 1, **options: object) -> Bench:
+    """Adapters of noise, as if they had been trained for long."""
+    attach_lora(bench.policy.model, LoraConfig.model_validate({"rank": 4, "alpha": 6, **options}), run_seed=run_seed)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in trained_parameters(bench.policy):
+        parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
+    return bench
+
+
+def test_new_adapters_change_nothing(bench: Bench) -> None:
+    packed = packed_trees(bench)
+    before = log_probs(bench, packed)
+    weights = {name: weight.clone() for name, weight in named_hf_weights(bench.policy.model)}
+    attach_lora(bench.policy.model, LoraConfig(rank=4), run_seed=1)
+    assert torch.equal(log_probs(bench, packed), before)
+    merged = dict(named_hf_weights(bench.policy.model))
+    assert merged.keys() == weights.keys()
+    assert all(torch.equal(merged[name], weight) for name, weight in weights.items())
+
+
+def test_the_language_models_adapters_alone_get_a_gradient(bench: Bench) -> None:
+    trained(bench)
+    log_probs(bench, packed_trees(bench)).sum().backward()
+    with_gradient = {name for name, p in bench.policy.model.named_parameters() if p.grad is not None}
+    assert with_gradient == {name for name, p in bench.policy.model.named_parameters() if p.requires_grad}
+    assert {name.partition(".lora_")[0].rpartition(".")[2] for name in with_gradient} == LAYERS
+    assert not any("visual" in name for name in with_gradient)
+
+
+def test_merged_weights_compute_what_the_adapters_compute(
+    bench: Bench, family: str, model_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    packed = packed_trees(bench)
+    before = log_probs(bench, packed).detach()
+    expected = log_probs(trained(bench, exclude_modules=None), packed).detach()
+    write_hf_folder(bench.policy.model, processor_folder=model_folder(family), folder=tmp_path / "merged")
+    merged = load_policy(tmp_path / "merged", model_config(tmp_path / "merged"))
+    found = merged(packed, temperature=0.8).log_probs.detach()
+    assert (found - expected).abs().max() < 2e-5
+    assert (before - expected).abs().max() > 1e-2  # the control: the adapters matter
+
+
+def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench: Bench) -> None:
+    packed = packed_trees(bench)
+    before = log_probs(bench, packed).detach()
+    trained(bench)
+    adapted = log_probs(bench, packed).detach()
+    assert torch.equal(UnadaptedPolicy(bench.policy)(packed, temperature=0.8).log_probs, before)
+    assert torch.equal(log_probs(bench, packed), adapted)
+    with adapters_off(bench.policy.model):
+        assert not trained_parameters(bench.policy)
+    assert len(trained_parameters(bench.policy)) == 2 * len(LAYERS) * 2
+
+
+def test_recomputed_activations_give_the_same_gradient(family: str, model_folder: Callable[[str], Path]) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        bench = trained(Bench.load(model_folder(family), gradient_checkpointing=checkpointing))
+        log_probs(bench, packed_trees(bench)).sum().backward()
+        gradients.append(take_gradients(bench.policy))
+    assert torch.equal(*gradients)
+    assert gradients[0].any()
+
+
+@pytest.fixture
+def vision_model(model_folder: Callable[[str], Path]) -> Iterator[Callable[..., torch.nn.Module]]:
+    folder = model_folder("qwen2_5_vl")
+
+    def adapt(*, run_seed: int = 1, dtype: str = "float32", **options: object) -> torch.nn.Module:
+        model = load_model(folder, model_config(folder, dtype=dtype))
+        attach_lora(model, LoraConfig.model_validate({"rank": 4, **options}), run_seed=run_seed)
+        return model
+
+    return adapt
+
+
+def test_the_draw_depends_on_the_runs_seed_and_leaves_the_process_generator(vision_model) -> None:
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    first, again, other = (trained_parameters(vision_model(run_seed=seed)) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_adapters_are_float32_beside_bfloat16_weights(vision_model) -> None:
+    model = vision_model(dtype="bfloat16")
+    assert {parameter.dtype for parameter in trained_parameters(model)} == {torch.float32}
+    assert {weight.dtype for _, weight in named_hf_weights(model)} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ({"target_modules": ("q_proj", "v_proj")}, {"q_proj", "v_proj"}),
+        ({"target_modules": r".*layers\.0.*\.(up|down)_proj"}, {"up_proj", "down_proj"}),
+        ({"exclude_modules": r".*(visual|mlp).*"}, {"q_proj", "k_proj", "v_proj", "o_proj"}),
+    ],
+)
+def test_layers_are_chosen_by_name(options: dict[str, object], layers: set[str], vision_model) -> None:
+    named = vision_model(**options).named_parameters()
+    adapted = [name.partition(".lora_")[0] for name, parameter in named if parameter.requires_grad]
+    assert {name.rpartition(".")[2] for name in adapted} == layers
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (("q_proj", "embed_tokens"), "matches model.language_model.embed_tokens"),
+        (("lm_head",), "matches lm_head"),
+        (("query",), "model.lora.target_modules and exclude_modules: No modules were targeted"),
+    ],
+)
+def test_targets_that_cannot_be_are_named(targets: tuple[str, ...], message: str, vision_model) -> None:
+    with pytest.raises(ValueError, match=message):
+        vision_model(target_modules=targets)
+
+
+def test_a_vision_tower_can_be_adapted_too(vision_model) -> None:
+    names = {name for name, p in vision_model(exclude_modules=None).named_parameters() if p.requires_grad}
+    assert any("visual" in name for name in names)
