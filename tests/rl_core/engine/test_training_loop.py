@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from rl_core.checkpoints.store import CheckpointStore
-from rl_core.config.algorithm import AdaptiveKLConfig, AlgorithmConfig, KLConfig, TruncatedCorrection
+from rl_core.config.algorithm import (
+    AdaptiveKLConfig,
+    AlgorithmConfig,
+    KLConfig,
+    OnlineFilteringConfig,
+    TruncatedCorrection,
+)
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
@@ -21,6 +27,7 @@ from rl_core.engine.stop import Interrupted, StopRequest
 from rl_core.engine.training_loop import LoopParts, NonFiniteGradients, TrainingLoop, epoch_count, epoch_span
 from rl_core.engine.validation import Validator
 from rl_core.progress import Advance, Progress, SilentProgress
+from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from rl_core.types import Score
@@ -44,13 +51,14 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
         stop: StopRequest | None = None,
         progress: Progress | None = None,
         config: RunConfig = validating,
+        pool: RewardPool = rewards,
     ) -> TrainingLoop:
         validation = PreparedDataset.open(prepared_run.data, "validation")
         train = PreparedDataset.open(prepared_run.data, "train")
         run = RunDirectory(folder)
         parts = LoopParts(
             workers=worker,
-            rewards=rewards,
+            rewards=pool,
             loader=PromptLoader(
                 train, batch_size=validating.data.rollout_batch_size, seed=validating.seed, shuffle=True
             ),
@@ -114,6 +122,25 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     assert differing(results(whole), results(cut)) == []
     coefs = [line["kl/coef"] for line in read(whole / "metrics.jsonl") if "kl/coef" in line]
     assert len(coefs) == len(set(coefs)) == 6
+
+
+def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path) -> None:
+    """A step takes as many prompts as it needs, so the place in the data is no function of the step."""
+    informative = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None)
+    algorithm = validating.algorithm.model_copy(update={"online_filtering": informative})
+    parity = f"{Path(__file__).with_name('parity_reward.py')}:judge"
+    reward = validating.reward.model_copy(update={"function": parity})
+    trainer = validating.trainer.model_copy(update={"val_freq": -1})
+    config = validating.model_copy(update={"algorithm": algorithm, "reward": reward, "trainer": trainer})
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    with RewardPool(reward) as pool:
+        loop = open_loop(whole, config=config, pool=pool)
+        loop.train_epoch(1)
+        loop.train_epoch(2)
+        open_loop(cut, config=config, pool=pool).train_epoch(1)
+        open_loop(cut, config=config, pool=pool).train_epoch(2)
+    assert differing(results(whole), results(cut)) == []
+    assert max(line["filter/draws"] for line in read(whole / "metrics.jsonl")) > 1.0
 
 
 def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
