@@ -131,7 +131,10 @@ def step_phases(timings: Records) -> list[TimeShare]:
     return [TimeShare(name=name.removesuffix("_s").replace("_", " "), seconds=means[name]) for name in ordered]
 
 
-_PHASES = ("sync_s", "generate_s", "reward_wait_s", "reference_s", "update_s", "other_s")
+_PHASES = (
+    *("sync_s", "generate_s", "reward_wait_s", "reference_s"),
+    *("forward_backward_s", "optimizer_s", "update_s", "other_s"),
+)
 
 
 def gallery_rows(facts: RunFacts) -> list[GalleryRow]:

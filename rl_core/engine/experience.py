@@ -10,7 +10,7 @@ from rl_core.engine.off_policy import correct, engine_mismatch
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.reference_kl import ReferenceKL, reference_kl
 from rl_core.engine.sampling import RolloutBatch
-from rl_core.engine.timing import PhaseTimer
+from rl_core.timing import PhaseTimer
 from rl_core.types import Group, TrainGroup
 
 

@@ -139,7 +139,10 @@ class LocalWorker:
         self._pixels.clear()
         self._weights_changed(self._policy_version + 1)
         return UpdateResult(
-            metrics=metrics, policy_version=self._policy_version, nonfinite_streak=optimizer.nonfinite_streak
+            metrics=metrics,
+            policy_version=self._policy_version,
+            nonfinite_streak=optimizer.nonfinite_streak,
+            seconds=update.timer.seconds,
         )
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:

@@ -41,11 +41,13 @@ class UpdateResult:
         metrics: Functions of config, data and seed only (they go to metrics.jsonl).
         policy_version: Version of the weights after the update.
         nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient.
+        seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`.
     """
 
     metrics: Mapping[str, float]
     policy_version: int
     nonfinite_streak: int
+    seconds: Mapping[str, float]
 
 
 class WorkerGroup(Protocol):

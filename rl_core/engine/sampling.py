@@ -11,9 +11,9 @@ from rl_core.config.run import RunConfig
 from rl_core.engine.advantages import scored_groups
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.scoring import StepScores, TooManyFailedRewards, check_failed_share
-from rl_core.engine.timing import PhaseTimer
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import collect_groups, requests_for
+from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt, RolloutKey, Sampling, Score
 
 NextPrompts = Callable[[], Sequence[Prompt]]

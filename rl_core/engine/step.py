@@ -8,8 +8,8 @@ from rl_core.engine.experience import build_experience
 from rl_core.engine.protocol import UpdateBatch, WorkerGroup
 from rl_core.engine.sampling import NextPrompts, RolloutSampler, no_more_prompts
 from rl_core.engine.step_metrics import reward_metrics, rollout_metrics
-from rl_core.engine.timing import PhaseTimer
 from rl_core.rewards.pool import RewardPool
+from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt, RolloutKey, Score, TrainGroup
 
 
@@ -66,6 +66,7 @@ def take_step(
         update = workers.update(
             UpdateBatch(step=step, optimizer_batches=batches * config.actor.ppo_epochs, kl_coef=kl_coef)
         )
+    timer.split("update", update.seconds)
     return StepRecord(
         step=step,
         groups=drawn.groups,

@@ -11,6 +11,7 @@ from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
+from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.metrics import TokenMeans
 from rl_core.training.microbatches import split_into_microbatches
@@ -44,6 +45,7 @@ class PolicyUpdate:
         self._optimizer = optimizer
         self._pixels = pixels
         self._config = config
+        self.timer = PhaseTimer()
 
     def run(self, optimizer_batches: Sequence[Sequence[TrainGroup]], *, check_agreement: bool) -> dict[str, float]:
         """One optimizer step a batch; the first is compared with the engine before the weights move.
@@ -57,13 +59,15 @@ class PolicyUpdate:
         means, outcomes = TokenMeans(), []
         gaps = AgreementMeter() if check_agreement else None
         for groups in optimizer_batches:
-            self.accumulate_gradient(groups, means=means, gaps=gaps)
+            with self.timer.phase("forward_backward"):
+                self.accumulate_gradient(groups, means=means, gaps=gaps)
             if gaps is not None:
                 gaps.check(self._config.rollout.max_log_prob_gap)
                 means.constants["agreement/log_prob_gap_max"] = gaps.max_gap
                 means.constants["agreement/log_prob_gap_mean"] = gaps.mean_gap
                 gaps = None
-            outcomes.append(self._optimizer.step())
+            with self.timer.phase("optimizer"):
+                outcomes.append(self._optimizer.step())
         means.constants |= {
             "actor/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),
             "actor/lr": outcomes[-1].lr,

@@ -11,7 +11,7 @@ from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection
 from rl_core.engine.experience import Experience, build_experience
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.sampling import RolloutBatch
-from rl_core.engine.timing import PhaseTimer
+from rl_core.timing import PhaseTimer
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
 
 Scored = tuple[list[Group], dict[RolloutKey, Score]]

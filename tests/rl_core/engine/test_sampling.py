@@ -11,8 +11,8 @@ from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.engine.sampling import RolloutBatch, RolloutSampler, TooFewInformativeGroups
 from rl_core.engine.step import take_step
-from rl_core.engine.timing import PhaseTimer
 from rl_core.rewards.pool import RewardPool
+from rl_core.timing import PhaseTimer
 
 Sample = Callable[..., RolloutBatch]
 

@@ -1,7 +1,7 @@
 """Wall-clock seconds of a step's phases."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -20,6 +20,16 @@ class PhaseTimer:
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def split(self, name: str, parts: Mapping[str, float]) -> None:
+        """Give the seconds of a phase that is over to its `parts`; the phase keeps what no part covers."""
+        self._seconds[name] -= sum(parts.values())
+        self._seconds |= parts
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by phase, so far."""
+        return self._seconds
 
     def result(self) -> dict[str, float]:
         """Seconds by phase, with `other` and `total`."""
