@@ -8,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext
+from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 Contender = Literal["base", "trained"]
+
+ITEMS_TABLE = "items.json"
+"""Artifact of an evaluation's run in MLflow: every answer with its verdict."""
 
 _TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
 
@@ -33,11 +37,12 @@ def evaluate(run: str, contender: Contender) -> StageManifest | State[StageManif
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    log_split(mlflow_run, run, "validation")
     for mode, result in manifest.result.items():
         mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})
     contender = manifest.stage.removeprefix("evaluate-")
     items = [item for of_mode in read_evaluation(run.evaluation(contender)).values() for item in of_mode]
-    mlflow_run.log_table("items.json", {name: [getattr(item, name) for item in items] for name in _TABLE_COLUMNS})
+    mlflow_run.log_table(ITEMS_TABLE, {name: [getattr(item, name) for item in items] for name in _TABLE_COLUMNS})
 
 
 def _numbers(result: dict[str, Any]) -> list[tuple[str, float]]:

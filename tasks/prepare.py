@@ -9,8 +9,9 @@ from rl_core.config.model import PretrainedModel
 from rl_core.data.preparation import prepare_dataset
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext
+from tasks.context import RunContext, current_context
 from tasks.initial_model import write_initial_model
+from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 @task(name="prepare", task_run_name="prepare data and model", cache_policy=NO_CACHE)
 def prepare(run: str) -> StageManifest | State[StageManifest]:
     """Write the initial model's folder and the prepared rows of an open run."""
-    return run_stage(run, "prepare", make=_make, show=_show)
+    ended = run_stage(run, "prepare", make=_make, show=_show)
+    context = current_context(run)
+    context.tracking.show_pipeline("the data", lambda pipeline: _show_inputs(pipeline.parent, context.run))
+    return ended
 
 
 def _make(context: RunContext) -> StageOutcome:
@@ -40,16 +44,15 @@ def _make(context: RunContext) -> StageOutcome:
     return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
 
 
+def _show_inputs(parent: "MlflowRun", run: RunDirectory) -> None:
+    log_split(parent, run, "train")
+    log_split(parent, run, "validation")
+
+
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
-    for context, split in (("training", "train"), ("evaluation", "validation")):
+    _show_inputs(mlflow_run, run)
+    for split in ("train", "validation"):
         summary = manifest.result["splits"][split]
-        mlflow_run.log_dataset(
-            name=f"{split} ({summary['source']})",
-            digest=manifest.result["fingerprint"],
-            source=run.data,
-            context=context,
-            rows=summary["rows"],
-        )
         mlflow_run.log_metrics(
             {f"{split}/{name}": summary[name] for name in ("rows", "rejected", "overlong", "images")}
         )

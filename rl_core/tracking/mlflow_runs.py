@@ -200,14 +200,16 @@ class MlflowPipeline:
         uri: Tracking server, or SQLite database.
         experiment: The experiment's name.
         run_name: The run directory's name: the same name continues the same MLflow runs.
-        tags: Copied onto every run, since MLflow's search sees a run's own tags only.
+        tags: Copied onto every run when it is shown, since MLflow's search sees a run's own tags only.
     """
 
-    def __init__(self, uri: str, *, experiment: str, run_name: str, tags: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, uri: str, *, experiment: str, run_name: str, tags: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
         self._access = MlflowAccess(uri)
         self._experiment = experiment
         self._run_name = run_name
-        self._tags = dict(tags or {})
+        self._tags = tags
         self.parent = self._run(PIPELINE, name=run_name)
 
     def stage(self, stage: str) -> MlflowRun:
@@ -238,7 +240,7 @@ class MlflowPipeline:
     def _show(self, run: MlflowRun, status: RunStatus, log_event: LogEvent | None) -> None:
         with tolerated_outage(f"status {status} of {self._run_name}", log_event):
             run.set_status(status)
-            run.set_tags(self._tags)
+            run.set_tags(self._tags())
 
     def _run(self, stage: str, *, name: str, parent: MlflowRun | None = None) -> MlflowRun:
         tags = {RUN_TAG: self._run_name, STAGE_TAG: stage}

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
+from tasks.inputs import log_split
+from tasks.manifests import read_manifest
+from tasks.run_tags import run_tags
 from tasks.tracking import PipelineTracking
 from tests.rl_core.tracking.runs import a_config, take_steps
+from tests.tasks.finished_run import config_with, finish_run
 
 
 @pytest.fixture
@@ -81,3 +86,43 @@ def test_steps_before_a_failure_are_shown(run: RunDirectory) -> None:
 def test_without_trackers_nothing_is_written_but_the_run(run: RunDirectory) -> None:
     train(run, [[1]])
     assert sorted(path.name for path in run.root.iterdir()) == ["metrics.jsonl", "rollouts"]
+
+
+def mlflow_runs(uri: str, experiment: str = "counting") -> dict[str, Run]:
+    """Stage -> its run."""
+    client = MlflowClient(tracking_uri=uri)
+    found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
+    return {run.data.tags["sightline.stage"]: run for run in found}
+
+
+def test_every_run_carries_the_tags_whether_its_stage_ran_or_was_recognised(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run = finish_run(tmp_path / "runs")
+    config = config_with(f"tracking.mlflow_uri={uri}")
+    shown = PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(f"{kind} {facts}"))
+    with shown.pipeline_running(None):
+        with shown.stage_running("train"):
+            pass
+        manifest = read_manifest(run, "evaluate-trained")
+        shown.show("evaluate-trained", manifest, lambda mlflow_run, manifest, run: None)
+    runs = mlflow_runs(uri)
+    assert runs.keys() == {"pipeline", "train", "evaluate-trained"}
+    for one in runs.values():
+        assert run_tags(config, run).items() <= one.data.tags.items()
+    assert [stage for stage in runs if "code" in runs[stage].data.tags] == ["train", "pipeline"]
+
+
+def test_a_split_is_an_input_once_however_often_it_is_shown(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run = finish_run(tmp_path / "runs")
+    shown = PipelineTracking(config_with(f"tracking.mlflow_uri={uri}"), run, log_event=lambda kind, **facts: None)
+    for _ in range(2):
+        shown.show_pipeline("the data", lambda pipeline: log_split(pipeline.parent, run, "train"))
+        shown.show_pipeline("the data", lambda pipeline: log_split(pipeline.parent, run, "validation"))
+    inputs = mlflow_runs(uri)["pipeline"].inputs.dataset_inputs
+    found = {(entry.dataset.name, entry.dataset.digest, entry.tags[0].value) for entry in inputs}
+    assert len(inputs) == 2
+    assert found == {
+        ("train (counting)", "f" * 16, "training"),
+        ("validation (counting)", "f" * 16, "evaluation"),
+    }

@@ -37,7 +37,7 @@ def client(uri: str) -> MlflowClient:
 
 
 def open_pipeline(uri: str) -> MlflowPipeline:
-    return MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc", tags={"config": "abc"})
+    return MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc", tags=lambda: {"config": "abc"})
 
 
 def follow(uri: str, run: RunDirectory) -> None:
