@@ -51,6 +51,7 @@ class Outcome:
 
 def unbroken_run(folder: Path) -> Unbroken:
     """Run the small pipeline to its end, counting its file replacements."""
+    folder.mkdir()
     counter = folder / "replacements"
     start = time.monotonic()
     subprocess.run(
