@@ -4,53 +4,34 @@ from typing import Any
 
 from prefect import State, flow
 
-from flows.opening import name_of_run, opened_run, stopped
-from flows.request import RUNS_DIR
-from rl_core.engine.stop import Interrupted
-from tasks.cold_start import cold_start
-from tasks.evaluate import evaluate
-from tasks.merge import describe, merge, push
-from tasks.preflight import preflight
-from tasks.prepare import prepare
-from tasks.report import report
-from tasks.train import settle, train_epoch
+from flows.contents import Stages, carry_out
+from flows.endings import explain
+from flows.opening import in_run, name_of_run
+from flows.parameters import Overrides
+from flows.request import RUNS_DIR, Asked
 
 
-@flow(name="baseline", flow_run_name=name_of_run)
+@flow(name="baseline", flow_run_name=name_of_run, on_crashed=[explain], on_cancellation=[explain])
 def baseline(
-    config: str,
-    overrides: list[str] | None = None,
-    runs_dir: str = RUNS_DIR,
-    tag: str | None = None,
+    config: str | None = None,
+    overrides: Overrides | None = None,
+    resume: str | None = None,
+    stages: Stages = "all",
     fresh: bool = False,
-) -> dict[str, Any] | State[Any]:
+    runs_dir: str = RUNS_DIR,
+) -> dict[str, Any] | State[Any] | None:
     """Train, evaluate and merge what a config describes; called again, it continues.
 
     Args:
-        config: A config file, or the folder of a run to continue.
-        overrides: `key.path=value` texts laid over the config file.
-        runs_dir: Where runs lie.
-        tag: Makes a run of its own that takes nothing over from others.
-        fresh: The same, tagged with the start of this flow run: for schedules.
+        config: A config file, such as configs/quickstart.yaml.
+        overrides: Changes to single keys of the config, each `key.path=value`.
+        resume: Name of a run to continue, with the config that it was started with.
+        stages: How far to go: up to this stage, with everything that it needs.
+        fresh: Make a run of its own that takes nothing over from others, as a scheduled run should.
+        runs_dir: Folder of the runs.
 
     Returns:
-        Accuracies of the base and the trained model.
+        Accuracies of the base and the trained model, when the run went on to its report.
     """
-    try:
-        with opened_run(config, overrides, runs_dir=runs_dir, tag=tag, fresh=fresh) as run:
-            preflight(run.name)
-            prepare(run.name)
-            if run.config.cold_start:
-                cold_start(run.name)
-            for epoch in settle(run.name):
-                train_epoch(run.name, epoch)
-            evaluate(run.name, "base")
-            evaluate(run.name, "trained")
-            merge(run.name)
-            describe(run.name)
-            if run.config.merge.push:
-                push(run.name)
-            report(run.name)
-            return run.outcome()
-    except Interrupted as stop:
-        return stopped(stop)
+    asked = Asked(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
+    return in_run(asked, lambda run: carry_out(run, stages))

@@ -46,13 +46,14 @@ def main() -> None:
 
 @app.command()
 def run(
-    config: Target,
+    config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
     overrides: Overrides = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, by its name.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="A run of its own that takes nothing from others.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Train, evaluate and merge; the same command continues where it stopped."""
-    _carry_out("baseline", config, overrides, runs_dir, fresh=fresh)
+    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh)
 
 
 @app.command()
@@ -162,9 +163,18 @@ def show(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Show prompts, images, responses, rewards and advantages of a step, also while the run trains."""
-    from flows.cli_show import find_run, print_rollouts
+    from flows.cli_show import print_rollouts
+    from flows.request import find_run
 
     print_rollouts(find_run(run, runs_dir), Console(), step=step, prompts=prompts)
+
+
+@app.command()
+def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
+    from flows.cli_doctor import examine
+
+    examine(Path(runs_dir), Console())
 
 
 @app.command()
@@ -182,16 +192,25 @@ def ui(
 
 def _carry_out(
     flow: str,
-    config: str,
+    config: str | None,
     overrides: list[str] | None,
     runs_dir: str,
     *,
+    resume: str | None = None,
     fresh: bool = False,
     push: str | None = None,
 ) -> None:
     from flows.cli_run import Order, carry_out
 
-    order = Order(flow=flow, target=config, overrides=overrides or (), runs_dir=runs_dir, fresh=fresh, push=push)
+    order = Order(
+        flow=flow,
+        target=config,
+        overrides=overrides or (),
+        runs_dir=runs_dir,
+        resume=resume,
+        fresh=fresh,
+        push=push,
+    )
     raise typer.Exit(carry_out(order, Console()))
 
 

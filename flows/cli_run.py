@@ -1,5 +1,6 @@
 """Runs a flow for a person at a terminal: bars, messages, exit codes."""
 
+import dataclasses
 import logging
 import signal
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,10 @@ from rich.console import Console
 
 from flows.bars import LogLines, TerminalBars
 from flows.cli_tables import print_summary
-from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
+from flows.request import RUNS_DIR, Asked, resume_command
 from flows.terminal import Watcher, watched_by
 from rl_core.progress import Progress
+from rl_core.run_directory import RunDirectory
 
 _STAGES_LOGGER = "tasks.staging"
 _STEPS_LOGGER = "rl_core.tracking.console_tracker"
@@ -26,19 +28,33 @@ class Order:
 
     Attributes:
         flow: "baseline", "prepare", "train", "evaluate" or "merge".
-        target: A config file or a run's folder.
+        target: A config file or a run's folder; None when a run is resumed.
         overrides: `key.path=value` texts.
         runs_dir: Where runs lie.
+        resume: Name of a run to continue.
         fresh: Make a run of its own, tagged with this moment.
         push: Where "merge" uploads the model to, whatever the config says.
     """
 
     flow: str
-    target: str
+    target: str | None
     overrides: Sequence[str] = ()
     runs_dir: str = RUNS_DIR
+    resume: str | None = None
     fresh: bool = False
     push: str | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """The run that is asked for."""
+        return Asked(
+            config=self.target,
+            overrides=list(self.overrides),
+            resume=self.resume,
+            fresh=self.fresh,
+            runs_dir=self.runs_dir,
+            push=self.push,
+        )
 
 
 def carry_out(order: Order, console: Console) -> int:
@@ -50,30 +66,24 @@ def carry_out(order: Order, console: Console) -> int:
     Raises:
         ConfigError: the config is refused.
     """
-    tag = start_tag(datetime.now(UTC)) if order.fresh else None
-    request = resolve_request(order.target, order.overrides, runs_dir=order.runs_dir, tag=tag)
-    console.print(f"[bold]{request.run.name}[/bold]", highlight=False)
+    run = dataclasses.replace(order.asked, fresh=False).resolved(datetime.now(UTC)).run
+    # The flow tags a fresh run with its own start.
+    console.print(f"[bold]{run.name}[/bold]{', fresh' if order.fresh else ''}", highlight=False)
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
         stack.enter_context(_messages(console))
         stack.enter_context(watched_by(watcher))
-        error = _call(order, tag)
-    return _say_how_it_ended(order, request, watcher, error, console)
+        error = _call(order)
+    return _say_how_it_ended(order, watcher.run or run, watcher, error, console)
 
 
-def _call(order: Order, tag: str | None) -> BaseException | None:
+def _call(order: Order) -> BaseException | None:
     """Call the flow. Returns what Prefect, or the flow before it opened the run, ended with."""
     from flows.embedded_server import reached_prefect
     from tasks.artifacts import UNREACHABLE
 
-    parameters: dict[str, Any] = {
-        "config": order.target,
-        "overrides": list(order.overrides),
-        "runs_dir": order.runs_dir,
-    }
-    for name, value in (("tag", tag), ("push", order.push)):
-        if value is not None:
-            parameters[name] = value
+    asked = dataclasses.asdict(order.asked)
+    parameters = {name: value for name, value in asked.items() if value or name == "runs_dir"}
     try:
         with reached_prefect():
             state = _flow(order.flow)(**parameters, return_state=True)
@@ -126,34 +136,33 @@ class _ConsoleHandler(logging.Handler):
 
 
 def _say_how_it_ended(
-    order: Order, request: RunRequest, watcher: Watcher, error: BaseException | None, console: Console
+    order: Order, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
 ) -> int:
     if watcher.completed:
         if error is not None:
             console.print(f"[yellow]warning[/yellow] Prefect's server went away ({error}); the run is complete")
-        _say_result(order, request, console)
+        _say_result(order, run, console)
         return 0
     if watcher.stop.signum is not None:
         name = signal.Signals(watcher.stop.signum).name
         console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
-        console.print(f"  sightline run {request.run.root}", highlight=False, soft_wrap=True)
+        console.print(f"  {resume_command(run)}", highlight=False, soft_wrap=True)
         return 128 + watcher.stop.signum
-    _say_failed(request, watcher.error or error, console)
+    _say_failed(run, watcher.error or error, console)
     return 1
 
 
-def _say_result(order: Order, request: RunRequest, console: Console) -> None:
+def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
     if order.flow == "baseline":
-        print_summary(request.run, console)
+        print_summary(run, console)
     else:
-        console.print(f"[green]done[/green] {request.run.root}", highlight=False)
+        console.print(f"[green]done[/green] {run.root}", highlight=False)
 
 
-def _say_failed(request: RunRequest, error: BaseException | None, console: Console) -> None:
-    """The message alone for what a person can change; its kind too for what nobody expected."""
-    expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
-    kind = "" if expected else f"{type(error).__name__}: "
+def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
+    from flows.endings import cause_of
+
     console.print("[bold red]failed[/bold red] ", end="")
-    console.print(f"{kind}{error}", markup=False, highlight=False, soft_wrap=True)
-    if request.run.log.is_file():
-        console.print(f"[dim]details: {request.run.log}; the same command continues[/dim]", soft_wrap=True)
+    console.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
+    if run.log.is_file():
+        console.print(f"[dim]details: {run.log}; to continue: {resume_command(run)}[/dim]", soft_wrap=True)

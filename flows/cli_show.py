@@ -17,15 +17,6 @@ _PNG = b"\x89PNG"
 _ROLLOUT_FILE = re.compile(r"step-(\d+)\.parquet")
 
 
-def find_run(name: str, runs_dir: str) -> RunDirectory:
-    """A run by its folder, or by its name below `runs_dir`. Raises ValueError naming the runs that there are."""
-    for path in (Path(name), Path(runs_dir) / name):
-        if (path / "config.yaml").is_file():
-            return RunDirectory(path)
-    known = sorted(path.parent.name for path in Path(runs_dir).glob("*/config.yaml"))
-    raise ValueError(f"no run {name}; {runs_dir} has {', '.join(known) or 'none'}")
-
-
 def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
     """Show the first prompts of a step with their responses; the newest step when none is named.
 

@@ -1,51 +1,97 @@
-"""A run's flow runs in Prefect: a killed one says Running for ever, until the next start marks it."""
+"""A run's flow runs in Prefect: one whose process was killed, or that ended while Prefect's server was away, says
+Running for ever, until the run's next start or `sightline doctor` marks it."""
 
-import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Crashed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from rl_core.files import atomic_write_json
+from rl_core.engine.stop import Interrupted
+from rl_core.files import atomic_write_json, read_json
 from rl_core.run_directory import RunDirectory
 from tasks.artifacts import UNREACHABLE
 
 logger = logging.getLogger(__name__)
 
 _FILE = "flow-run.json"
+_NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
+"""Of a flow run that is scheduled, pending or paused a process may still be to come."""
 
 
-def remember(run: RunDirectory, flow_run_id: str) -> None:
-    """Note which flow run writes this run now."""
-    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id})
+def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None) -> None:
+    """Note which flow run writes this run, and how it ended when it did: "completed", "interrupted" or "failed"."""
+    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end})
 
 
-def mark_abandoned(run: RunDirectory, *, current: str) -> None:
-    """Mark the flow run that wrote this run before as Crashed if it still says that it is running.
+@contextmanager
+def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
+    """Note which flow run writes this run for the length of the block, and how it ended: Prefect's server may not be
+    there to be told."""
+    remember(run, flow_run_id)
+    end = "failed"
+    try:
+        yield
+        end = "completed"
+    except Interrupted:
+        end = "interrupted"
+        raise
+    finally:
+        remember(run, flow_run_id, end=end)
 
-    Only for the holder of the run's lock: the lock proves that the other one is dead. Prefect refuses to retry a run
+
+def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | None:
+    """Give the flow run that wrote this run before its final state, if it still says that it is running: how it ended,
+    or Crashed when its process was killed.
+
+    Only for the holder of the run's lock: the lock proves that no process works on it. Prefect refuses to retry a run
     that says Running, so without this nobody could.
+
+    Args:
+        run: The run.
+        current: The flow run that holds the lock, which is not marked.
+
+    Returns:
+        What was marked, for people; None when there was nothing to mark.
     """
     try:
-        earlier = str(json.loads((run.root / _FILE).read_text(encoding="utf-8"))["flow_run"])
+        earlier = read_json(run.root / _FILE)
     except FileNotFoundError:
-        return
-    if earlier != current:
-        _mark(UUID(earlier))
+        return None
+    if earlier["flow_run"] == current:
+        return None
+    return _mark(UUID(earlier["flow_run"]), _final_state(earlier.get("end")))
 
 
-def _mark(flow_run_id: UUID) -> None:
+def _final_state(end: str | None) -> State[Any]:
+    away = "it ended while Prefect's server was away"
+    match end:
+        case "completed":
+            return Completed(message=away)
+        case "interrupted":
+            return Cancelled(name="Interrupted", message=away)
+        case "failed":
+            return Failed(message=away)
+        case _:
+            return Crashed(message="its process is gone; found by the run's next start or by `sightline doctor`")
+
+
+def _mark(flow_run_id: UUID, final: State[Any]) -> str | None:
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(flow_run_id).state
-            if state is not None and not state.is_final():
-                crashed: State[None] = Crashed(message="its process is gone; found by the run's next start")
-                client.set_flow_run_state(flow_run_id, crashed, force=True)
-                logger.warning("flow run %s was %s and its process is gone: marked Crashed", flow_run_id, state.name)
+            if state is not None and state.type in _NEEDS_A_PROCESS:
+                client.set_flow_run_state(flow_run_id, final, force=True)
+                marked = f"flow run {flow_run_id} was {state.name} without a process: marked {final.name}"
+                logger.warning("%s", marked)
+                return marked
     except ObjectNotFound:
         logger.info("flow run %s is unknown to this Prefect database", flow_run_id)
     except UNREACHABLE as error:
         logger.warning("the earlier flow run %s could not be looked up (%s)", flow_run_id, error)
+    return None

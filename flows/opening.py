@@ -3,20 +3,22 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from prefect import State, runtime
 from prefect.context import FlowRunContext
-from prefect.states import Cancelled
 
-from flows.flow_runs import mark_abandoned, remember
-from flows.request import RunRequest, resolve_request, start_tag
-from flows.terminal import current_watcher
-from rl_core.config.loading import ConfigError, dump_config
-from rl_core.engine.stop import Interrupted, StopRequest
+from flows.endings import Ending, ended_early
+from flows.flow_runs import mark_abandoned, remembered
+from flows.request import Asked, RunRequest
+from flows.terminal import Watcher, current_watcher
+from rl_core.config.loading import dump_config
+from rl_core.engine.stop import StopRequest
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.run_lock import RunLock
 from rl_core.tracking.metrics_log import RunLogs
@@ -27,41 +29,40 @@ from tasks.tracking import PipelineTracking
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def name_of_run() -> str:
     """Name of a flow run: that of the run it works on."""
-    asked = runtime.flow_run.parameters
+    asked = Asked.of_parameters(runtime.flow_run.parameters)
     try:
-        return resolve_request(
-            asked["config"], asked["overrides"] or (), runs_dir=asked["runs_dir"], tag=_tag(asked)
-        ).run.name
-    except ConfigError:
-        return f"{runtime.flow_run.flow_name} of {asked['config']}"  # the flow itself says what is wrong with it
+        return asked.resolved(_created()).run.name
+    except ValueError:
+        return f"{runtime.flow_run.flow_name} of {asked.resume or asked.config}"  # the flow itself says what is wrong
+
+
+def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State[Any]:
+    """What the body makes of the run that a flow was asked for, held for its length; tasks find the body's context.
+
+    An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how
+    to go on. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
+    (a file that the config names cannot be read).
+    """
+    watcher, ending = current_watcher(), Ending()
+    with ending, watcher.noting_the_end():
+        request = asked.resolved(_created())
+        ending.run = watcher.run = request.run
+        with _opened(request, watcher) as run:
+            return body(run)
+    return ended_early(ending, UUID(_flow_run_id()))
 
 
 @contextmanager
-def opened_run(
-    config: str,
-    overrides: list[str] | None,
-    *,
-    runs_dir: str,
-    tag: str | None = None,
-    fresh: bool = False,
-    push: str | None = None,
-) -> Iterator[RunContext]:
-    """Hold the run that a flow was asked for; its tasks find the context that is yielded.
-
-    Raises:
-        ConfigError: the config is refused.
-        RunLocked: another process writes this run.
-        ValueError: a file or data source that the config names cannot be read.
-    """
-    tag = _tag({"tag": tag, "fresh": fresh})
-    request = resolve_request(config, overrides or (), runs_dir=runs_dir, tag=tag, push=push)
-    with current_watcher().noting_the_end(), ExitStack() as stack:
-        context = _open(request, stack, flow_run_id=str(runtime.flow_run.id))
+def _opened(request: RunRequest, watcher: Watcher) -> Iterator[RunContext]:
+    with ExitStack() as stack:
+        context = _open(request, watcher, stack, flow_run_id=_flow_run_id())
         try:
             yield context
         except Exception:
@@ -69,31 +70,26 @@ def opened_run(
             raise
 
 
-def stopped(stop: Interrupted) -> State[Any]:
-    """How a flow ends that was asked to stop: neither done nor failed, and ready to be continued."""
-    return Cancelled(name="Interrupted", message=f"{stop}; the same command continues")
+def _flow_run_id() -> str:
+    return str(runtime.flow_run.id)
 
 
-def _tag(asked: Mapping[str, Any]) -> str | None:
-    """The tag asked for, or the creation of the flow run: a retry of a scheduled run continues it."""
-    tag: str | None = asked.get("tag")
+def _created() -> datetime:
+    """When the flow run was made: the tag of a fresh one, so that its retry continues the same run."""
     context = FlowRunContext.get()
-    if tag is None and asked.get("fresh") and context is not None and context.flow_run is not None:
-        created = context.flow_run.created
-        assert created is not None, "a flow run that runs was created"
-        tag = start_tag(created)
-    return tag
+    created = context.flow_run.created if context is not None and context.flow_run is not None else None
+    return created or datetime.now(UTC)
 
 
-def _open(request: RunRequest, stack: ExitStack, *, flow_run_id: str) -> RunContext:
-    run, watcher = request.run, current_watcher()
+def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str) -> RunContext:
+    run = request.run
     stack.enter_context(RunLock(run.lock))
     stack.enter_context(_logging_to(run.log))
     stack.enter_context(_stopped_by_signals(watcher.stop))
     for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
         sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
     mark_abandoned(run, current=flow_run_id)
-    remember(run, flow_run_id)
+    stack.enter_context(remembered(run, flow_run_id))
     atomic_write_text(run.config, dump_config(request.config))
     logs = RunLogs(run)
     logs.log_event("started", flow_run=flow_run_id)

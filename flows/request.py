@@ -1,10 +1,11 @@
 """What a person asks for: a config file with overrides, or a run's folder, becomes a run. Imports neither Prefect nor
 torch, so that planning is quick."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Self
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
@@ -29,6 +30,64 @@ class RunRequest:
     config: RunConfig
     run: RunDirectory
     reuse: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a flow is asked for: those of its parameters that decide which run it works on.
+
+    Attributes:
+        config: A config file, or the folder of a run.
+        overrides: `key.path=value` texts laid over a config file.
+        resume: Name of a run to continue, or its folder; it wins over `config`.
+        fresh: Make a run of its own that takes nothing over from others, tagged with the flow run's creation: a retry
+            of that flow run continues the same run.
+        runs_dir: Where runs lie.
+        push: Where to upload the merged model, whatever the config says.
+    """
+
+    config: str | None = None
+    overrides: Sequence[str] | None = None
+    resume: str | None = None
+    fresh: bool = False
+    runs_dir: str = RUNS_DIR
+    push: str | None = None
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """From a flow run's parameters; those that decide something else are left out."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in parameters.items() if name in names})
+
+    def resolved(self, created: datetime) -> RunRequest:
+        """The run, for a flow run that was made at `created`.
+
+        Raises:
+            ConfigError: the config is refused, or a run is to be resumed with another config.
+            ValueError: there is no run of that name.
+        """
+        if self.resume:
+            run = find_run(self.resume, self.runs_dir)
+            return resolve_request(run.root, self.overrides or (), push=self.push)
+        if self.config is None:
+            raise ConfigError("give a config file, or a run to resume")
+        tag = start_tag(created) if self.fresh else None
+        return resolve_request(self.config, self.overrides or (), runs_dir=self.runs_dir, tag=tag, push=self.push)
+
+
+def find_run(name: str, runs_dir: str) -> RunDirectory:
+    """A run by its folder, or by its name below `runs_dir`. Raises ValueError naming the runs that there are."""
+    for path in (Path(name), Path(runs_dir) / name):
+        if (path / "config.yaml").is_file():
+            return RunDirectory(path)
+    known = sorted(path.parent.name for path in Path(runs_dir).glob("*/config.yaml"))
+    raise ValueError(f"no run {name}; {runs_dir} has {', '.join(known) or 'none'}")
+
+
+def resume_command(run: RunDirectory) -> str:
+    """The command that continues a run, in the directory where the flow ran."""
+    runs_dir = str(run.root.parent)
+    return f"sightline run --resume {run.name}" + ("" if runs_dir == RUNS_DIR else f" --runs-dir {runs_dir}")
 
 
 def resolve_request(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rl_core.engine.stop import StopRequest
 from rl_core.progress import Progress, SilentProgress
+from rl_core.run_directory import RunDirectory
 
 
 @dataclass(kw_only=True, slots=True)
@@ -18,12 +19,14 @@ class Watcher:
         stop: The request to stop.
         completed: The flow's body came to its end. Prefect may not be told so any more; the watcher always is.
         error: What ended the body instead.
+        run: The run that the flow works on, from when it is known.
     """
 
     progress: Progress = field(default_factory=SilentProgress)
     stop: StopRequest = field(default_factory=StopRequest)
     completed: bool = False
     error: BaseException | None = None
+    run: RunDirectory | None = None
 
     @contextmanager
     def noting_the_end(self) -> Iterator[None]:

@@ -32,7 +32,11 @@ class PrefectPages:
 
     def write(self, action: Callable[[], Any]) -> Any:
         """The action's result; None outside a flow, or when the server does not answer."""
-        if not self.reachable or FlowRunContext.get() is None:
+        return self.send(action) if FlowRunContext.get() is not None else None
+
+    def send(self, action: Callable[[], Any]) -> Any:
+        """The same for an action that needs no flow around it."""
+        if not self.reachable:
             return None
         try:
             return action()

@@ -123,7 +123,7 @@ def test_a_killed_run_leaves_no_process_and_ctrl_c_stops_its_continuation(
         wait_until(lambda: has_recorded(run, 2), "the continued run records a step")
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=200) == 130, (tmp_path / "second.txt").read_text()
-    assert f"sightline run {run.root}" in (tmp_path / "second.txt").read_text()
+    assert f"sightline run --resume {run.name}" in (tmp_path / "second.txt").read_text()
     assert flow_run_states(home, run) == ["Crashed", "Interrupted"]
     assert '"kind":"reward_failed"' not in run.events.read_text()
 

@@ -55,7 +55,7 @@ class Place:
         """One call of the flow; its final state."""
         settled = [f"tracking.mlflow_uri={self.mlflow_uri}", "trainer.max_steps=2", "trainer.val_freq=-1"]
         given = [*settled, *overrides] if config == CONFIG else []
-        return baseline(config, given, str(self.runs_dir), return_state=True)
+        return baseline(config=config, overrides=given, runs_dir=str(self.runs_dir), return_state=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from flows.cli_show import find_run, newest_step, print_rollouts
+from flows.cli_show import newest_step, print_rollouts
+from flows.request import find_run
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.run_directory import RunDirectory

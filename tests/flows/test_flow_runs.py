@@ -1,15 +1,17 @@
 """A flow run whose process was killed is marked by the next start of its run, and only then."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.states import Completed, Running
+from prefect.states import Completed, Running, Scheduled
 
-from flows.flow_runs import mark_abandoned, remember
+from flows.flow_runs import mark_abandoned, remember, remembered
+from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -28,6 +30,7 @@ def client() -> Iterator[SyncPrefectClient]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "run").mkdir()
     return RunDirectory(tmp_path / "run")
 
 
@@ -51,6 +54,28 @@ def test_a_finished_flow_run_keeps_its_state(client: SyncPrefectClient, run: Run
     remember(run, finished)
     mark_abandoned(run, current=str(uuid4()))
     assert state_of(client, finished) == "Completed"
+
+
+def test_a_flow_run_that_waits_for_a_worker_is_left_alone(client: SyncPrefectClient, run: RunDirectory) -> None:
+    retried = flow_run(client, Scheduled(name="AwaitingRetry"))
+    remember(run, retried)
+    assert mark_abandoned(run) is None
+    assert state_of(client, retried) == "AwaitingRetry"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(None, "Completed"), (Interrupted(15), "Interrupted"), (ArithmeticError(), "Failed")],
+)
+def test_a_flow_run_that_could_not_tell_its_end_is_given_it(
+    client: SyncPrefectClient, run: RunDirectory, error: Exception | None, state: str
+) -> None:
+    ended = flow_run(client, Running())
+    with suppress(Interrupted, ArithmeticError), remembered(run, ended):
+        if error:
+            raise error
+    assert state in mark_abandoned(run)
+    assert state_of(client, ended) == state
 
 
 def test_a_retried_flow_run_does_not_crash_itself(client: SyncPrefectClient, run: RunDirectory) -> None:

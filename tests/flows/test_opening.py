@@ -1,4 +1,4 @@
-"""Opening a run: one writer, its config on disk, signals, and how the body ended."""
+"""Opening a run: one writer, its config on disk, signals, and how the body ended, which the flow run's page tells."""
 
 import os
 import signal
@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from prefect import State, flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+from prefect.client.schemas.objects import Artifact
 
-from flows.opening import name_of_run, opened_run, stopped
+from flows.opening import in_run, name_of_run
+from flows.request import Asked
 from flows.terminal import Watcher, watched_by
 from rl_core.config.loading import load_config
-from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from tasks.context import RunContext, current_context
@@ -27,15 +30,27 @@ def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = N
     """Call a flow that opens the run and does `body`; returns its final state."""
 
     @flow(flow_run_name=name_of_run)
-    def opening(config: str, overrides: list[str], runs_dir: str, tag: str | None = None, fresh: bool = False):
-        try:
-            with opened_run(config, overrides, runs_dir=runs_dir, tag=tag, fresh=fresh) as run:
-                return body(run)
-        except Interrupted as stop:
-            return stopped(stop)
+    def opening(
+        runs_dir: str,
+        config: str | None = None,
+        overrides: list[str] | None = None,
+        resume: str | None = None,
+        fresh: bool = False,
+    ):
+        asked = Asked(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
+        return in_run(asked, body)
 
+    if "resume" not in more:
+        more |= {"config": config, "overrides": NO_MLFLOW}
     with watched_by(watcher or Watcher()):
-        return opening(config, NO_MLFLOW, str(runs_dir), **more, return_state=True)
+        return opening(str(runs_dir), **more, return_state=True)
+
+
+def pages_of(state: State) -> list[Artifact]:
+    """The artifacts of a flow run."""
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        return client.read_artifacts(artifact_filter=wanted)
 
 
 def the_run(runs_dir: Path) -> RunDirectory:
@@ -106,6 +121,7 @@ def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path,
 
     state = opened(tmp_path, body)
     assert state.is_cancelled() and state.name == "Interrupted"
+    assert f"to continue: sightline run --resume {the_run(tmp_path).name}" in state.message
     assert signal.getsignal(signum) is before
 
 
@@ -127,3 +143,29 @@ def test_a_fresh_run_is_tagged_with_its_start_and_reuses_nothing(tmp_path: Path)
 
 def test_a_refused_config_fails_the_flow_with_its_message(tmp_path: Path) -> None:
     assert "no config file" in str(error_of(opened(tmp_path, config="nowhere.yaml")))
+
+
+def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:
+    def body(run: RunContext) -> None:
+        raise ArithmeticError("one and one is three")
+
+    state = opened(tmp_path, body)
+    run = the_run(tmp_path)
+    command = f"sightline run --resume {run.name} --runs-dir {tmp_path}"
+    assert state.is_failed()
+    assert state.message == f"ArithmeticError: one and one is three; to continue: {command}"
+    (page,) = pages_of(state)
+    for part in (command, f"prefect flow-run retry {state.state_details.flow_run_id}", "one and one is three"):
+        assert part in page.data, part
+    assert "Traceback (most recent call last)" in page.data  # the end of the run's log
+
+
+def test_a_failure_before_there_is_a_run_has_a_page_too(tmp_path: Path) -> None:
+    (page,) = pages_of(opened(tmp_path, config="nowhere.yaml"))
+    assert "no config file" in page.data and "sightline run" not in page.data
+
+
+def test_a_run_is_resumed_by_its_name(tmp_path: Path) -> None:
+    opened(tmp_path)
+    assert opened(tmp_path, lambda run: run.name, resume=the_run(tmp_path).name).result() == the_run(tmp_path).name
+    assert "no run other" in str(error_of(opened(tmp_path, resume="other")))

@@ -1,0 +1,132 @@
+"""How a flow run ends that did not come to its end: what its page says, and how to go on."""
+
+import logging
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from prefect import Flow, State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelled, Failed
+
+from flows.request import Asked, resume_command
+from rl_core.engine.stop import Interrupted
+from rl_core.run_directory import RunDirectory
+from tasks.artifacts import PAGES
+
+logger = logging.getLogger(__name__)
+
+_LOG_LINES = 25
+_MESSAGE_LENGTH = 600
+_LOG_BYTES = 64 * 1024
+
+
+class Ending:
+    """Takes the exception that ends a block and lets the flow go on to say so; what is no Exception passes.
+
+    Attributes:
+        error: The exception.
+        run: The run that was worked on, once it is known.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.run: RunDirectory | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        return True
+
+
+def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
+    """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed, and then
+    explained on its page."""
+    run, error = ending.run, ending.error
+    go_on = f"; to continue: {resume_command(run)}" if run else ""
+    if isinstance(error, Interrupted):
+        return Cancelled(name="Interrupted", message=f"{error}{go_on}")
+    cause = cause_of(error)
+    show_ending(flow_run_id, run, cause)
+    return Failed(message=f"{_cut(cause)}{go_on}", data=error)
+
+
+def cause_of(error: BaseException | None) -> str:
+    """The message alone for what a person can change; its kind too for what nobody expected."""
+    expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
+    return f"{error}" if expected else f"{type(error).__name__}: {error}"
+
+
+def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """A hook for flow runs that could not say themselves how they ended: a killed process, a cancellation that did not
+    wait. Prefect calls it in the worker, or in the process itself."""
+    try:
+        assert flow_run.created is not None, "Prefect made it"
+        run = Asked.of_parameters(flow_run.parameters).resolved(flow_run.created).run
+    except ValueError as error:
+        logger.warning("flow run %s: %s", flow_run.id, error)
+        run = None
+    show_ending(flow_run.id, run, state.message or state.name or "it ended early")
+
+
+def show_ending(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> None:
+    """A page of the flow run: the cause, the commands that continue the run, the log's last lines."""
+    page = ArtifactCreate(
+        type="markdown",
+        key="how-to-continue",
+        description="Why it ended, and how to go on",
+        data=ending_page(flow_run_id, run, cause),
+        flow_run_id=flow_run_id,
+    )
+
+    def create() -> None:
+        with get_client(sync_client=True) as client:
+            client.create_artifact(page)
+
+    PAGES.send(create)
+
+
+def ending_page(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> str:
+    """The page as Markdown."""
+    retry = f"prefect flow-run retry {flow_run_id}"
+    commands = [
+        *([resume_command(run)] if run else []),
+        f"{retry}      # or Retry on this page, for a deployment's run",
+    ]
+    parts = [
+        "# How to continue",
+        f"**Cause:** {_fenced([cause])}" if "\n" in cause else f"**Cause:** {cause}",
+        "Mend the cause, then continue. Finished stages are not made again, training goes on from its last checkpoint.",
+        _fenced(commands),
+    ]
+    if run is not None:
+        parts += [f"**The last lines of `{run.log}`:**", _fenced(last_lines(run))]
+    return "\n\n".join(parts) + "\n"
+
+
+def last_lines(run: RunDirectory) -> list[str]:
+    """The last lines of a run's log; none when there is no log."""
+    try:
+        with run.log.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _LOG_BYTES))
+            return stream.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+    except FileNotFoundError:
+        return []
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    return "\n".join(["", "```", *lines, "```"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}..."

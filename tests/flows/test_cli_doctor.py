@@ -1,0 +1,61 @@
+"""`sightline doctor` marks what a killed process left Running, and leaves living runs alone."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.states import Running
+from rich.console import Console
+
+from flows.cli_doctor import examine
+from flows.flow_runs import remember
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@flow
+def nothing() -> None:
+    """Does nothing."""
+
+
+def running(runs_dir: Path, name: str) -> tuple[RunDirectory, str]:
+    """A run and a flow run of it that says Running."""
+    run = RunDirectory(runs_dir / name)
+    run.root.mkdir()
+    run.config.write_text("experiment: x\n")
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(nothing, state=Running())
+    remember(run, str(flow_run.id))
+    return run, str(flow_run.id)
+
+
+def state_of(flow_run: str) -> str:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(flow_run).state.name
+
+
+def examined(runs_dir: Path) -> str:
+    text = StringIO()
+    examine(runs_dir, Console(file=text, width=200))
+    return text.getvalue()
+
+
+def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: Path) -> None:
+    _, dead = running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert state_of(dead) == "Crashed"
+    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert f"sightline run --resume dead --runs-dir {tmp_path}" in text
+    assert "marked" not in examined(tmp_path)
+
+
+def test_the_run_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    run, living = running(tmp_path, "living")
+    with RunLock(run.lock):
+        text = examined(tmp_path)
+    assert state_of(living) == "Running"
+    assert "written by the process with pid" in text and "marked" not in text
