@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows.cli_evaluate import evaluate
+from flows.cli_options import Overrides, RunsDir, Target
 from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
 
@@ -22,12 +24,6 @@ imports = typer.Typer(help="Turn the configuration of another tool into one of S
 app.add_typer(imports, name="import")
 
 MLFLOW_URI = "sqlite:///mlflow.db"
-
-Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or the folder of a run to continue.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key: --set actor.optim.lr=1e-6.")
-]
-RunsDir = Annotated[str, typer.Option("--runs-dir", help="Where runs lie.")]
 
 
 def main() -> None:
@@ -97,30 +93,7 @@ def train(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_
     _carry_out("train", config, overrides, runs_dir)
 
 
-@app.command()
-def evaluate(
-    config: Annotated[str | None, typer.Argument(metavar="[CONFIG]", help="A config file, or a run's folder.")] = None,
-    overrides: Overrides = None,
-    protocols: Annotated[
-        list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it: geoqa-r1v@1.")
-    ] = None,
-    outputs: Annotated[Path | None, typer.Option(help="Score these saved responses; needs no model.")] = None,
-    prompt: Annotated[Path | None, typer.Option(help="Ask with this Jinja file, the published text for one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the verdicts; below evaluations/ by default.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Folder of earlier verdicts to compare with, paired.")] = None,
-    runs_dir: RunsDir = RUNS_DIR,
-) -> None:
-    """Evaluate base and trained model of a CONFIG, or saved responses by published protocols."""
-    if protocols or outputs:
-        from flows.cli_evaluate import ProtocolOrder, score_outputs
-
-        order = ProtocolOrder(protocols=protocols or (), prompt=prompt, out=out, against=against)
-        if outputs is None:
-            raise ValueError("give what to measure: --outputs FILE")
-        raise typer.Exit(score_outputs(outputs, order, Console()))
-    if config is None:
-        raise ValueError("give a CONFIG, or saved responses: --outputs FILE --protocol geoqa-r1v@1")
-    _carry_out("evaluate", config, overrides, runs_dir)
+app.command()(evaluate)
 
 
 @app.command()

@@ -43,7 +43,7 @@ class ChatRenderer:
 
     Args:
         model_folder: Hugging Face folder; tokenizer, processor and chat template are read, weights are not.
-        prompt_template: Jinja file around each question, or None.
+        prompt_template: Jinja file around each question, or the template itself, or None.
         system_prompt: Text of a system message before the question, or None.
         trust_remote_code: Allow the folder to run its own Python code.
 
@@ -55,7 +55,7 @@ class ChatRenderer:
         self,
         model_folder: Path,
         *,
-        prompt_template: str | None,
+        prompt_template: str | PromptTemplate | None,
         system_prompt: str | None,
         trust_remote_code: bool = False,
     ) -> None:
@@ -63,7 +63,9 @@ class ChatRenderer:
         from transformers import AutoTokenizer
 
         self._folder = model_folder
-        self._template = PromptTemplate.load(prompt_template)
+        if not isinstance(prompt_template, PromptTemplate):
+            prompt_template = PromptTemplate.load(prompt_template)
+        self._template = prompt_template
         self._system_prompt = system_prompt
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             model_folder, trust_remote_code=trust_remote_code

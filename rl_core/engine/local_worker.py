@@ -23,7 +23,8 @@ from rl_core.checkpoints.sharded import (
 )
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
-from rl_core.data.prepared import IMAGES_FILE
+from rl_core.data.manifest import DataManifest
+from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
 from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
 from rl_core.files import atomic_write_json
@@ -38,12 +39,18 @@ from rl_core.models.lora import UnadaptedPolicy, attach_lora
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.protocol import RolloutEngine
+from rl_core.run_directory import RunDirectory
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate, longest_sequence
 from rl_core.training.supervised import imitate
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+
+
+def base_model(config: RunConfig, run: RunDirectory) -> Path:
+    """Hugging Face folder of the model that RL starts from: the cold start's, where there is one."""
+    return run.initial_model if config.cold_start is None else run.base_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +68,17 @@ class WorkerFolders:
     base: Path
     data: Path
     images_per_prompt: int
+
+    @classmethod
+    def of_run(cls, config: RunConfig, run: RunDirectory) -> "WorkerFolders":
+        """Those of a prepared run. Raises ValueError when its data are missing or altered."""
+        splits = [PreparedDataset.open(run.data, split) for split in DataManifest.read(run.data).splits]
+        return cls(
+            model=run.initial_model,
+            base=base_model(config, run),
+            data=run.data,
+            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
+        )
 
 
 class LocalWorker:

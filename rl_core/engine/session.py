@@ -14,10 +14,9 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
-from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
 from rl_core.engine.cold_start import TargetRenderer, run_cold_start
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.local_worker import LocalWorker, WorkerFolders, base_model
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.records import StepRecorder
 from rl_core.engine.stop import StopRequest
@@ -67,7 +66,8 @@ class Session:
         if self._workers is None:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._dataset("train")))
-            self._workers = LocalWorker(self.config, self._folders(), total_optimizer_steps=plan.total_optimizer_steps)
+            folders = WorkerFolders.of_run(self.config, self.run)
+            self._workers = LocalWorker(self.config, folders, total_optimizer_steps=plan.total_optimizer_steps)
         return self._workers
 
     @cached_property
@@ -82,7 +82,7 @@ class Session:
     @property
     def base_model(self) -> Path:
         """Hugging Face folder of the model that RL starts from."""
-        return self.run.initial_model if self.config.cold_start is None else self.run.base_model
+        return base_model(self.config, self.run)
 
     def run_cold_start(self) -> Mapping[str, float]:
         """Train the initial model on rendered answers and write it as the run's base model."""
@@ -142,15 +142,6 @@ class Session:
         if self._rewards is not None:
             self._rewards.__exit__(None, None, None)
         self._workers = self._loop = self._rewards = None
-
-    def _folders(self) -> WorkerFolders:
-        splits = [self._dataset(split) for split in DataManifest.read(self.run.data).splits]
-        return WorkerFolders(
-            model=self.run.initial_model,
-            base=self.base_model,
-            data=self.run.data,
-            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
-        )
 
     def _load(self, contender: Contender) -> None:
         """Replace the trainer's weights; a training loop that was open resumes from its checkpoint when needed."""

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.cli_protocols import ProtocolOrder
 
 ROWS = [
     {"id": index, "ground_truth": truth, "model_output": f"<answer>{given}</answer>"}
@@ -48,7 +49,12 @@ def test_later_outputs_are_compared_with_earlier_ones() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "give a CONFIG, or saved responses"),
+        ((), "give a CONFIG; or --protocol"),
+        (("--protocol", "geoqa-r1v@1"), "measures one thing: --model NAME, or --outputs FILE"),
+        (("config.yaml", "--outputs", "none.json"), "measures one thing"),
+        (("--model", "a/b", "--protocol", "geoqa-r1v@1"), "are files: give them as --items geoqa-r1v@1=FILE"),
+        (("--model", "a/b", "--protocol", "geoqa-r1v@1", "--samples", "4"), "answers greedily"),
+        (("--model", "a/b", "--protocol", "math12k-easyr1@1", "--items", "x=y"), "--items x=...: no such protocol"),
         (("--outputs", "none.json"), "name a protocol"),
         (("--outputs", "none.json", "--protocol", "geo3k@1"), "did you mean geo3k-easyr1@1"),
         (("--outputs", "none.json", "--protocol", "geoqa-r1v@1"), "none.json cannot be read"),
@@ -57,3 +63,24 @@ def test_later_outputs_are_compared_with_earlier_ones() -> None:
 def test_what_is_missing_is_named(arguments: tuple[str, ...], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         evaluate(*arguments)
+
+
+def test_items_come_from_the_file_given_or_from_the_hub() -> None:
+    order = ProtocolOrder(
+        protocols=("geoqa-r1v@1", "geo3k-easyr1@1"),
+        items=("geoqa-r1v@1=test.jsonl",),
+        media_dir=Path("images"),
+        limit=5,
+    )
+    file, hub = (order.source_of(protocol) for protocol in order.resolved())
+    assert (file.type, file.path, file.media_dir, file.limit) == ("local", "test.jsonl", "images", 5)
+    assert file.columns.answer_key == "ground_truth"
+    assert (hub.type, hub.name, hub.limit) == ("hub", "hiyouga/geometry3k@test", 5)
+
+
+def test_the_prompt_of_a_file_and_more_samples_change_the_protocol() -> None:
+    Path("published.jinja").write_text("{{ content }} As published.")
+    order = ProtocolOrder(protocols=("geo3k-easyr1@1",), prompt=Path("published.jinja"), samples=8)
+    (protocol,) = order.resolved()
+    assert protocol.prompt == "{{ content }} As published."
+    assert protocol.answering.n == 8

@@ -1,0 +1,54 @@
+"""Items to be asked once, outside a run: rendered into prompts in memory, their images into a store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rl_core.config.data import Source
+from rl_core.data.chat import ChatRenderer
+from rl_core.data.images import ImageStoreWriter
+from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
+from rl_core.data.sources import open_source
+from rl_core.progress import Progress
+from rl_core.types import Prompt
+
+_NAMED_ROWS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Questions:
+    """The items of one source that can be asked, in order, and those that cannot."""
+
+    prompts: Sequence[Prompt]
+    left_out: Sequence[RejectedRow]
+
+    def remark(self) -> str | None:
+        """What was left out and why, in a sentence; None when nothing was."""
+        if not self.left_out:
+            return None
+        first = "; ".join(str(row.row) for row in self.left_out[:_NAMED_ROWS])
+        more = "" if len(self.left_out) <= _NAMED_ROWS else "; ..."
+        return f"left out: {len(self.left_out)} item(s) that could not be asked ({first}{more})"
+
+
+def render_questions(
+    source: Source, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
+) -> Questions:
+    """Render every item of a source.
+
+    Raises:
+        ValueError: the source cannot be read, or none of its items can be asked; names the first ones.
+    """
+    reader = open_source(source)
+    prompts: list[Prompt] = []
+    left_out: list[RejectedRow] = []
+    with progress.bar(f"prepare {reader.name}", len(reader)) as advance:
+        for row in prepare_rows(reader, renderer, limits=limits, images=images):
+            if isinstance(row, PreparedRow):
+                prompts.append(row.prompt)
+            else:
+                left_out.append(row)
+            advance()
+    questions = Questions(prompts=prompts, left_out=left_out)
+    if not prompts:
+        raise ValueError(f"no item of {reader.name} can be asked; {questions.remark() or 'it is empty'}")
+    return questions
