@@ -72,21 +72,26 @@ class PolicyModel(nn.Module):
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
         """The hidden state that predicts each response token, with this model's head: full logits never exist."""
-        images = {}
-        if packed.pixel_values is not None:
-            images = {"pixel_values": packed.pixel_values, "image_grid_thw": packed.image_grid_thw}
-        hidden = self.model.base_model(
-            input_ids=packed.input_ids,
-            position_ids=packed.position_ids,
-            tree_layout=packed.layout,
-            use_cache=False,
-            **images,
-        ).last_hidden_state[0]
         return HeadRows(
-            hidden=hidden.index_select(0, packed.logit_index),
+            hidden=predicting_states(self.model, packed),
             head=self.model.get_output_embeddings(),
             logit_bias=self.logit_bias,
         )
+
+
+def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tensor:
+    """[K, width] the last hidden state before each response token, from which a head reads what follows."""
+    images = {}
+    if packed.pixel_values is not None:
+        images = {"pixel_values": packed.pixel_values, "image_grid_thw": packed.image_grid_thw}
+    hidden: torch.Tensor = model.base_model(
+        input_ids=packed.input_ids,
+        position_ids=packed.position_ids,
+        tree_layout=packed.layout,
+        use_cache=False,
+        **images,
+    ).last_hidden_state[0]
+    return hidden.index_select(0, packed.logit_index)
 
 
 def load_policy(folder: Path, config: ModelConfig) -> PolicyModel:

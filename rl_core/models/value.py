@@ -1,0 +1,51 @@
+"""The critic: one module from packed trees to a value before each response token."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from rl_core.config.model import ModelConfig
+from rl_core.models.loading import load_model
+from rl_core.models.packing import PackedTrees
+from rl_core.models.policy import predicting_states
+
+
+class ValueModel(nn.Module):
+    """The body of a Hugging Face model with tree attention, and a float32 head of one output in the place of its own.
+
+    The head starts at zero, so that a new critic expects nothing: its first advantages are the returns themselves.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Take the body of a model that `load_model` made; its output head is let go."""
+        super().__init__()
+        self.body: PreTrainedModel = model.base_model
+        self.config: PreTrainedConfig = model.config
+        self.head = nn.Linear(model.get_output_embeddings().in_features, 1, dtype=torch.float32)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    @property
+    def device(self) -> torch.device:
+        """Where packed trees must be."""
+        return self.head.weight.device
+
+    def forward(self, packed: PackedTrees) -> torch.Tensor:
+        """[K] float32: the value of what has been written before each response token.
+
+        Args:
+            packed: A micro-batch on this module's device.
+        """
+        values: torch.Tensor = self.head(predicting_states(self.body, packed).float())
+        return values[:, 0]
+
+
+def load_value_model(folder: Path, config: ModelConfig) -> ValueModel:
+    """A new critic with the body of a Hugging Face folder, on the CPU.
+
+    Raises:
+        ValueError: The attention asked for does not run here.
+    """
+    return ValueModel(load_model(folder, config))
