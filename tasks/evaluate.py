@@ -11,14 +11,12 @@ from tasks.context import RunContext
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
+from tasks.tracking import ITEMS_TABLE
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 Contender = Literal["base", "trained"]
-
-ITEMS_TABLE = "items.json"
-"""Artifact of an evaluation's run in MLflow: every answer with its verdict."""
 
 _TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
 
@@ -33,10 +31,11 @@ def evaluate(run: str, contender: Contender) -> StageManifest | State[StageManif
         results = write_evaluation(folder, items)
         return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
 
-    return run_stage(run, f"evaluate-{contender}", make=make, show=_show)
+    return run_stage(run, f"evaluate-{contender}", make=make, show=show_evaluation)
 
 
-def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+    """Figures, items and data of a finished evaluation, in its nested run."""
     log_split(mlflow_run, run, "validation")
     for mode, result in manifest.result.items():
         mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})

@@ -11,8 +11,9 @@ from rl_core.checkpoints.proof import ProofResult, prove_merged
 from rl_core.config.model import ModelSource, TinyModel
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext
+from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest
+from tasks.registration import register_model
 from tasks.run_facts import CONTENDERS, RunFacts, environment_facts
 from tasks.staging import StageOutcome, run_stage
 
@@ -28,8 +29,11 @@ def merge(run: str) -> StageManifest | State[StageManifest]:
 
 @task(name="model card", task_run_name="describe the model", cache_policy=NO_CACHE)
 def describe(run: str) -> StageManifest | State[StageManifest]:
-    """Write the merged model's card, which tells the evaluations too."""
-    return run_stage(run, "model-card", make=_describe, show=_show_card)
+    """Write the merged model's card, which tells the evaluations too, and register the model in MLflow."""
+    ended = run_stage(run, "model-card", make=_describe, show=_show_card)
+    context = current_context(run)
+    register_model(context.tracking, context.run)
+    return ended
 
 
 @task(name="push", task_run_name="push to the hub", cache_policy=NO_CACHE)

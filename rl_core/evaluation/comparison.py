@@ -1,6 +1,6 @@
 """Two models on the same items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -56,11 +56,26 @@ def compare(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem]) -
         ValueError: there are no items, an item has several responses, or the two sets of items differ.
     """
     pairs = pair_items(base, trained)
-    gained = tuple(one.uid for one, other in pairs if other.verdict and not one.verdict)
-    lost = tuple(one.uid for one, other in pairs if one.verdict and not other.verdict)
-    both = sum(one.verdict and other.verdict for one, other in pairs)
+    return compare_answers({one.uid: one.verdict for one, _ in pairs}, {other.uid: other.verdict for _, other in pairs})
+
+
+def compare_answers(base: Mapping[str, bool], trained: Mapping[str, bool]) -> Comparison:
+    """The same from the verdicts alone.
+
+    Args:
+        base: Whether an answer is right, by uid; `gained` and `lost` have its order.
+        trained: Likewise.
+
+    Raises:
+        ValueError: there are no items, or the two sets of items differ.
+    """
+    if (strangers := base.keys() ^ trained.keys()) or not base:
+        raise ValueError(_differ(len(base), len(trained), strangers))
+    gained = tuple(uid for uid, is_right in base.items() if trained[uid] and not is_right)
+    lost = tuple(uid for uid, is_right in base.items() if is_right and not trained[uid])
+    both = sum(is_right and trained[uid] for uid, is_right in base.items())
     counts = PairedCounts(
-        both=both, only_first=len(lost), only_second=len(gained), neither=len(pairs) - both - len(lost) - len(gained)
+        both=both, only_first=len(lost), only_second=len(gained), neither=len(base) - both - len(lost) - len(gained)
     )
     return Comparison(
         n=counts.n,
@@ -88,8 +103,12 @@ def pair_items(
     if not base or len({item.uid for item in base}) != len(base) or len(by_uid) != len(trained):
         raise ValueError("a paired comparison needs items with one response each: compare the greedy mode")
     if strangers := {item.uid for item in base} ^ by_uid.keys():
-        raise ValueError(
-            f"the two evaluations are of different items: {len(base)} and {len(trained)}, "
-            f"{len(strangers)} of them in one alone, such as {min(strangers)}"
-        )
+        raise ValueError(_differ(len(base), len(trained), strangers))
     return [(item, by_uid[item.uid]) for item in base]
+
+
+def _differ(first: int, second: int, strangers: Set[str]) -> str:
+    return (
+        f"the two evaluations are of different items: {first} and {second}, "
+        f"{len(strangers)} of them in one alone{f', such as {min(strangers)}' if strangers else ''}"
+    )

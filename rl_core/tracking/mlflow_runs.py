@@ -212,6 +212,11 @@ class MlflowPipeline:
         self._tags = tags
         self.parent = self._run(PIPELINE, name=run_name)
 
+    @property
+    def access(self) -> MlflowAccess:
+        """The store that the runs are in."""
+        return self._access
+
     def stage(self, stage: str) -> MlflowRun:
         """The nested run of a stage; nothing is sent until it is used."""
         return self._run(stage, name=stage, parent=self.parent)

@@ -1,0 +1,134 @@
+"""Trained models in MLflow's registry: a version a run, and the alias `champion` on one of them.
+
+The weights stay in the run's folder. A database takes the folder's URI as the version's source. A server takes no local
+path that lies outside its own artifacts (mlflow/server/handlers.py, _validate_source_run), so there the source is the
+artifact folder `merged`, in which `location.json` says where the weights are and what their hashes are.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities.model_registry import ModelVersion
+
+from rl_core.tracking.mlflow_access import MlflowAccess
+from rl_core.tracking.mlflow_runs import MlflowRun
+from rl_core.tracking.protocol import Table
+
+CHAMPION = "champion"
+LOCATION = "merged/location.json"
+_PAGE = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredVersion:
+    """A version of a registered model: its number, and its tags."""
+
+    version: str
+    tags: Mapping[str, str]
+
+
+class ModelRegistry:
+    """The versions of one registered model. Every method raises TrackerUnavailable when MLflow does not answer.
+
+    Args:
+        access: The store.
+        name: Name of the registered model.
+    """
+
+    def __init__(self, access: MlflowAccess, name: str) -> None:
+        self._access = access
+        self.name = name
+
+    def find(self, tags: Mapping[str, str]) -> RegisteredVersion | None:
+        """The newest version with all these tags."""
+
+        def find(client: MlflowClient) -> RegisteredVersion | None:
+            found = client.search_model_versions(f"name = '{self.name}'", max_results=_PAGE)
+            matching = [version for version in found if tags.items() <= version.tags.items()]
+            return _newest(matching)
+
+        return self._access.call(find)
+
+    def register(
+        self,
+        run: MlflowRun,
+        folder: Path,
+        *,
+        files: Mapping[str, str],
+        tags: Mapping[str, str],
+        description: str,
+    ) -> RegisteredVersion:
+        """Make a version.
+
+        Args:
+            run: The run that the model came from.
+            folder: Where the weights are.
+            files: SHA-256 of the folder's files by name.
+            tags: What is known of it.
+            description: Markdown for people.
+        """
+        run_id = run.run_id
+        source = folder.absolute().as_uri()
+        if self._access.is_server:
+            run.log_text(LOCATION, json.dumps({"folder": source, "sha256": dict(files)}, indent=2))
+            source = f"runs:/{run_id}/{LOCATION.partition('/')[0]}"
+
+        def register(client: MlflowClient) -> RegisteredVersion:
+            if not client.search_registered_models(f"name = '{self.name}'"):
+                client.create_registered_model(self.name)
+            made = client.create_model_version(
+                self.name, source, run_id=run_id, tags=dict(tags), description=description
+            )
+            return RegisteredVersion(version=str(made.version), tags=dict(tags))
+
+        return self._access.call(register)
+
+    def tag(self, version: RegisteredVersion, tags: Mapping[str, str]) -> None:
+        """Add tags to a version."""
+
+        def tag(client: MlflowClient) -> None:
+            for name, value in tags.items():
+                client.set_model_version_tag(self.name, version.version, name, value)
+
+        self._access.call(tag)
+
+    def champion(self) -> RegisteredVersion | None:
+        """The version that has the alias; None when none has it."""
+
+        def find(client: MlflowClient) -> RegisteredVersion | None:
+            if not client.search_registered_models(f"name = '{self.name}'"):
+                return None
+            if CHAMPION not in client.get_registered_model(self.name).aliases:
+                return None
+            found = client.get_model_version_by_alias(self.name, CHAMPION)
+            return RegisteredVersion(version=str(found.version), tags=dict(found.tags))
+
+        return self._access.call(find)
+
+    def crown(self, version: RegisteredVersion) -> None:
+        """Move the alias to a version."""
+        self._access.call(lambda client: client.set_registered_model_alias(self.name, CHAMPION, version.version))
+
+    def table(self, run_id: str, file: str) -> Table | None:
+        """A table that `MlflowRun.log_table` wrote in any run; None when it is not there."""
+
+        def read(client: MlflowClient) -> Table | None:
+            if file not in {artifact.path for artifact in client.list_artifacts(run_id)}:
+                return None
+            with tempfile.TemporaryDirectory() as folder:
+                text = Path(client.download_artifacts(run_id, file, folder)).read_text(encoding="utf-8")
+            table = json.loads(text)
+            return {name: [row[place] for row in table["data"]] for place, name in enumerate(table["columns"])}
+
+        return self._access.call(read)
+
+
+def _newest(versions: list[ModelVersion]) -> RegisteredVersion | None:
+    if not versions:
+        return None
+    newest = max(versions, key=lambda version: int(version.version))
+    return RegisteredVersion(version=str(newest.version), tags=dict(newest.tags))
