@@ -14,6 +14,7 @@ from prefect.states import Cancelled, Failed
 
 from flows.request import Asked, resume_command
 from rl_core.engine.stop import Interrupted
+from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.artifacts import PAGES
 
@@ -61,9 +62,9 @@ def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
 
 
 def cause_of(error: BaseException | None) -> str:
-    """The message alone for what a person can change; its kind too for what nobody expected."""
+    """The message alone for what a person can change; its kind too for what nobody expected. Without secrets."""
     expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
-    return f"{error}" if expected else f"{type(error).__name__}: {error}"
+    return redact(f"{error}" if expected else f"{type(error).__name__}: {error}")
 
 
 def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:

@@ -7,6 +7,7 @@ import os
 from typing import Final
 
 from rl_core.environment import disable_telemetry, share_cores
+from rl_core.redaction import redact_logs
 
 FLOW_DEFAULTS: Final = {
     # A fresh database on a slow or busy machine needs longer than Prefect's 20 s.
@@ -30,9 +31,10 @@ CONSOLE_DEFAULTS: Final = {
 
 
 def set_flow_defaults() -> None:
-    """Defaults of every process that runs a flow."""
+    """Defaults of every process that runs a flow; its logs hold no secrets."""
     disable_telemetry()
     share_cores()
+    redact_logs()
     _set_defaults(FLOW_DEFAULTS)
 
 

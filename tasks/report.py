@@ -7,6 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.checkpoints.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
+from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest
@@ -33,7 +34,8 @@ def _make(context: RunContext) -> StageOutcome:
     run = context.run
     facts = RunFacts(run)
     summary = summarise_run(facts)
-    atomic_write_text(run.report, render(report_page(facts, commands=usage_lines(run.merged_model))))
+    page = report_page(facts, commands=usage_lines(run.merged_model))
+    atomic_write_text(run.report, redact(render(page)))
     atomic_write_json(run.summary, summary)
     return StageOutcome(outputs=[run.report, run.summary], result=summary["evaluation"])
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from rl_core.config.run import RunConfig
 from rl_core.events import LogEvent
+from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
+from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.manifests import StageManifest
 from tasks.run_tags import code_tags, run_tags
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
 """Shows a finished stage in its nested run; reads the run's folder only."""
-
-ITEMS_TABLE = "items.json"
-"""Artifact of an evaluation's run in MLflow: every answer with its verdict."""
 
 _SHOWN_TAG = "sightline.shown"
 
@@ -59,7 +58,7 @@ class PipelineTracking:
         parent = self._pipeline.parent
         with self._pipeline.running(parent, log_event=self._log_event):
             with tolerated_outage("parameters", self._log_event):
-                parent.log_params(self._config.model_dump(mode="json", exclude={"tracking"}))
+                parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking"})))
                 parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
             yield
 
@@ -155,13 +154,14 @@ class PipelineTracking:
 
 
 def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":
-    if config.tracking.mlflow_uri is None:
+    address = mlflow_address(config.tracking)
+    if address is None:
         return None
     # Imported here: MLflow takes two seconds to import, and a run without it need not wait.
     from rl_core.tracking.mlflow_runs import MlflowPipeline
 
     return MlflowPipeline(
-        config.tracking.mlflow_uri,
+        address,
         experiment=config.experiment,
         run_name=run.name,
         tags=lambda: run_tags(config, run) | code_tags(),

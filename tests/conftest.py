@@ -1,11 +1,16 @@
 """Settings of every test."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
 # A deadline measures the machine, not the code: these tests run beside others on few cores.
 settings.register_profile("sightline", deadline=None)
 settings.load_profile("sightline")
+
+# It would win over the databases that tests name.
+os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.checkpoints.proof import ProofResult
+from rl_core.redaction import redact
 
 CARD_NAME = "README.md"
 
@@ -52,7 +53,7 @@ class CardFacts:
 
 def write_model_card(folder: Path, facts: CardFacts) -> None:
     """Write the card into a merged folder."""
-    (folder / CARD_NAME).write_text(model_card(folder, facts))
+    (folder / CARD_NAME).write_text(redact(model_card(folder, facts)))
 
 
 def model_card(folder: Path, facts: CardFacts) -> str:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.run import RunConfig
+from rl_core.config.section import SECRET_ERROR
 
 Tree = dict[str, Any]
 
@@ -124,6 +125,8 @@ def _explain(problem: Mapping[str, Any]) -> str:
     key = ".".join(keys)
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
+    if problem["type"] == SECRET_ERROR:
+        return f"{key}: {problem['msg']}"
     return f"{key}: {problem['msg']} (got {problem['input']!r})" if keys else str(problem["msg"])
 
 

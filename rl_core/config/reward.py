@@ -1,13 +1,22 @@
 """Who judges a response, and what judging may cost."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from rl_core.config.section import Section
+from rl_core.config.section import Section, refused_secret
 
 Kwargs = dict[str, float | int | str | bool]
+
+_SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
+
+
+def _without_secrets(kwargs: Kwargs) -> Kwargs:
+    if named := [name for name in kwargs if _SECRET_NAME.search(name)]:
+        raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
+    return kwargs
 
 
 class RewardTerm(Section):
@@ -23,6 +32,8 @@ class RewardTerm(Section):
     """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
     """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
+
+    _secrets_are_refused = field_validator("kwargs")(_without_secrets)
 
     @property
     def label(self) -> str:
@@ -43,6 +54,8 @@ class RewardChoice(Section):
     mixture: tuple[RewardTerm, ...] = ()
     """Functions whose weighted sum is `overall`. The first one's components keep their names, those of the others
     are prefixed with theirs (`length/overall`)."""
+
+    _secrets_are_refused = field_validator("kwargs")(_without_secrets)
 
     @property
     def terms(self) -> tuple[RewardTerm, ...]:

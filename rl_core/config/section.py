@@ -1,6 +1,10 @@
 """The base of every configuration section."""
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+SECRET_ERROR = "secret"
+"""pydantic's type of an error whose input must not be shown."""
 
 
 class Section(BaseModel):
@@ -12,3 +16,9 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
     )
+
+
+def refused_secret(message: str) -> PydanticCustomError:
+    """What a validator raises for a value that may be a secret: a config is written down in many places, so that
+    secrets come from the environment alone. The error's report leaves the value out."""
+    return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})

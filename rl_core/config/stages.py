@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from rl_core.config.section import Section
+from rl_core.config.section import Section, refused_secret
+from rl_core.redaction import redact_addresses
 
 
 class EvaluationConfig(Section):
@@ -54,7 +55,8 @@ class TrackingConfig(Section):
     """Where runs are shown, in as many places as are named. metrics.jsonl in the run folder is always written."""
 
     mlflow_uri: str | None = "sqlite:///mlflow.db"
-    """MLflow tracking server or database; null turns MLflow off."""
+    """MLflow tracking server or database, without a password; null turns MLflow off. MLFLOW_TRACKING_URI in the
+    environment wins over an address here."""
     tensorboard: bool = False
     """Write TensorBoard event files into the run's folder `tensorboard/`; `tensorboard --logdir runs` shows every run
     (needs `pip install 'sightline[trackers]'`)."""
@@ -69,3 +71,13 @@ class TrackingConfig(Section):
     """Responses of each step that the trackers show as a table, one a prompt. All of them are in `rollouts/`."""
     gallery_items: int = Field(default=24, ge=0)
     """Held-out items shown with image and both answers in the report and in MLflow."""
+
+    @field_validator("mlflow_uri")
+    @classmethod
+    def _address_holds_no_password(cls, uri: str | None) -> str | None:
+        if uri is not None and redact_addresses(uri) != uri:
+            raise refused_secret(
+                "a config holds no password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole "
+                "address as MLFLOW_TRACKING_URI, in the environment"
+            )
+        return uri

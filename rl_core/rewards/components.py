@@ -26,7 +26,12 @@ def components_of(result: object) -> dict[str, float]:
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
         raise ValueError(f"component name {name!r} is {type(name).__name__}, not str")
-    return name
+    return plain_text(name)
+
+
+def plain_text(text: str) -> str:
+    """The text as `str` itself: an object of a subclass of the stranger's would be unpickled in the run's process."""
+    return str.__str__(text)
 
 
 def _checked_number(name: object, value: object) -> float:

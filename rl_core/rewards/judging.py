@@ -9,10 +9,12 @@ import zlib
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
-from rl_core.rewards.components import components_of
+from rl_core.redaction import redact
+from rl_core.rewards.components import components_of, plain_text
 from rl_core.rewards.loading import Scorer
 from rl_core.rewards.messages import Outcome
 from rl_core.rewards.sample import RewardSample
+from rl_core.rewards.spec import PARSER
 
 SLICE_SECONDS = 0.1
 """A process gives back the rest of its chunk after this long: then another one may take it, and the time limit of a
@@ -55,7 +57,9 @@ class Judge:
         """An exception of the function, in words."""
         if isinstance(error, MemoryError):
             return f"MemoryError: more than reward.memory_limit_gib = {self.memory_limit_bytes / 2**30:g}"
-        return f"{type(error).__name__}: {error}"
+        return redact(
+            f"{type(error).__name__}: {error}"
+        )  # a client's error may repeat the key that it was refused with
 
     def _in_turn(self, samples: Sequence[RewardSample]) -> list[Outcome]:
         began = time.perf_counter()
@@ -108,8 +112,13 @@ class Judge:
             return self._failure(error)
 
     def _outcome(self, sample: RewardSample, result: object) -> Outcome:
-        parsed = self.scorer.parse(sample.response) if self.scorer.parse else None
-        return Outcome(components_of(result), parsed, None)
+        return Outcome(components_of(result), self._parsed(sample.response), None)
+
+    def _parsed(self, response: str) -> str | None:
+        parsed = self.scorer.parse(response) if self.scorer.parse else None
+        if not isinstance(parsed, str | None):
+            raise ValueError(f"`{PARSER}` returned {type(parsed).__name__}, not text or None")
+        return None if parsed is None else plain_text(parsed)
 
     def _failure(self, error: Exception) -> Outcome:
         return Outcome({}, None, self.describe(error))

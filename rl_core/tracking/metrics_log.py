@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_core.files import atomic_write_bytes, fsync_folder, sweep_temporaries
+from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 
 _ROLLOUT_FILE = re.compile(r"step-(\d+)\.parquet")
@@ -102,8 +103,8 @@ class RunLogs:
         self._timings.append({"step": step} | {name: float(value) for name, value in timings.items()})
 
     def log_event(self, kind: str, **facts: object) -> None:
-        """Write an incident with the time of day (Unix seconds). `facts` are JSON values."""
-        self._events.append({"kind": kind, "time": time.time()} | facts)
+        """Write an incident with the time of day (Unix seconds). `facts` are JSON values; secrets are left out."""
+        self._events.append({"kind": kind, "time": time.time()} | redact_tree(facts))
 
     def metrics_of(self, step: int) -> dict[str, float]:
         """The metrics of a step. Raises KeyError when it has none."""

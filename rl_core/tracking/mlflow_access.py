@@ -12,6 +12,7 @@ from mlflow.store.db.db_types import DATABASE_ENGINES
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
+from rl_core.redaction import redact
 from rl_core.tracking.protocol import TrackerUnavailable
 
 Result = TypeVar("Result")
@@ -44,12 +45,7 @@ class MlflowAccess:
                 self._client = self._open()
             return action(self._client)
         except (MlflowException, SQLAlchemyError, OSError) as error:  # OSError: every error of requests is one
-            raise TrackerUnavailable(f"MLflow at {self.uri}: {error}") from error
-
-    @property
-    def is_server(self) -> bool:
-        """Whether a server answers, which decides by itself where artifacts lie, and not a database."""
-        return self.uri.startswith(("http://", "https://"))
+            raise TrackerUnavailable(redact(f"MLflow at {self.uri}: {error}")) from error
 
     def artifact_location(self, experiment: str) -> str | None:
         """Where the artifacts of an experiment go: beside a database file; a server decides by itself (None)."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
+from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.console_tracker import ConsoleTracker
 from rl_core.tracking.metrics_log import read
@@ -16,7 +17,7 @@ def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
         ImportError: the extra `trackers` is not installed; `plan` says so before.
     """
     tracking = config.tracking
-    shown = config.model_dump(mode="json", exclude={"tracking"})
+    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking"}))
     if tracking.console:
         yield ConsoleTracker(after=max((record["step"] for record in read(run.metrics)), default=-1))
     if tracking.tensorboard:

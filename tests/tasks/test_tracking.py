@@ -126,3 +126,23 @@ def test_a_split_is_an_input_once_however_often_it_is_shown(tmp_path: Path) -> N
         ("train (counting)", "f" * 16, "training"),
         ("validation (counting)", "f" * 16, "evaluation"),
     }
+
+
+def test_no_secret_reaches_mlflow_or_the_log(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", "key-0123456789")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    config = config_with(f"tracking.mlflow_uri={uri}", "reward.kwargs.note=with key-0123456789")
+    with PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(kind)).pipeline_running(None):
+        pass
+    assert mlflow_runs(uri)["pipeline"].data.params["reward.kwargs.note"] == "with [JUDGE_API_KEY]"
+    assert b"key-0123456789" not in (tmp_path / "mlflow.db").read_bytes()
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://weekly:wort-und-satz@127.0.0.1:9")
+    events: list[object] = []
+    shown = PipelineTracking(config, run, log_event=lambda kind, **facts: events.append(facts))
+    with shown.pipeline_running(None):
+        pass
+    assert "weekly:***@127.0.0.1:9" in caplog.text
+    assert events and "wort-und-satz" not in f"{events}{caplog.text}"

@@ -40,3 +40,19 @@ def test_a_bare_number_is_the_overall(number) -> None:
 def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         components_of(result)
+
+
+class Loud(str):
+    """What a stranger may hand over in place of a text."""
+
+    def __str__(self) -> str:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return print, ("unpickled",)
+
+
+def test_names_are_plain_text_whatever_was_handed_over() -> None:
+    names = list(components_of({Loud("overall"): 1.0, np.str_("accuracy"): 0.0}))
+    assert names == ["overall", "accuracy"]
+    assert [type(name) for name in names] == [str, str]

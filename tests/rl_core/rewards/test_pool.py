@@ -172,6 +172,28 @@ def test_a_file_that_cannot_be_imported_gives_the_reason_with_each_sample(tmp_pa
         assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 2.0})]
 
 
+def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> None:
+    path = tmp_path / "reader.py"
+    path.write_text(
+        "class Loud(str):\n    def __reduce__(self): return (print, ('unpickled',))\n"
+        "def parse(response): return {'one': 1, 'loud': Loud('loud')}.get(response, response)\n"
+        "def judge(sample): return 1.0\n"
+    )
+    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+        number, loud, plain = pool.score_all([make_sample(text, "") for text in ("one", "loud", "plain")])
+    assert number.error == "ValueError: `parse` returned int, not text or None"
+    assert (loud.parsed, type(loud.parsed), plain.parsed) == ("loud", str, "plain")
+
+
+def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", "key-0123456789")
+    path = tmp_path / "asking.py"
+    path.write_text("import os\ndef judge(sample): raise ValueError('no such key: ' + os.environ['JUDGE_API_KEY'])\n")
+    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+        (score,) = pool.score_all([make_sample("a", "a")])
+    assert score.error == "ValueError: no such key: [JUDGE_API_KEY]"
+
+
 def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "deadly.py"
     path.write_text("import os\nos._exit(7)\ndef score(sample): return 1.0\n")

@@ -1,0 +1,93 @@
+"""Keeps secrets out of what is written down: logs, events, trackers, reports, model cards.
+
+Secrets come from the environment and from nowhere else. A value is one when its variable's name says so, or when it is
+the password inside an address; whatever is about to be written is searched for these values themselves, so that it does
+not matter how one got into the text (a library's error message, an address, an answer of a server).
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+HIDDEN = "***"
+
+SHORTEST_SECRET = 6
+"""Characters. Shorter values are words and numbers of any text, so they are left standing."""
+
+_SECRET_NAME = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|APIKEY|KEY|AUTH_STRING)(_|$)|PASSWORD|PASSWD", re.I
+)
+_PASSWORD_IN_ADDRESS = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<password>[^\s/@]+)(?=@)", re.I)
+_SECRET_IN_QUERY = re.compile(
+    r"(?P<before>[?&][\w-]*(?:password|passwd|token|secret|api_?key)=)(?P<password>[^\s&#'\"]+)", re.I
+)
+
+
+def redact(text: str) -> str:
+    """`text` with `[NAME]` in place of the value of each secret variable, and `***` for passwords in addresses."""
+    for value, name in sorted(_secrets(os.environ).items(), key=lambda secret: -len(secret[0])):
+        text = text.replace(value, f"[{name}]")
+    return redact_addresses(text)
+
+
+def redact_addresses(text: str) -> str:
+    """`text` with `***` in place of the passwords of addresses: `scheme://user:password@host`, `?token=value`."""
+    for pattern in (_PASSWORD_IN_ADDRESS, _SECRET_IN_QUERY):
+        text = pattern.sub(rf"\g<before>{HIDDEN}", text)
+    return text
+
+
+def redact_tree(value: Any) -> Any:
+    """Nested mappings and lists with every text in them redacted; other values as they are."""
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            return {name: redact_tree(item) for name, item in value.items()}
+        case list() | tuple():
+            return [redact_tree(item) for item in value]
+        case _:
+            return value
+
+
+def redact_logs() -> None:
+    """From now on no log record of this process holds a secret, whoever logs it and whichever handler writes it.
+
+    Records are changed where they are made: handlers come and go (the run's log, Prefect's, a terminal's).
+    """
+    if not isinstance(logging.getLogRecordFactory(), _RedactingFactory):
+        logging.setLogRecordFactory(_RedactingFactory(logging.getLogRecordFactory()))
+
+
+class _RedactingFactory:
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):  # arguments that do not fit: the handler reports it, with the place
+            return record
+        redacted = redact(message)
+        if redacted != message:
+            record.msg, record.args = redacted, None
+        if record.exc_info and record.exc_info[0] is not None:
+            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+        return record
+
+
+def _secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Secret value -> name of its variable."""
+    return {value: name for name, value in _candidates(environment) if len(value) >= SHORTEST_SECRET}
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in environment.items():
+        if _SECRET_NAME.search(name):
+            yield name, value
+        elif "://" in value:
+            for pattern in (_PASSWORD_IN_ADDRESS, _SECRET_IN_QUERY):
+                yield from ((name, match["password"]) for match in pattern.finditer(value))

@@ -1,0 +1,27 @@
+"""The machine decides where runs are shown, the config whether they are."""
+
+import pytest
+
+from rl_core.config.stages import TrackingConfig
+from rl_core.tracking.mlflow_address import VARIABLE, mlflow_address
+
+SERVER = "http://weekly:geheim@mlflow:5000"
+
+
+@pytest.mark.parametrize(
+    ("configured", "environment", "address"),
+    [
+        ("sqlite:///mlflow.db", None, "sqlite:///mlflow.db"),
+        ("sqlite:///mlflow.db", "", "sqlite:///mlflow.db"),
+        ("sqlite:///mlflow.db", SERVER, SERVER),
+        (None, SERVER, None),
+        (None, None, None),
+    ],
+)
+def test_the_environment_wins_over_an_address_but_does_not_turn_mlflow_on(
+    configured: str | None, environment: str | None, address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if environment is not None:
+        monkeypatch.setenv(VARIABLE, environment)
+    assert mlflow_address(TrackingConfig(mlflow_uri=configured)) == address
