@@ -57,6 +57,23 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
+def lies_below(path: Path, folder: Path) -> bool:
+    """Whether `path` is in `folder` or is it, wherever `..` and symlinks on the way to either lead."""
+    # realpath, because Path.resolve raises on a circle of symlinks.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def relative_name(name: str) -> str:
+    """`name`, by which a manifest calls a file below its own folder. What lies there may be linked to another disk.
+
+    Raises:
+        ValueError: it is absolute or climbs out by `..`.
+    """
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} is no name of a file below the manifest's folder")
+    return name
+
+
 def fsync_folder(folder: Path) -> None:
     """Flush a folder's list of names to the disk: a rename in it is durable only after this."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

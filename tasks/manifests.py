@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rl_core.files import atomic_write_json
+from rl_core.files import atomic_write_json, relative_name
 from rl_core.run_directory import RunDirectory
 
 GROWING_FILE = "metrics.jsonl"
@@ -74,12 +74,12 @@ def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
     """The manifest of a stage that finished once; None when there is none, or when it is damaged."""
     try:
         record = json.loads(run.stage_manifest(stage).read_text(encoding="utf-8"))
-        outputs = {path: Output(**output) for path, output in record.pop("outputs").items()}
+        outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
         return StageManifest(outputs=outputs, **record)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # not the JSON that write_manifest writes: the stage is run again
+        return None  # not what write_manifest writes (a name that leads out of the run, say): the stage is run again
 
 
 def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:

@@ -94,6 +94,8 @@ def read_items(probe_folder: Path) -> tuple[list[Item], str]:
 
     probe = json.loads((probe_folder / "probe.json").read_text())
     for item in probe["items"]:
+        if elsewhere := [name for name in item["images"] if Path(name).name != name]:
+            raise ValueError(f"{probe_folder} names images that are not in it: {elsewhere}")
         item["images"] = [Image.open(probe_folder / name).convert("RGB") for name in item["images"]]
     return probe["items"], probe["dtype"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.files import read_json
+from rl_core.files import read_json, relative_name
 from rl_core.models.policy import PolicyModel
 from rl_core.types import Float32Array, Group, Int32Array
 
@@ -110,9 +110,9 @@ def write_probe(folder: Path, probe: Probe) -> None:
 
 
 def read_probe(folder: Path) -> Probe:
-    """Read back what `write_probe` wrote, equal to the bit."""
+    """Read back what `write_probe` wrote, equal to the bit. Raises ValueError when it names a file elsewhere."""
     content = read_json(folder / PROBE_NAME)
-    files = sorted({name for item in content["items"] for name in item["images"]})
+    files = sorted({relative_name(name) for item in content["items"] for name in item["images"]})
     return Probe(
         dtype=content["dtype"],
         items=[_from_json(item) for item in content["items"]],

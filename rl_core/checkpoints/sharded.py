@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed import ProcessGroup
+from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
@@ -26,6 +27,8 @@ from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+
+from rl_core.files import relative_name
 
 State = dict[str, Any]
 
@@ -73,6 +76,7 @@ def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
     Raises:
         MismatchedState: a name is missing on one side, or a shape or number format differs.
         pickle.UnpicklingError: the files name a class that no checkpoint of ours holds; nothing was executed.
+        ValueError: the metadata names a file outside `folder`.
     """
     _check_fit(_Reader(folder).read_metadata(), state, folder)
     with _plain_library():
@@ -192,6 +196,8 @@ class _Reader(FileSystemReader):
             metadata = _MetadataUnpickler(file).load()
         if not isinstance(metadata, Metadata):
             raise pickle.UnpicklingError(f"{path} does not hold checkpoint metadata")
+        for place in (metadata.storage_data or {}).values():
+            relative_name(place.relative_path)
         return metadata
 
 
@@ -206,12 +212,11 @@ class _MetadataUnpickler(pickle.Unpickler):
 
 
 class _Planner(DefaultLoadPlanner):
-    """Reads plain values without running code."""
+    """Reads plain values without running code, where the library's planner would unpickle anything."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        torch.load(value, weights_only=True)  # raises on anything but plain data; the load below takes anything
-        value.seek(0)
-        super().load_bytes(read_item, value)
+        plain = torch.load(value, weights_only=True)
+        set_element(self.original_state_dict, self.mappings[read_item.dest_index.fqn], plain)
 
 
 @contextmanager

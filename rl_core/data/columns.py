@@ -11,6 +11,7 @@ from PIL import Image
 from rl_core.config.data import Columns
 from rl_core.data.conversation import IMAGE_PLACE, read_conversation
 from rl_core.data.rows import BadRow, ImageInput, Row, Turn, json_columns
+from rl_core.files import lies_below
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,12 +21,14 @@ class RowParser:
     Attributes:
         columns: Names of the columns.
         data_source: Name of the source, passed on to rows without a column for it.
-        media_dir: Where relative image paths start.
+        media_dir: Where relative image paths start. No path may lead out of it.
+        caches: Folders that absolute paths may lead into as well: where `datasets` puts the files that it fetches.
     """
 
     columns: Columns
     data_source: str
     media_dir: Path
+    caches: tuple[Path, ...] = ()
 
     def parse(self, values: Mapping[str, Any], *, index: int, origin: str = "") -> Row | BadRow:
         """One row. What is wrong with it becomes a BadRow, never an exception."""
@@ -71,7 +74,7 @@ class RowParser:
         if value is None:
             return ()
         items = value if isinstance(value, list | tuple) else [value]
-        return tuple(image_input(item, media_dir=self.media_dir) for item in items)
+        return tuple(image_input(item, media_dir=self.media_dir, caches=self.caches) for item in items)
 
     def _with_places(self, question: str, image_count: int, history: Sequence[Turn]) -> str:
         places = question.count(IMAGE_PLACE) + sum(turn.content.count(IMAGE_PLACE) for turn in history)
@@ -125,11 +128,12 @@ def _nearest(name: str, available: Collection[str]) -> str:
     return f"; its columns are {', '.join(map(repr, sorted(available)))}"
 
 
-def image_input(value: Any, *, media_dir: Path) -> ImageInput:
+def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> ImageInput:
     """An image as datasets store it: PIL image, encoded bytes, path, or a mapping with `bytes` or `path`.
 
     Raises:
-        ValueError: It is none of these; the message is the reason for a BadRow.
+        ValueError: It is none of these, or the path leads out of `media_dir` and `caches`; the message is the reason
+            for a BadRow.
     """
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
@@ -140,14 +144,20 @@ def image_input(value: Any, *, media_dir: Path) -> ImageInput:
             return value
         case str() if "://" in value[:10]:
             raise ValueError(f"{value} is an address; images are read from files, download it first")
-        case str() if value:
-            return media_dir / value
-        case Path():
-            return media_dir / value
+        case str() | Path() if value:
+            return _image_file(value, media_dir, caches)
         case None | "":
             raise ValueError("an image is missing (null)")
         case _:
             raise ValueError(f"an image is {type(value).__name__}, not bytes, a path or a PIL image")
+
+
+def _image_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
+    """A data set is somebody else's: it must not choose which files of this machine are read."""
+    file = media_dir / path
+    if any(lies_below(file, folder) for folder in (media_dir, *caches)):
+        return file
+    raise ValueError(f"the image {path} leads out of {media_dir}; set media_dir to the folder that holds all images")
 
 
 def _answer(value: Any) -> str:

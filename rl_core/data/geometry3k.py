@@ -12,6 +12,7 @@ from typing import Any
 
 from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import BadRow, Row
+from rl_core.files import lies_below
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
@@ -50,12 +51,14 @@ class Geometry3kReader:
             question = _text(item, column)
             column = "answer"
             answer = _right_choice(item)
+            column = DIAGRAM_FILE
+            diagram = _diagram(path.parent)
         except ValueError as error:
             return BadRow(index=index, column=column, reason=str(error), origin=origin)
         return Row(
             index=index,
             question=IMAGE_PLACE + question,
-            images=(path.with_name(DIAGRAM_FILE),),
+            images=(diagram,),
             answer=answer,
             data_source=self.name,
             extra={key: item[key] for key in _KEPT if key in item} | {"letter": item["answer"]},
@@ -78,6 +81,14 @@ def _read_item(path: Path) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise ValueError("holds no JSON object")
     return item
+
+
+def _diagram(folder: Path) -> Path:
+    """The item's picture; a link to a file elsewhere would let a downloaded folder choose what is read."""
+    path = folder / DIAGRAM_FILE
+    if not lies_below(path, folder):
+        raise ValueError(f"it is a link out of the item's folder, to {path.readlink()}")
+    return path
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:

@@ -51,12 +51,22 @@ class HubReader:
         return rows if self.source.limit is None else min(rows, self.source.limit)
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        parser = RowParser(columns=self.source.columns, data_source=self.name, media_dir=self._media_dir)
+        parser = RowParser(
+            columns=self.source.columns, data_source=self.name, media_dir=self._media_dir, caches=_caches()
+        )
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
         rows = (values for table in tables for values in table.to_pylist())
         for index, values in enumerate(islice(rows, self.source.limit)):
             yield parser.parse(values, index=index)
+
+
+def _caches() -> tuple[Path, ...]:
+    """Where `datasets` puts the files that it fetches, and unpacks archives."""
+    import datasets.config
+    from huggingface_hub import constants
+
+    return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
 
 
 def is_local_folder(source: HubSource) -> bool:

@@ -141,7 +141,7 @@ def _is_image(value: Any) -> bool:
     if not items:
         return False
     try:
-        image = image_input(items[0], media_dir=Path())
+        image = image_input(items[0], media_dir=Path("/"))
     except ValueError:
         return False
     return not isinstance(image, Path) or image.suffix.lower() in Image.registered_extensions()

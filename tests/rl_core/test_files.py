@@ -219,3 +219,25 @@ def _write_folder(final: Path, text: str) -> None:
         (temporary / "inner").mkdir()
         for name in ("a", "b", "inner/c"):
             (temporary / name).write_text(text)
+
+
+PARTS = st.lists(st.sampled_from(["a", "..", ".", "b.c", "..d", ""]), max_size=6)
+
+
+@given(PARTS)
+def test_a_name_that_stays_below_is_below_and_no_other_is(parts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "deep", *parts)
+        climbed = os.path.normpath(path)
+        below = climbed == f"{folder}/deep" or climbed.startswith(f"{folder}/deep/")
+        assert files.lies_below(path, Path(folder, "deep")) == below
+
+
+@given(PARTS.filter(any))
+def test_a_manifests_name_is_refused_when_it_could_climb(parts: list[str]) -> None:
+    name = "/".join(parts)
+    if ".." in parts or name.startswith("/"):
+        with pytest.raises(ValueError, match="no name of a file below"):
+            files.relative_name(name)
+    else:
+        assert files.relative_name(name) == name

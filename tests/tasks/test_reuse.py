@@ -1,5 +1,6 @@
 """A finished stage is found while its files stand, in this run or in the one beside it, and never otherwise."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,19 @@ def test_taking_over_removes_what_an_older_config_left(run: RunDirectory, other:
 def test_a_promised_file_that_is_missing_is_an_error(run: RunDirectory) -> None:
     with pytest.raises(FileNotFoundError, match="should have written"):
         describe_outputs(run.root, [run.report])
+
+
+@pytest.mark.parametrize("name", ["../../victim.txt", "data/../../../victim.txt", "/victim.txt"])
+def test_a_manifest_that_names_a_file_outside_its_run_counts_for_nothing(
+    run: RunDirectory, other: RunDirectory, name: str
+) -> None:
+    victim = run.root.parents[1] / "victim.txt"
+    written = finish(other, "evaluate-base", "d1")
+    victim.write_text("result")  # what the outputs' hash is of
+    (output,) = written.outputs.values()
+    path = str(victim) if name.startswith("/") else name
+    write_manifest(other, dataclasses.replace(written, outputs={path: output}))
+    run.root.mkdir(parents=True)
+    assert read_manifest(other, "evaluate-base") is None
+    assert find_complete(run, "evaluate-base", "d1") is None
+    assert victim.read_text() == "result"

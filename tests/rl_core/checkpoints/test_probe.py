@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from rl_core.checkpoints.merged_check import read_items
 from rl_core.checkpoints.probe import Probe, ProbeItem, largest_difference, plain_distribution, read_probe, write_probe
 from rl_core.files import folder_hashes
 from rl_core.models.attention import standard_attention
@@ -84,3 +85,16 @@ def test_equal_weights_give_an_equal_probe(merged: Callable[[str], Merged], tmp_
 def test_the_probe_says_what_its_numbers_are(merged: Callable[[str], Merged]) -> None:
     content = json.loads((merged("qwen2_5").probe_folder / "probe.json").read_text())
     assert content["log_probs_are"] == "log_softmax(logits) in float32, without temperature and without banned tokens"
+
+
+def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "probe"
+    folder.mkdir()
+    (tmp_path / "private.png").write_bytes(b"private")
+    item = {"name": "a/0", "token_ids": [1], "engine_token_ids": [1], "response_ids": [2], "log_probs": [-1.0]}
+    for name in ("../private.png", str(tmp_path / "private.png")):
+        (folder / "probe.json").write_text(json.dumps({"dtype": "float32", "items": [item | {"images": [name]}]}))
+        with pytest.raises(ValueError, match="no name of a file below"):
+            read_probe(folder)
+        with pytest.raises(ValueError, match="images that are not in it"):
+            read_items(folder)

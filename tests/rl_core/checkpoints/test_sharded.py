@@ -185,6 +185,18 @@ def test_code_in_the_metadata_or_in_a_plain_value_is_refused_and_not_run(tmp_pat
     assert not target.exists()
 
 
+def test_metadata_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
+    save_sharded(tmp_path / "state", {"weight": torch.ones(3)})
+    (tmp_path / "state" / "__0_0.distcp").rename(tmp_path / "__0_0.distcp")
+    metadata = tmp_path / "state" / ".metadata"
+    content = pickle.loads(metadata.read_bytes())
+    for place in content.storage_data.values():
+        place.relative_path = "../__0_0.distcp"
+    metadata.write_bytes(pickle.dumps(content))
+    with pytest.raises(ValueError, match="no name of a file below"):
+        load_sharded(tmp_path / "state", {"weight": torch.zeros(3)})
+
+
 TWO_WORKERS = """
 import sys
 from pathlib import Path

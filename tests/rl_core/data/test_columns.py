@@ -92,13 +92,49 @@ def test_images_first_puts_places_before_a_question_without_any():
 
 def test_images_come_in_every_form_that_datasets_use():
     picture = Image.new("RGB", (2, 2))
-    forms = {"a.png": Path("/media/a.png"), "/abs/b.png": Path("/abs/b.png"), b"raw": b"raw"}
+    forms = {"a.png": Path("/media/a.png"), "/media/b.png": Path("/media/b.png"), b"raw": b"raw"}
     for value, expected in forms.items():
         assert image_input(value, media_dir=Path("/media")) == expected
     assert image_input({"bytes": b"raw", "path": "x.png"}, media_dir=Path()) == b"raw"
     assert image_input({"bytes": None, "path": "x.png"}, media_dir=Path("/media")) == Path("/media/x.png")
     assert image_input(picture, media_dir=Path()) is picture
     assert parse(GOOD | {"images": "one.png"}).images == (Path("/media/one.png"),)
+
+
+@pytest.fixture
+def media(tmp_path):
+    """A folder of images with links: to itself, out of it, and in a circle."""
+    folder = tmp_path / "media"
+    folder.mkdir()
+    (tmp_path / "private").mkdir()
+    (folder / "within").symlink_to(folder)
+    (folder / "out").symlink_to(tmp_path / "private")
+    (folder / "circle").symlink_to(folder / "circle")
+    return folder
+
+
+@pytest.mark.parametrize("path", ["a.png", "b/../a.png", "within/a.png", "circle", "..a.png", "../media/a.png"])
+def test_a_path_that_stays_in_the_media_folder_is_an_image(media, path):
+    assert image_input(path, media_dir=media) == media / path
+    assert image_input(str(media / path), media_dir=media) == media / path
+
+
+@pytest.mark.parametrize("path", ["../private/a.png", "b/../../a.png", "out/a.png", "/etc/passwd", "..", "../media2/a"])
+@pytest.mark.parametrize("form", [str, Path, lambda path: {"bytes": None, "path": path}])
+def test_a_path_that_leaves_the_media_folder_makes_a_bad_row(media, path, form):
+    row = RowParser(columns=Columns(), data_source="here", media_dir=media).parse(
+        GOOD | {"images": form(path)}, index=3
+    )
+    assert isinstance(row, BadRow)
+    assert (row.index, row.column) == (3, "images")
+    assert "leads out of" in row.reason and "media_dir" in row.reason
+
+
+def test_files_that_datasets_fetched_may_lie_in_its_caches(media, tmp_path):
+    cached = tmp_path / "private" / "a.png"
+    assert image_input(str(cached), media_dir=media, caches=[tmp_path / "private"]) == cached
+    with pytest.raises(ValueError, match="leads out of"):
+        image_input(str(tmp_path / "private" / ".." / "a.png"), media_dir=media, caches=[tmp_path / "private"])
 
 
 def test_a_misspelt_key_is_refused_with_the_nearest_column():

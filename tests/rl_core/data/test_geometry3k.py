@@ -71,3 +71,22 @@ def test_the_published_items_are_all_readable():
     assert all(isinstance(row, Row) for row in rows)
     assert rows[0].question.startswith("<image>In $\\odot X, A B=30")
     assert rows[0].answer == "80"
+
+
+def test_a_diagram_that_is_a_link_out_of_its_folder_is_not_read(tmp_path):
+    write_item(tmp_path / "items", 1)
+    diagram = tmp_path / "items" / "1" / "img_diagram.png"
+    diagram.rename(tmp_path / "elsewhere.png")
+    diagram.symlink_to(tmp_path / "elsewhere.png")
+    (row,) = iter_rows(local(tmp_path / "items"))
+    assert isinstance(row, BadRow)
+    assert (row.column, row.index) == ("img_diagram.png", 0)
+    assert "a link out of the item's folder" in row.reason
+
+
+def test_an_items_folder_may_be_a_link(tmp_path):
+    write_item(tmp_path / "items", 1)
+    (tmp_path / "chosen").mkdir()
+    (tmp_path / "chosen" / "1").symlink_to(tmp_path / "items" / "1")
+    (row,) = iter_rows(local(tmp_path / "chosen"))
+    assert isinstance(row, Row)
