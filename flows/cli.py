@@ -129,6 +129,19 @@ def plan(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A baseline of configs/baselines, or its file.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    overrides: Overrides = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Run a published baseline and say whether its number is reproduced."""
+    from flows.cli_reproduce import reproduce_baseline
+
+    raise typer.Exit(reproduce_baseline(name, overrides or (), Console(), runs_dir=runs_dir, dry_run=dry_run))
+
+
+@app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
     step: Annotated[int | None, typer.Option(help="The step to look at; the newest one by default.")] = None,

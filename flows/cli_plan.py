@@ -29,7 +29,7 @@ def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> i
         plan = known_batch_plan(config, run, digests)
         console.print(_stage_table(stage_statuses(config, run, digests, reuse=request.reuse, plan=plan)))
         if plan:
-            console.print(_batch_table(config, plan))
+            console.print(batch_table(config, plan))
         _print_forecast(config, console)
     return _print_problems(problems, console)
 
@@ -43,7 +43,8 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
     return table
 
 
-def _batch_table(config: RunConfig, plan: BatchPlan) -> Table:
+def batch_table(config: RunConfig, plan: BatchPlan) -> Table:
+    """What the batch sizes come to."""
     table = Table(title="Batches", title_justify="left", show_header=False)
     left_out = f"; {plan.rows_left_out_per_epoch} rows are left out" if plan.rows_left_out_per_epoch else ""
     rows = {

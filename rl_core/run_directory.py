@@ -103,6 +103,11 @@ class RunDirectory:
         return self.root / "summary.json"
 
     @property
+    def reproduction(self) -> Path:
+        """reproduction.json: what the run says of its baseline's published number."""
+        return self.root / "reproduction.json"
+
+    @property
     def log(self) -> Path:
         """The run's log, appended to by every attempt."""
         return self.root / "run.log"

@@ -78,8 +78,10 @@ def recipe_digest(config: RunConfig) -> str:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without what changes no number: its name, and where it is shown and uploaded."""
-    return config.model_dump(mode="json", exclude={"experiment": True, "tracking": True, "merge": {"push"}})
+    """The config without what changes no number: its name, where it is shown and uploaded, what it is to reproduce."""
+    return config.model_dump(
+        mode="json", exclude={"experiment": True, "tracking": True, "published": True, "merge": {"push"}}
+    )
 
 
 def protocol_digest(config: RunConfig) -> str:

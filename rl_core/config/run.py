@@ -5,6 +5,7 @@ from pydantic import Field
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
+from rl_core.config.published import PublishedConfig
 from rl_core.config.reward import RewardConfig
 from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
@@ -45,3 +46,5 @@ class RunConfig(Section):
     """What leaves the run."""
     tracking: TrackingConfig = TrackingConfig()
     """Where it is shown."""
+    published: PublishedConfig | None = None
+    """The published result that this run is to reproduce; no part of what it computes."""

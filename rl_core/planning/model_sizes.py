@@ -12,6 +12,7 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 from rl_core.config.model import ModelSource, TinyModel
+from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.tiny_fields import tiny_fields
 
 Fields = Mapping[str, Any]
@@ -45,7 +46,7 @@ class ModelSizes:
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
-    """Sizes of a configured model; None for a hub checkpoint that was never downloaded.
+    """Sizes of a configured model; None for a hub checkpoint that was never downloaded and is not known beforehand.
 
     Raises:
         ValueError: the folder has no config.json, or it names an architecture that Sightline does not train.
@@ -58,7 +59,10 @@ def model_sizes(source: ModelSource) -> ModelSizes | None:
     if folder.is_absolute():
         raise ValueError(f"model.source.path: there is no folder {folder}")
     cached = try_to_load_from_cache(source.path, "config.json", revision=source.revision)
-    return read_sizes(Path(cached)) if isinstance(cached, str) else None
+    if isinstance(cached, str):
+        return read_sizes(Path(cached))
+    known = KNOWN_MODELS.get(source.path)
+    return None if known is None else sizes_of_config(known)
 
 
 def read_sizes(config_json: Path) -> ModelSizes:

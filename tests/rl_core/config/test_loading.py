@@ -17,7 +17,7 @@ from rl_core.config.loading import ConfigError, digest_of, dump_config, load_con
 from rl_core.config.run import RunConfig
 
 REPOSITORY = Path(__file__).parents[3]
-SHIPPED = sorted((REPOSITORY / "configs").rglob("*.yaml"))
+SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")
 
 SMALL = """
 experiment: small

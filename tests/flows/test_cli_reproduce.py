@@ -1,0 +1,150 @@
+"""`sightline reproduce`: every baseline is planned offline in seconds, from its config alone."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.cli_reproduce import baseline_path, print_reproduction
+from rl_core.config.loading import load_config
+from rl_core.evaluation.protocols.matching import departures
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.reproduction import judge_reproduction, published_band
+from rl_core.evaluation.result import summarise
+from tests.rl_core.evaluation.builders import make_items
+
+ROOT = Path(__file__).parents[2]
+BASELINES = sorted((ROOT / "configs" / "baselines").glob("*.yaml"))
+STEPS = {"geo3k": (4, 60), "clevr": (136, 2040), "geoqa": (15, 225), "math12k": (23, 345)}
+"""Of the reference: steps an epoch, steps in 15 epochs."""
+HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "datasets")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def reproduce(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--dry-run"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
+def test_every_baseline_is_planned_offline(path: Path) -> None:
+    code, text = reproduce(path.stem)
+    assert code == 0, text
+    (data,) = [name for name in STEPS if name in path.stem]
+    an_epoch, in_all = STEPS[data]
+    assert re.search(rf"rows / 512 = {an_epoch} steps", text)
+    assert f"{in_all} steps in 15 epoch(s)" in text
+    for part in ("expected hours: ", "at most at one time", "G ", "one sample an item", "digest"):
+        assert part in text, part
+    for part in ("not comparable", "problem", "warning"):
+        assert part not in text, text
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
+def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation(path: Path) -> None:
+    """facts/easyr1.md, section 4: the values that all scripts share, and those of each algorithm."""
+    config = load_config(path)
+    assert path.stem.replace("_", "-") == config.experiment
+    published = config.published
+    assert published is not None
+    assert departures(config, protocol_named(published.protocol)) == []
+    assert published.items == protocol_named(published.protocol).num_items
+    shared = (
+        config.data.rollout_batch_size, config.rollout.n, config.actor.global_batch_size, config.rollout.temperature,
+        config.actor.optim.betas, config.actor.optim.weight_decay, config.actor.optim.lr_scheduler_type,
+        config.data.max_prompt_length, config.rollout.max_response_length, config.trainer.total_epochs,
+    )  # fmt: skip
+    assert shared == (512, 5, 128, 1.0, (0.9, 0.999), 0.01, "constant", 2048, 2048, 15)
+    assert config.actor.optim.lr == (1e-5 if config.model.lora else 1e-6)
+    algorithm = config.algorithm
+    clip = (algorithm.clip_ratio_low, algorithm.clip_ratio_high, algorithm.clip_ratio_dual)
+    kl = algorithm.kl and (algorithm.kl.coef, algorithm.kl.penalty, algorithm.kl.use_kl_loss)
+    kind = path.stem.removesuffix("_lora").partition("grpo")[1] or path.stem.partition("geo3k_")[2]
+    assert (algorithm.adv_estimator, algorithm.loss_type, algorithm.loss_avg_mode, clip, kl) == {
+        "grpo": ("grpo", "default", "token", (0.2, 0.3, 3.0), (1e-2, "low_var_kl", True)),
+        "dapo": ("grpo", "default", "token", (0.2, 0.28, 3.0), None),
+        "gspo": ("grpo", "gspo_token", "seq", (3e-4, 4e-4, 3.0), None),
+        "cispo": ("grpo", "cispo", "token", (0.0, 4.0, 3.0), (1e-2, "low_var_kl", True)),
+        "sapo": ("grpo", "sapo", "token", (0.2, 0.3, 3.0), None),
+        "reinforce_plus_plus": (
+            "reinforce_plus_plus", "default", "token", (0.2, 0.3, 3.0), (1e-3, "low_var_kl", False),
+        ),
+    }[kind]  # fmt: skip
+    assert (algorithm.online_filtering is not None) == (kind == "dapo")
+
+
+def test_the_page_of_baselines_has_every_one_with_its_band() -> None:
+    page = (ROOT / "docs" / "baselines.md").read_text()
+    for path in BASELINES:
+        published = load_config(path).published
+        assert published is not None
+        band = published_band(published)
+        low = "" if band is None else f"{band[0]:.3f}"
+        assert re.search(rf"\| `{path.stem}` \| .* \| {low}.*\| {published.total_steps} \|", page), path.stem
+
+
+def test_a_dry_run_imports_nothing_heavy_and_takes_less_than_three_seconds() -> None:
+    script = f"""
+import sys
+from flows.cli import app
+try:
+    app(["reproduce", "qwen2_5_vl_7b_geo3k_dapo", "--dry-run"])
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    times = []
+    for _ in range(3):
+        started = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        times.append(time.monotonic() - started)
+        assert done.returncode == 0, done.stderr
+        if times[-1] < 3.0:
+            return
+    pytest.fail(f"took {times} s")
+
+
+def test_a_changed_baseline_says_what_stands_between() -> None:
+    code, text = reproduce(
+        "qwen2_5_vl_3b_geo3k_grpo", "--set", "actor.optim.lr=1e-5", "--set", "trainer.total_epochs=1"
+    )
+    assert code == 1
+    assert "not comparable actor.optim.lr is 1e-05, the baseline's 1e-06" in text
+    assert "the run would take 4, the reference takes 60" in text
+
+
+def test_an_unknown_baseline_leads_to_those_there_are() -> None:
+    with pytest.raises(ValueError, match="has qwen2_5_7b_math12k_grpo, "):
+        baseline_path("geo3k")
+
+
+def test_a_verdict_is_printed_with_both_numbers_and_the_reasons() -> None:
+    published = load_config(baseline_path("qwen2_5_vl_7b_geo3k_sapo")).published
+    assert published is not None
+    base, trained = (summarise(make_items("+" * right + "-" * (601 - right))) for right in (222, 330))
+    console = Console(record=True, width=160)
+    found = judge_reproduction(published, base=base, trained=trained, obstacles=["other data"])
+    print_reproduction(found, published, console)
+    text = console.export_text()
+    for part in (
+        "not comparable",
+        "0.369 -> 0.549",
+        "0.37 -> 0.54 on 601 items; reproduced by 0.495 to 0.585",
+        "other data",
+    ):
+        assert part in text, part
