@@ -45,7 +45,7 @@ demo: $(STAMP) ## train, evaluate and merge a small vision-language model on thi
 	$(BIN)/sightline run configs/quickstart.yaml
 
 test: lint ## every check and every test but the slow ones
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
 
 lint: $(STAMP)-dev ## format, style, types, and the contracts between the rooms
 	$(BIN)/ruff check .

@@ -1,22 +1,23 @@
 """Settings of every test."""
 
-import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # A deadline measures the machine, not the code: these tests run beside others on few cores.
 settings.register_profile("sightline", deadline=None)
 settings.load_profile("sightline")
 
-# It would win over the databases that tests name.
-os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+class FolderScheduling(LoadScopeScheduling):
+    """One process runs all tests of a folder: they share what is costly to start (an engine, a finished run)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0].rpartition("/")[0]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one folder share what is costly to start (an engine, a finished run), so that one process runs them all;
-    `make test` has a process for every core."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
+    """How `make test` shares the tests out among its processes; the longest folder, tests/e2e, is collected first."""
+    return FolderScheduling(config, log)

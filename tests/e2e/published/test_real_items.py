@@ -11,7 +11,6 @@ SAMPLES = REPOSITORY.parent / "shared" / "data"
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(600),
-    pytest.mark.xdist_group("real-items"),  # shares nothing with the other end-to-end tests
     pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"needs the published items in {SAMPLES}"),
 ]
 
