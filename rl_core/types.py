@@ -140,6 +140,8 @@ class TrainSample:
         old_log_probs: Log-probs under the policy that sampled (the engine's, or recomputed).
         ref_log_probs: Log-probs under the frozen reference; None when KL is off.
         importance_weights: Factors of the policy loss from the off-policy correction; None for 1.
+        values: The critic's value before each token, before the update; None without a critic.
+        returns: What it should have said; None without a critic.
     """
 
     rollout: Rollout
@@ -147,6 +149,8 @@ class TrainSample:
     old_log_probs: Float32Array
     ref_log_probs: Float32Array | None = None
     importance_weights: Float32Array | None = None
+    values: Float32Array | None = None
+    returns: Float32Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -219,10 +219,17 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),
         "actor": config.actor.model_dump(mode="json"),
+        "critic": config.critic.model_dump(mode="json") if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
-        "schedule": _training_length(config) if config.actor.optim.lr_scheduler_type == "cosine" else None,
+        "schedule": _training_length(config) if _rates_fall(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
+
+
+def _rates_fall(config: RunConfig) -> bool:
+    """Whether a rate depends on the length of the run."""
+    owners = (config.actor, config.critic)
+    return any(owner is not None and owner.optim.lr_scheduler_type == "cosine" for owner in owners)
 
 
 def _evaluation_parts(config: RunConfig) -> dict[str, Any]:

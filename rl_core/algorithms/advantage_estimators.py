@@ -16,7 +16,7 @@ from rl_core.algorithms.group_advantages import (
     remax_advantages,
     rloo_advantages,
 )
-from rl_core.algorithms.token_advantages import TokenValues, discounted_returns, whiten
+from rl_core.algorithms.token_advantages import TokenValues, discounted_returns, generalized_advantages, whiten
 
 Grouped = Sequence[Sequence[TokenValues]]
 """[group][rollout] -> [R] float64."""
@@ -30,11 +30,15 @@ class AdvantageInputs:
         token_rewards: [group][rollout] -> [R] float64. The score sits on the last token; a KL penalty on each.
         gamma: Discount a token.
         greedy_rewards: [group] reward of each prompt's greedy response; empty but for ReMax.
+        values: [group][rollout] -> [R] float64, the critic's value before each token; empty but for GAE.
+        lam: Decay of GAE: 0 trusts the critic, 1 the returns.
     """
 
     token_rewards: Grouped
     gamma: float
     greedy_rewards: Sequence[float] = ()
+    values: Grouped = ()
+    lam: float = 1.0
 
 
 AdvantageEstimator = Callable[[AdvantageInputs], Grouped]
@@ -72,6 +76,22 @@ def remax(inputs: AdvantageInputs) -> Grouped:
     ]
 
 
+def gae(inputs: AdvantageInputs) -> Grouped:
+    """GAE (arXiv 1506.02438) over the critic's values, whitened over the rollout batch. Raises ValueError without
+    values."""
+    return _whitened(_generalized(inputs))
+
+
+def value_targets(inputs: AdvantageInputs) -> Grouped:
+    """What the critic should have said: GAE, before it is whitened, on top of what it said. Empty without values."""
+    if not inputs.values:
+        return []
+    return [
+        [advantages + values for advantages, values in zip(*pair, strict=True)]
+        for pair in zip(_generalized(inputs), inputs.values, strict=True)
+    ]
+
+
 ADVANTAGE_ESTIMATORS: Final[Mapping[str, AdvantageEstimator]] = MappingProxyType(
     {
         "grpo": by_group(grpo_advantages),
@@ -81,8 +101,19 @@ ADVANTAGE_ESTIMATORS: Final[Mapping[str, AdvantageEstimator]] = MappingProxyType
         "reinforce_plus_plus": reinforce_plus_plus,
         "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
         "remax": remax,
+        "gae": gae,
     }
 )
+
+
+def _generalized(inputs: AdvantageInputs) -> Grouped:
+    return [
+        [
+            generalized_advantages(rewards, values, gamma=inputs.gamma, lam=inputs.lam)
+            for rewards, values in zip(*pair, strict=True)
+        ]
+        for pair in zip(inputs.token_rewards, inputs.values, strict=True)
+    ]
 
 
 def _totals(group: Sequence[TokenValues]) -> Rewards:

@@ -7,7 +7,7 @@ from pydantic import Field
 from rl_core.config.section import Section
 
 AdvantageName = Literal[
-    "grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax"
+    "grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "gae"
 ]
 PolicyLossName = Literal["default", "gspo", "gspo_token", "cispo", "sapo"]
 KLPenalty = Literal["kl", "abs", "mse", "low_var_kl", "full"]
@@ -86,9 +86,12 @@ class AlgorithmConfig(Section):
 
     adv_estimator: AdvantageName = "grpo"
     """Advantage estimator. `reinforce_plus_plus` compares with the batch, `remax` with the prompt's greedy response,
-    one more rollout a prompt; the others compare with the group and need rollout.n of 2 or more."""
+    one more rollout a prompt, `gae` (PPO) with what a critic expects (section `critic`); the others compare with the
+    group and need rollout.n of 2 or more."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Discount a token of `reinforce_plus_plus`."""
+    """Discount a token of `reinforce_plus_plus` and `gae`."""
+    lam: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Decay of `gae`: 0 trusts the critic, 1 the returns."""
     loss_type: PolicyLossName = "default"
     """Policy loss: `default` is PPO's clip with dual clip; `gspo` and `gspo_token` take the ratio of a whole response;
     `cispo` uses the clipped ratio as a weight; `sapo` a smooth gate."""

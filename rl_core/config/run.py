@@ -12,6 +12,7 @@ from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
     ColdStartConfig,
+    CriticConfig,
     RolloutConfig,
     TrainerConfig,
 )
@@ -38,6 +39,8 @@ class RunConfig(Section):
     """What the update optimises."""
     actor: ActorConfig = ActorConfig()
     """How the update is done."""
+    critic: CriticConfig | None = None
+    """What judges how a response goes while it is written (`adv_estimator: gae`); null has none."""
     trainer: TrainerConfig = TrainerConfig()
     """How long, and what is kept."""
     evaluation: EvaluationConfig = EvaluationConfig()

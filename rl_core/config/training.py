@@ -82,6 +82,28 @@ class ActorConfig(Section):
     """Optimizer."""
 
 
+class CriticConfig(Section):
+    """The critic of `adv_estimator: gae`: a value model with the body of the model that RL starts from, all of whose
+    weights are trained."""
+
+    global_batch_size: int = Field(default=128, ge=1)
+    """Prompts an optimizer step; rollout_batch_size must be a multiple."""
+    ppo_epochs: int = Field(default=1, ge=1)
+    """Passes over a rollout batch."""
+    micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
+    """Token budget of a forward-backward: this times (max_prompt_length + max_response_length) tree tokens."""
+    micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
+    """The same for the pass that values a rollout batch, without a gradient."""
+    cliprange_value: float = Field(default=0.5, gt=0.0)
+    """How far a value may move from what it was at the step's start and still lower the loss."""
+    loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
+    """As `algorithm.loss_avg_mode`, for the value loss."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradient norm above which the gradient is scaled down."""
+    optim: OptimConfig = OptimConfig(lr=1e-5)
+    """Optimizer."""
+
+
 class TrainerConfig(Section):
     """Length of the run, validation, checkpoints."""
 
@@ -99,5 +121,7 @@ class TrainerConfig(Section):
     """Complete checkpoints kept, the newest ones; the best by validation is kept beside them."""
     save_model_only: bool = False
     """Leave the optimizer out of the checkpoint: smaller, but the run cannot be resumed exactly."""
+    critic_warmup: int = Field(default=0, ge=0)
+    """The first step that moves the policy; those before it train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped
+from rl_core.algorithms.advantage_estimators import AdvantageInputs, Grouped
 from rl_core.algorithms.token_advantages import TokenValues
 from rl_core.config.algorithm import GROUP_BASELINES, AlgorithmConfig
 from rl_core.types import Float32Array, Group, RolloutKey, Score, TrainGroup, TrainSample
@@ -23,25 +23,24 @@ def scored_groups(
     return [group for group in kept if len(group.rollouts) >= needed]
 
 
-def assign_advantages(
+def advantage_inputs(
     groups: Sequence[Group],
     scores: Mapping[RolloutKey, Score],
     *,
     config: AlgorithmConfig,
     kl_penalties: Grouped | None,
     greedy_rewards: Mapping[str, float],
-) -> Grouped:
-    """The advantage of every response token.
+    values: TokenArrays,
+) -> AdvantageInputs:
+    """What the estimator looks at.
 
     Args:
         groups: The rollout batch: groups whose rollouts all have a score.
         scores: By (prompt uid, sample index).
-        config: Names the estimator.
+        config: Discount and decay.
         kl_penalties: [group][rollout] -> [R] what the KL takes off each token's reward; None for nothing.
         greedy_rewards: By prompt uid the reward of the greedy response; empty but for ReMax.
-
-    Returns:
-        [group][rollout] -> [R] float64.
+        values: [group][rollout] -> [R] the critic's values; empty without one.
     """
     rewards = [[_token_rewards(len(r.response_ids), scores[r.key].overall) for r in g.rollouts] for g in groups]
     if kl_penalties is not None:
@@ -50,8 +49,13 @@ def assign_advantages(
             for pair in zip(rewards, kl_penalties, strict=True)
         ]
     greedy = [greedy_rewards[group.prompt.uid] for group in groups] if greedy_rewards else []
-    inputs = AdvantageInputs(token_rewards=rewards, gamma=config.gamma, greedy_rewards=greedy)
-    return ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs)
+    return AdvantageInputs(
+        token_rewards=rewards,
+        gamma=config.gamma,
+        lam=config.lam,
+        greedy_rewards=greedy,
+        values=[[part.astype(np.float64) for part in group] for group in values],
+    )
 
 
 def train_groups(
@@ -61,8 +65,11 @@ def train_groups(
     old: TokenArrays,
     ref: TokenArrays | None,
     importance_weights: Grouped | None,
+    values: TokenArrays = (),
+    returns: Grouped = (),
 ) -> list[TrainGroup]:
-    """The groups with what the policy loss needs of each token; all arguments are [group][rollout] -> [R]."""
+    """The groups with what the losses need of each token; all arguments are [group][rollout] -> [R], the last two empty
+    without a critic."""
     return [
         TrainGroup(
             prompt=group.prompt,
@@ -73,6 +80,8 @@ def train_groups(
                     old_log_probs=old[i][j],
                     ref_log_probs=ref[i][j] if ref else None,
                     importance_weights=importance_weights[i][j].astype(np.float32) if importance_weights else None,
+                    values=values[i][j] if values else None,
+                    returns=returns[i][j].astype(np.float32) if returns else None,
                 )
                 for j, rollout in enumerate(group.rollouts)
             ],

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, Grouped, value_targets
 from rl_core.config.algorithm import AlgorithmConfig
-from rl_core.engine.advantages import TokenArrays, assign_advantages, train_groups
+from rl_core.engine.advantages import TokenArrays, advantage_inputs, train_groups
 from rl_core.engine.off_policy import correct, engine_mismatch
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.reference_kl import ReferenceKL, reference_kl
 from rl_core.engine.sampling import RolloutBatch
+from rl_core.engine.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, TrainGroup
 
@@ -37,13 +38,13 @@ def build_experience(
     workers: WorkerGroup,
     timer: PhaseTimer,
 ) -> Experience:
-    """Ask the workers for the log-probs that the algorithm needs, and give every token its credit.
+    """Ask the workers for the log-probs and values that the algorithm needs, and give every token its credit.
 
     Args:
         drawn: What was drawn; its kept groups are learned from.
         config: The algorithm.
         kl_coef: Weight of the KL term of this step; None without one.
-        workers: Hold policy and reference.
+        workers: Hold policy, reference and critic.
         timer: Measures the passes.
     """
     groups = drawn.kept
@@ -53,13 +54,28 @@ def build_experience(
     if kl is not None and kl_coef is not None:
         metrics |= {"kl/reference": kl.mean, "kl/coef": kl_coef}
         penalties = kl.penalties(kl_coef)
-    advantages = assign_advantages(
-        groups, drawn.scores, config=config, kl_penalties=penalties, greedy_rewards=drawn.greedy_rewards
+    values = _values(groups, config, workers, timer)
+    inputs = advantage_inputs(
+        groups,
+        drawn.scores,
+        config=config,
+        kl_penalties=penalties,
+        greedy_rewards=drawn.greedy_rewards,
+        values=values,
     )
-    ref = None if kl is None else kl.ref_log_probs
+    returns = value_targets(inputs)
+    trained = train_groups(
+        groups,
+        advantages=ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs),
+        old=old,
+        ref=None if kl is None else kl.ref_log_probs,
+        importance_weights=weights,
+        values=values,
+        returns=returns,
+    )
     return Experience(
-        groups=train_groups(groups, advantages=advantages, old=old, ref=ref, importance_weights=weights),
-        metrics=metrics,
+        groups=trained,
+        metrics={**metrics, **critic_metrics(inputs.values, returns)},
         mean_kl=None if kl is None else kl.mean,
     )
 
@@ -82,3 +98,10 @@ def _reference_pass(
         return None
     with timer.phase("reference"):
         return reference_kl(groups, old, config=config.kl, workers=workers)
+
+
+def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer) -> TokenArrays:
+    if config.adv_estimator != "gae":
+        return []
+    with timer.phase("values"):
+        return workers.values(groups)

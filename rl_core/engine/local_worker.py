@@ -25,6 +25,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
+from rl_core.engine.critic import Critic
 from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
 from rl_core.files import atomic_write_json
@@ -38,8 +39,10 @@ from rl_core.models.loading import (
 from rl_core.models.lora import UnadaptedPolicy, attach_lora
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.value import load_value_model
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.run_directory import RunDirectory
+from rl_core.timing import PhaseTimer
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
@@ -88,9 +91,20 @@ class LocalWorker:
     trainer computes again: whichever works has the device's memory.
     """
 
-    def __init__(self, config: RunConfig, folders: WorkerFolders, *, total_optimizer_steps: int) -> None:
+    def __init__(
+        self, config: RunConfig, folders: WorkerFolders, *, total_optimizer_steps: int, total_critic_steps: int = 0
+    ) -> None:
+        """Load the policy.
+
+        Args:
+            config: The run.
+            folders: What is read.
+            total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
+            total_critic_steps: The same for the critic; 0 without one.
+        """
         self._config = config
         self._total_optimizer_steps = total_optimizer_steps
+        self._total_critic_steps = total_critic_steps
         self._folders = folders
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._images = ImageStore.open(folders.data / IMAGES_FILE)
@@ -98,6 +112,7 @@ class LocalWorker:
         self._policy = self._load(folders.model)
         self._reference: PolicyModel | None = None
         self._optimizer: PolicyOptimizer | None = None
+        self._critic: Critic | None = None
         self._engine: RolloutEngine | None = None
         self._engine_is_current = False
         self._policy_version = 0
@@ -140,27 +155,22 @@ class LocalWorker:
             token_budget=self._experience_budget,
         )
 
-    def update(self, batch: UpdateBatch) -> UpdateResult:
-        """The policy update; weights and version move on together."""
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] the critic's value before each token."""
         self._rest_engine()
-        optimizer = self._actor_optimizer()
-        objective = PolicyObjective(self._config.algorithm, kl_coef=batch.kl_coef)
-        update = PolicyUpdate(
-            self._policy,
-            reference=self._frozen_reference(),
-            objective=objective,
-            optimizer=optimizer,
-            pixels=self._pixels,
-            config=self._config,
-        )
-        metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
+        return self._present_critic().values(groups)
+
+    def update(self, batch: UpdateBatch) -> UpdateResult:
+        """The update of policy and critic; the policy's weights and version move on together."""
+        self._rest_engine()
+        policy_metrics, policy_seconds = self._update_policy(batch)
+        critic_metrics, critic_seconds = self._update_critic(batch)
         self._pixels.clear()
-        self._weights_changed(self._policy_version + 1)
         return UpdateResult(
-            metrics=metrics,
+            metrics={**policy_metrics, **critic_metrics},
             policy_version=self._policy_version,
-            nonfinite_streak=optimizer.nonfinite_streak,
-            seconds=update.timer.seconds,
+            nonfinite_streak=max(owner.nonfinite_streak for owner in (self._optimizer, self._critic) if owner),
+            seconds={**policy_seconds, **critic_seconds},
         )
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
@@ -187,19 +197,36 @@ class LocalWorker:
         if not self._has_lora:
             self._reference = self._load(folder).requires_grad_(False)
 
+    def load_critic(self, folder: Path) -> None:
+        """Make a new critic from a Hugging Face folder; its optimizer starts anew; LoRA does not touch it."""
+        self._rest_engine()
+        if self._config.critic is None:
+            raise ValueError("critic is not configured")
+        self._critic = None  # two of them at one time may not fit
+        self._critic = Critic(
+            load_value_model(folder, self._config.model).to(self._device),
+            config=self._config,
+            critic=self._config.critic,
+            pixels=self._pixels,
+            total_steps=self._total_critic_steps,
+        )
+
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write model (with LoRA its adapters alone), optimizer, counters and probe."""
+        """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe."""
         save_sharded(folder / "model", model_state(self._policy, trained_only=self._has_lora))
         counters = {"policy_version": self._policy_version}
         if not model_only:
             optimizer = self._actor_optimizer()
             save_sharded(folder / "optimizer", optimizer_state(self._policy, optimizer.adamw))
             counters |= optimizer.counters()
+            if self._critic is not None:
+                self._critic.save(folder / "critic")
         atomic_write_json(folder / "counters.json", counters)
         self._write_probe(folder / "probe", probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back, and see that the policy gives the probe's log-probs. `model_only` forgets the optimizer.
+        """Take them back, and see that the policy gives the probe's log-probs. `model_only` forgets the optimizer
+        and leaves the critic as it is.
 
         Raises:
             ProbeMismatch: it does not, by more than `merge.probe_tolerance`.
@@ -216,6 +243,8 @@ class LocalWorker:
             optimizer = self._actor_optimizer()
             load_optimizer_state(folder / "optimizer", self._policy, optimizer.adamw)
             optimizer.load_counters(counters)
+            if self._critic is not None:
+                self._critic.load(folder / "critic")
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format."""
@@ -237,6 +266,36 @@ class LocalWorker:
         if self._config.model.lora is not None and folder == self._folders.base:
             attach_lora(policy.model, self._config.model.lora, run_seed=self._config.seed)
         return policy.to(self._device)
+
+    def _update_policy(self, batch: UpdateBatch) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Metrics and seconds; nothing where the batch leaves the policy as it is."""
+        if not batch.optimizer_batches:
+            return {}, {}
+        update = PolicyUpdate(
+            self._policy,
+            reference=self._frozen_reference(),
+            objective=PolicyObjective(self._config.algorithm, kl_coef=batch.kl_coef),
+            optimizer=self._actor_optimizer(),
+            pixels=self._pixels,
+            config=self._config,
+        )
+        metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
+        self._weights_changed(self._policy_version + 1)
+        return metrics, update.timer.seconds
+
+    def _update_critic(self, batch: UpdateBatch) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Metrics and seconds; nothing without a critic."""
+        if not batch.critic_batches:
+            return {}, {}
+        timer = PhaseTimer()
+        with timer.phase("update_critic"):
+            metrics = self._present_critic().update(batch.critic_batches)
+        return metrics, timer.seconds
+
+    def _present_critic(self) -> Critic:
+        if self._critic is None:
+            raise RuntimeError("the critic is used before load_critic")
+        return self._critic
 
     def _weights_changed(self, policy_version: int) -> None:
         self._policy_version = policy_version

@@ -22,13 +22,16 @@ class UpdateBatch:
 
     Attributes:
         step: The training step, from 1; keys the draws made inside the update.
-        optimizer_batches: One list of groups an optimizer step; with several PPO epochs each list comes again.
+        optimizer_batches: One list of groups an optimizer step of the policy; with several PPO epochs each list comes
+            again. Empty while the critic warms up: the policy stays as it is.
+        critic_batches: The same for the critic; empty without one.
         kl_coef: Weight of the KL term in this step's loss or reward; None without one.
         check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move.
     """
 
     step: int
     optimizer_batches: Sequence[Sequence[TrainGroup]]
+    critic_batches: Sequence[Sequence[TrainGroup]] = ()
     kl_coef: float | None = None
     check_agreement: bool = True
 
@@ -40,8 +43,9 @@ class UpdateResult:
     Attributes:
         metrics: Functions of config, data and seed only (they go to metrics.jsonl).
         policy_version: Version of the weights after the update.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient.
-        seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`.
+        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient: the policy's
+            or the critic's, whichever are more.
+        seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`, `update_critic`.
     """
 
     metrics: Mapping[str, float]
@@ -70,8 +74,12 @@ class WorkerGroup(Protocol):
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
 
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] the critic's value before each token."""
+
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """The policy update. Raises AgreementError when engine and trainer disagree beyond the configured bound."""
+        """The update of policy and critic. Raises AgreementError when engine and trainer disagree beyond the configured
+        bound."""
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """One supervised optimizer step of the cold start."""
@@ -82,11 +90,14 @@ class WorkerGroup(Protocol):
     def load_reference(self, folder: Path) -> None:
         """Make the frozen reference from a Hugging Face folder."""
 
+    def load_critic(self, folder: Path) -> None:
+        """Make a new critic from a Hugging Face folder; its optimizer starts anew."""
+
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write the shards of model, optimizer and counters, and the probe, into an existing empty folder."""
+        """Write the shards of model, optimizer, critic and counters, and the probe, into an existing empty folder."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back. `model_only` leaves the optimizer as it is (evaluation, export)."""
+        """Take them back. `model_only` leaves optimizer and critic as they are (evaluation, export)."""
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""

@@ -67,7 +67,12 @@ class Session:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._dataset("train")))
             folders = WorkerFolders.of_run(self.config, self.run)
-            self._workers = LocalWorker(self.config, folders, total_optimizer_steps=plan.total_optimizer_steps)
+            self._workers = LocalWorker(
+                self.config,
+                folders,
+                total_optimizer_steps=plan.total_optimizer_steps,
+                total_critic_steps=plan.total_critic_steps,
+            )
         return self._workers
 
     @cached_property

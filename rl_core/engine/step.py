@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.engine.experience import build_experience
 from rl_core.engine.protocol import UpdateBatch, WorkerGroup
 from rl_core.engine.sampling import NextPrompts, RolloutSampler, no_more_prompts
@@ -44,7 +45,7 @@ def take_step(
         prompts: The rollout batch.
         step: From 1; keys every draw.
         config: The run.
-        workers: Hold policy, reference and engine.
+        workers: Hold policy, reference, critic and engine.
         rewards: Judge.
         kl_coef: Weight of the KL term, None without one.
         next_prompts: Gives the next rollout batches of the loader, where groups are filtered.
@@ -62,10 +63,8 @@ def take_step(
     drawn = sampler.batch(prompts, next_prompts=next_prompts)
     experience = build_experience(drawn, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
     with timer.phase("update"):
-        batches = optimizer_batches(experience.groups, drawn.prompts, global_batch_size=config.actor.global_batch_size)
-        update = workers.update(
-            UpdateBatch(step=step, optimizer_batches=batches * config.actor.ppo_epochs, kl_coef=kl_coef)
-        )
+        batch = update_batch(experience.groups, drawn.prompts, step=step, config=config, kl_coef=kl_coef)
+        update = workers.update(batch)
     timer.split("update", update.seconds)
     return StepRecord(
         step=step,
@@ -82,6 +81,23 @@ def take_step(
         seconds=timer.result(),
         nonfinite_streak=update.nonfinite_streak,
         mean_kl=experience.mean_kl,
+    )
+
+
+def update_batch(
+    trained: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
+) -> UpdateBatch:
+    """What policy and critic learn from, each in optimizer batches and epochs of its own. The policy rests in the steps
+    before `trainer.critic_warmup`."""
+
+    def batches(owner: ActorConfig | CriticConfig) -> list[list[TrainGroup]]:
+        return optimizer_batches(trained, prompts, global_batch_size=owner.global_batch_size) * owner.ppo_epochs
+
+    return UpdateBatch(
+        step=step,
+        optimizer_batches=batches(config.actor) if step >= config.trainer.critic_warmup else [],
+        critic_batches=[] if config.critic is None else batches(config.critic),
+        kl_coef=kl_coef,
     )
 
 

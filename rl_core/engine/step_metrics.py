@@ -1,10 +1,15 @@
 """Metrics of a step's rollouts and rewards: functions of config, data and seed only."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
+from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.algorithms.token_advantages import TokenValues
 from rl_core.types import Group, RolloutKey, Score
+
+_EXPLAINED_FLOOR = 1e-5  # as in EasyR1: returns that are all equal leave nothing to foresee
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
@@ -34,6 +39,28 @@ def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) 
         "reward/failed": float(len(scores) - len(good)),
         "reward/group_std": float(np.mean(spreads)) if spreads else 0.0,
         "reward/zero_std_groups": float(np.mean([spread == 0.0 for spread in spreads])) if spreads else 0.0,
+    }
+
+
+def critic_metrics(values: Grouped, returns: Grouped) -> dict[str, float]:
+    """What the critic expected and what came, over all tokens, and the share of the returns' variance that it foresaw;
+    nothing without a critic. Both are [group][rollout] -> [R]."""
+    if not values:
+        return {}
+    expected, found = (np.concatenate(list(chain.from_iterable(part))) for part in (values, returns))
+    unexplained = (found - expected).var() / (found.var() + _EXPLAINED_FLOOR)
+    return {
+        **_spread_of("critic/values", expected),
+        **_spread_of("critic/returns", found),
+        "critic/vf_explained_var": float(1.0 - unexplained),
+    }
+
+
+def _spread_of(name: str, tokens: TokenValues) -> dict[str, float]:
+    return {
+        f"{name}/mean": float(tokens.mean()),
+        f"{name}/max": float(tokens.max()),
+        f"{name}/min": float(tokens.min()),
     }
 
 

@@ -102,6 +102,8 @@ class TrainingLoop:
         )
 
     def _resume(self, base_model: Path) -> int:
+        if self._config.critic is not None:
+            self._parts.workers.load_critic(base_model)
         checkpoint = self._parts.store.latest()
         if checkpoint is None:
             self._parts.workers.load_policy(base_model)
@@ -141,7 +143,7 @@ class TrainingLoop:
         if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
             raise NonFiniteGradients(
                 f"step {step}: {record.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
-                f"actor.optim.lr or look at the rollouts of the last steps (`sightline show`)"
+                f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
         return record
 

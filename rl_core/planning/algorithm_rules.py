@@ -13,6 +13,7 @@ _WIDE_FOR_SEQUENCES = 0.05
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     """Every such rule that is broken."""
     yield from _advantage_problems(config)
+    yield from _critic_problems(config)
     yield from _filter_problems(config)
     yield from _loss_problems(config)
     yield from _off_policy_problems(config)
@@ -27,12 +28,42 @@ def _advantage_problems(config: RunConfig) -> Iterator[Problem]:
             f"there is {config.rollout.n}",
             fix="set it to 2 or more, or algorithm.adv_estimator to reinforce_plus_plus",
         )
-    if algorithm.gamma != 1.0 and algorithm.adv_estimator != "reinforce_plus_plus":
+    if algorithm.gamma != 1.0 and algorithm.adv_estimator not in ("reinforce_plus_plus", "gae"):
         yield Problem(
             where="algorithm.gamma",
             what=f"a discount of {algorithm.gamma} has no effect on adv_estimator {algorithm.adv_estimator}",
             fix="set it to 1, or algorithm.adv_estimator to reinforce_plus_plus",
             fatal=False,
+        )
+    if algorithm.lam != 1.0 and algorithm.adv_estimator != "gae":
+        yield Problem(
+            where="algorithm.lam",
+            what=f"a decay of {algorithm.lam} has no effect on adv_estimator {algorithm.adv_estimator}",
+            fix="set it to 1, or algorithm.adv_estimator to gae",
+            fatal=False,
+        )
+
+
+def _critic_problems(config: RunConfig) -> Iterator[Problem]:
+    needs_critic = config.algorithm.adv_estimator == "gae"
+    if needs_critic and config.critic is None:
+        yield Problem(
+            where="critic",
+            what="adv_estimator gae compares a reward with what a critic expected, and there is none",
+            fix=f"add `critic: {{global_batch_size: {config.actor.global_batch_size}}}`, or set "
+            "algorithm.adv_estimator to grpo",
+        )
+    if not needs_critic and config.critic is not None:
+        yield Problem(
+            where="critic",
+            what=f"adv_estimator {config.algorithm.adv_estimator} has no use for a critic",
+            fix="set it to null, or algorithm.adv_estimator to gae",
+        )
+    if config.critic is None and config.trainer.critic_warmup > 0:
+        yield Problem(
+            where="trainer.critic_warmup",
+            what="there is no critic to warm up",
+            fix="set it to 0, or add the section `critic`",
         )
 
 

@@ -1,9 +1,11 @@
 """Batch arithmetic: from the numbers of the configuration to steps, samples and token budgets."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.planning.problem import Problem, raise_if_fatal
 
 
@@ -21,7 +23,9 @@ class BatchPlan:
         rows_left_out_per_epoch: Rows that fill no batch; other ones in each epoch when the rows are shuffled.
         epochs: Epochs that are begun.
         total_steps: Steps of the run.
-        total_optimizer_steps: Optimizer steps of the run, the cold start's apart.
+        total_optimizer_steps: Optimizer steps of the run, the cold start's and the critic's apart; there are none while
+            the critic warms up.
+        total_critic_steps: Those of the critic; 0 without one.
         update_token_budget: Most tree tokens of a forward-backward pass.
         experience_token_budget: Most tree tokens of a log-prob pass.
         parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
@@ -38,6 +42,7 @@ class BatchPlan:
     epochs: int
     total_steps: int
     total_optimizer_steps: int
+    total_critic_steps: int
     update_token_budget: int
     experience_token_budget: int
     parts_per_longest_group: int
@@ -49,7 +54,7 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     prompts, n = config.data.rollout_batch_size, config.rollout.n
     steps_per_epoch = train_rows // prompts
     total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
-    optimizer_steps = prompts // config.actor.global_batch_size * config.actor.ppo_epochs
+    optimizer_steps = _optimizer_steps_a_step(config, config.actor)
     return BatchPlan(
         train_rows=train_rows,
         prompts_per_step=prompts,
@@ -60,11 +65,21 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         rows_left_out_per_epoch=train_rows - steps_per_epoch * prompts,
         epochs=math.ceil(total_steps / steps_per_epoch),
         total_steps=total_steps,
-        total_optimizer_steps=total_steps * optimizer_steps,
+        total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
+        total_critic_steps=total_steps * _optimizer_steps_a_step(config, config.critic) if config.critic else 0,
         update_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update,
         experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
         parts_per_longest_group=_parts_per_longest_group(config),
     )
+
+
+def _optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
+    return config.data.rollout_batch_size // owner.global_batch_size * owner.ppo_epochs
+
+
+def _steps_before_policy(config: RunConfig) -> int:
+    """Steps that train the critic alone."""
+    return max(0, config.trainer.critic_warmup - 1)
 
 
 def longest_sequence(config: RunConfig) -> int:
@@ -74,19 +89,24 @@ def longest_sequence(config: RunConfig) -> int:
 
 def divisibility_problems(config: RunConfig) -> list[Problem]:
     """Every batch size that does not divide the one it must divide."""
-    rollout, optimizer = config.data.rollout_batch_size, config.actor.global_batch_size
-    if rollout % optimizer == 0:
-        return []
+    owners: dict[str, ActorConfig | CriticConfig | None] = {"actor": config.actor, "critic": config.critic}
+    rollout = config.data.rollout_batch_size
+    return [
+        _remainder_problem(rollout, owner.global_batch_size, key=f"{name}.global_batch_size")
+        for name, owner in owners.items()
+        if owner is not None and rollout % owner.global_batch_size
+    ]
+
+
+def _remainder_problem(rollout: int, optimizer: int, *, key: str) -> Problem:
     multiples = _listed(nearest_multiples(rollout, optimizer))
     divisors = _listed(nearest_divisors(rollout, optimizer))
-    return [
-        Problem(
-            where="data.rollout_batch_size",
-            what=f"{rollout} prompts a step do not split into optimizer steps of {optimizer} "
-            f"(actor.global_batch_size): {rollout % optimizer} are left over",
-            fix=f"set data.rollout_batch_size to {multiples}, or actor.global_batch_size to {divisors}",
-        )
-    ]
+    return Problem(
+        where="data.rollout_batch_size",
+        what=f"{rollout} prompts a step do not split into optimizer steps of {optimizer} ({key}): "
+        f"{rollout % optimizer} are left over",
+        fix=f"set data.rollout_batch_size to {multiples}, or {key} to {divisors}",
+    )
 
 
 def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
@@ -107,19 +127,7 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
     """Warm-up, validation and checkpoints against the length of the run."""
     trainer = config.trainer
     steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
-    batches = max(1, config.data.rollout_batch_size // config.actor.global_batch_size)
-    optimizer_steps = steps * batches * config.actor.ppo_epochs
-    problems = []
-    if config.actor.optim.lr_warmup_steps >= optimizer_steps:
-        problems.append(
-            Problem(
-                where="actor.optim.lr_warmup_steps",
-                what=f"the warm-up of {config.actor.optim.lr_warmup_steps} optimizer steps is as long as the run, "
-                f"which has {optimizer_steps}: actor.optim.lr is never reached",
-                fix=f"set it to {optimizer_steps // 10} or so",
-                fatal=False,
-            )
-        )
+    problems = [*_warmup_problems(config, steps)]
     if (
         config.merge.checkpoint == "best"
         and trainer.val_freq > 0
@@ -134,6 +142,32 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
             )
         )
     return problems
+
+
+def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
+    """Rates that are never reached, and a policy that is never moved, in `steps` steps."""
+    if (policy_steps := steps - _steps_before_policy(config)) < 1:
+        yield Problem(
+            where="trainer.critic_warmup",
+            what=f"the run has {steps} steps, so the policy is never trained",
+            fix=f"set it to {steps // 10} or so",
+        )
+        return
+    yield from _never_reached("actor", config.actor, config, policy_steps)
+    if config.critic is not None:
+        yield from _never_reached("critic", config.critic, config, steps)
+
+
+def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
+    optimizer_steps = steps * max(1, _optimizer_steps_a_step(config, owner))
+    if owner.optim.lr_warmup_steps >= optimizer_steps:
+        yield Problem(
+            where=f"{name}.optim.lr_warmup_steps",
+            what=f"the warm-up of {owner.optim.lr_warmup_steps} optimizer steps is as long as the run, "
+            f"which has {optimizer_steps}: {name}.optim.lr is never reached",
+            fix=f"set it to {optimizer_steps // 10} or so",
+            fatal=False,
+        )
 
 
 def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:

@@ -49,9 +49,11 @@ def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
 
 
 def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Weights, and AdamW's two moments unless `trainer.save_model_only`."""
+    """Weights, and unless `trainer.save_model_only` AdamW's two moments; the same three of a critic."""
     weights = sizes.parameters * BYTES[config.model.dtype]
-    return weights if config.trainer.save_model_only else 3 * weights
+    if config.trainer.save_model_only:
+        return weights
+    return 3 * weights if config.critic is None else 6 * weights
 
 
 def checkpoints_kept(config: RunConfig) -> int:

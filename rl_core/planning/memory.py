@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
@@ -21,7 +22,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 _LOGIT_COPIES = 3
 _FULL_KL_COPIES = 3
 
-Phase = Literal["always", "generate", "update"]
+Phase = Literal["always", "generate", "update", "update critic"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,8 +54,9 @@ class MemoryForecast:
 
     @property
     def peak_gib(self) -> float:
-        """The most at one time: generation and update follow each other."""
-        return self._total("always") + max(self._total("generate"), self._total("update"))
+        """The most at one time: generation and the updates follow each other."""
+        turns: tuple[Phase, ...] = ("generate", "update", "update critic")
+        return self._total("always") + max(map(self._total, turns))
 
     def _total(self, phase: Phase) -> float:
         return sum(row.gib for row in self.rows if row.phase == phase)
@@ -71,12 +73,30 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib else "always"),
         MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib else "always"),
         MemoryRow(name="gradients", num_bytes=weights, phase="update"),
-        MemoryRow(name="activations of the language model", num_bytes=activation_bytes(config, sizes), phase="update"),
+        MemoryRow(
+            name="activations of the language model",
+            num_bytes=activation_bytes(config, sizes, config.actor),
+            phase="update",
+        ),
         MemoryRow(name="logits of a chunk", num_bytes=logit_bytes(config, sizes), phase="update"),
     ]
     if config.algorithm.kl is not None:
         rows.insert(2, MemoryRow(name="reference weights", num_bytes=weights, phase="always"))
+    if config.critic is not None:
+        rows += _critic_rows(config, sizes, config.critic)
     return MemoryForecast(rows=tuple(rows), cached_sequences=cache // one_sequence)
+
+
+def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
+    """A second model with all that training needs; its head of one output weighs nothing."""
+    weights = sizes.parameters * BYTES[config.model.dtype]
+    activations = activation_bytes(config, sizes, critic)
+    return [
+        MemoryRow(name="critic's weights", num_bytes=weights, phase="always"),
+        MemoryRow(name="critic's AdamW moments", num_bytes=2 * weights, phase="always"),
+        MemoryRow(name="critic's gradients", num_bytes=weights, phase="update critic"),
+        MemoryRow(name="critic's activations", num_bytes=activations, phase="update critic"),
+    ]
 
 
 def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
@@ -92,15 +112,15 @@ def kv_cache_bytes(config: RunConfig, *, one_sequence: int, weights: int, gpu_gi
     return max(0, math.floor(config.rollout.gpu_memory_utilization * gpu_gib * GIB) - weights)
 
 
-def activation_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """What the language model keeps of a micro-batch for its backward pass.
+def activation_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
+    """What the language model of policy or critic keeps of a micro-batch for its backward pass.
 
     A layer keeps for every token the inputs of its norms and projections (4 x width), queries and attention output,
     keys and values, and the four arrays of the gated feed-forward: the tally of Korthikanti et al. 2022, "Reducing
     Activation Recomputation in Large Transformer Models", section 4.1, for this kind of layer and an attention kernel
     that keeps no score matrix. With checkpointing only a layer's input is kept, and one layer is whole at a time.
     """
-    tokens = longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
+    tokens = longest_sequence(config) * owner.micro_batch_size_per_device_for_update
     width = sizes.hidden_size
     layer = 4 * width + 2 * sizes.query_size + 2 * sizes.key_value_size + 4 * sizes.intermediate_size
     kept = sizes.num_layers * width + layer if config.model.gradient_checkpointing else sizes.num_layers * layer

@@ -77,6 +77,8 @@ def _data_problems(config: RunConfig) -> Iterator[Problem]:
 
 def _optimizer_problems(config: RunConfig) -> Iterator[Problem]:
     optimizers = {"actor.optim": config.actor.optim}
+    if config.critic is not None:
+        optimizers["critic.optim"] = config.critic.optim
     if config.cold_start is not None:
         optimizers["cold_start.optim"] = config.cold_start.optim
     for key, optim in optimizers.items():

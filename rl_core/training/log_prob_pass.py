@@ -1,4 +1,4 @@
-"""Passes over given rollouts without a gradient: log-probs under a model, KL between two models."""
+"""Passes over given rollouts without a gradient: log-probs under a model, KL between two models, values."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,6 +9,7 @@ from rl_core.models.output_head import PolicyOutput
 from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
+from rl_core.models.value import ValueModel
 from rl_core.training.microbatches import fill_batches
 from rl_core.types import Float32Array, Group
 
@@ -55,10 +56,17 @@ def compute_full_kl(
     return _by_token(full_kl, model, groups, pixels=pixels, token_budget=token_budget)
 
 
+def compute_values(
+    critic: ValueModel, groups: Sequence[Group], *, pixels: PixelCache, token_budget: int
+) -> list[list[Float32Array]]:
+    """[group][rollout] -> [R] float32 value before each token. Arguments as for `compute_log_probs`."""
+    return _by_token(critic, critic, groups, pixels=pixels, token_budget=token_budget)
+
+
 @torch.no_grad()
 def _by_token(
     values: Callable[[PackedTrees], torch.Tensor],
-    model: PolicyModel,
+    model: PolicyModel | ValueModel,
     groups: Sequence[Group],
     *,
     pixels: PixelCache,

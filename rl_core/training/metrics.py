@@ -1,8 +1,11 @@
 """Metrics of an update, averaged with the loss's own weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+
+from rl_core.training.optimizer import StepOutcome
 
 
 class TokenMeans:
@@ -27,3 +30,12 @@ class TokenMeans:
     def result(self) -> dict[str, float]:
         """The means and the constants."""
         return {name: float(total / self._weight) for name, total in self._sums.items()} | self.constants
+
+
+def optimizer_metrics(owner: str, outcomes: Sequence[StepOutcome]) -> dict[str, float]:
+    """What the optimizer steps of an update report, under `<owner>/`: mean gradient norm, last rate, steps skipped."""
+    return {
+        f"{owner}/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),
+        f"{owner}/lr": outcomes[-1].lr,
+        f"{owner}/skipped_optimizer_steps": float(sum(not outcome.applied for outcome in outcomes)),
+    }

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from rl_core.algorithms.aggregation import BatchTotals
+from rl_core.models.packing import TreeInput
 from rl_core.types import TrainGroup, TrainSample
 
 Item = TypeVar("Item")
@@ -26,6 +28,20 @@ def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_bu
 def tree_tokens(group: TrainGroup) -> int:
     """Tokens of the group's tree: its prompt once and every response."""
     return len(group.prompt.token_ids) + sum(len(sample.rollout.response_ids) for sample in group.samples)
+
+
+def trees_of(groups: Sequence[TrainGroup]) -> list[TreeInput]:
+    """The groups as packing takes them."""
+    return [
+        TreeInput(prompt=group.prompt, responses=[sample.rollout.response_ids for sample in group.samples])
+        for group in groups
+    ]
+
+
+def batch_totals(groups: Sequence[TrainGroup], *, longest_response: int) -> BatchTotals:
+    """The denominators of an optimizer batch whose responses may have `longest_response` tokens."""
+    lengths = [len(sample.rollout.response_ids) for group in groups for sample in group.samples]
+    return BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=longest_response)
 
 
 def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) -> list[list[TrainGroup]]:

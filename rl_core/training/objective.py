@@ -82,7 +82,7 @@ class PolicyObjective:
         if output.full_kl is not None:
             return output.full_kl
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
-        reference = _concatenated((_reference(sample) for sample in samples), like=output.log_probs)
+        reference = concatenated((_reference(sample) for sample in samples), like=output.log_probs)
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
 
 
@@ -90,8 +90,8 @@ def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> 
     """The samples' tokens beside the policy's log-probs of them, [K] in the samples' order."""
     return ResponseTokens(
         log_probs=log_probs,
-        old_log_probs=_concatenated((sample.old_log_probs for sample in samples), like=log_probs),
-        advantages=_concatenated((sample.advantages for sample in samples), like=log_probs),
+        old_log_probs=concatenated((sample.old_log_probs for sample in samples), like=log_probs),
+        advantages=concatenated((sample.advantages for sample in samples), like=log_probs),
         lengths=[len(sample.rollout.response_ids) for sample in samples],
     )
 
@@ -101,7 +101,7 @@ def _logged(policy: PolicyLoss, per_token: torch.Tensor, tokens: ResponseTokens)
 
 
 def _importance(samples: Sequence[TrainSample], *, like: torch.Tensor) -> torch.Tensor:
-    return _concatenated((_importance_weights(sample) for sample in samples), like=like)
+    return concatenated((_importance_weights(sample) for sample in samples), like=like)
 
 
 def _importance_weights(sample: TrainSample) -> Float32Array:
@@ -116,5 +116,6 @@ def _reference(sample: TrainSample) -> Float32Array:
     return sample.ref_log_probs
 
 
-def _concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch.Tensor:
+def concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch.Tensor:
+    """The arrays as one tensor on the device of `like`."""
     return torch.from_numpy(np.concatenate(list(arrays))).to(like.device)

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.models.output_head import HeadRows, PolicyOutput
-from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
+from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
-from rl_core.training.metrics import TokenMeans
-from rl_core.training.microbatches import split_into_microbatches
+from rl_core.training.metrics import TokenMeans, optimizer_metrics
+from rl_core.training.microbatches import batch_totals, split_into_microbatches, trees_of
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
@@ -68,11 +67,7 @@ class PolicyUpdate:
                 gaps = None
             with self.timer.phase("optimizer"):
                 outcomes.append(self._optimizer.step())
-        means.constants |= {
-            "actor/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),
-            "actor/lr": outcomes[-1].lr,
-            "actor/skipped_optimizer_steps": float(sum(not outcome.applied for outcome in outcomes)),
-        }
+        means.constants |= optimizer_metrics("actor", outcomes)
         return means.result()
 
     def accumulate_gradient(
@@ -86,10 +81,7 @@ class PolicyUpdate:
 
     def totals(self, groups: Sequence[TrainGroup]) -> BatchTotals:
         """The denominators of an optimizer batch."""
-        lengths = [len(sample.rollout.response_ids) for group in groups for sample in group.samples]
-        return BatchTotals(
-            tokens=sum(lengths), sequences=len(lengths), longest_response=self._config.rollout.max_response_length
-        )
+        return batch_totals(groups, longest_response=self._config.rollout.max_response_length)
 
     def backward(
         self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals, means: TokenMeans, gaps: AgreementMeter | None
@@ -104,11 +96,9 @@ class PolicyUpdate:
         loss.total.backward()  # type: ignore[no-untyped-call]
 
     def _forward(self, groups: Sequence[TrainGroup]) -> PolicyOutput:
-        trees = [
-            TreeInput(prompt=group.prompt, responses=[sample.rollout.response_ids for sample in group.samples])
-            for group in groups
-        ]
-        packed = pack_trees(trees, pixels=self._pixels, model_config=self._policy.config, device=self._policy.device)
+        packed = pack_trees(
+            trees_of(groups), pixels=self._pixels, model_config=self._policy.config, device=self._policy.device
+        )
         output: PolicyOutput = self._policy(
             packed,
             temperature=self._config.rollout.temperature,

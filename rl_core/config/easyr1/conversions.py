@@ -57,32 +57,59 @@ def without_filter(value: Any, config: EasyR1Config) -> Assignments:
     return {} if value else {"algorithm.online_filtering": None}
 
 
-def optimizer_steps_a_step(config: EasyR1Config) -> int:
-    """Optimizer steps of one training step: EasyR1 moves its schedule once a training step, Sightline at each."""
-    batches = int(config["data.rollout_batch_size"]) // int(config["worker.actor.global_batch_size"])
-    return max(1, batches) * int(config["worker.actor.ppo_epochs"])
+def when_critic(convert: Convert) -> Convert:
+    """What `convert` makes where there is a critic at all."""
+    return lambda value, config: convert(value, config) if config["algorithm.adv_estimator"] == "gae" else {}
 
 
-def warmup_steps(value: Any, config: EasyR1Config) -> Assignments:
-    """A number of training steps, in optimizer steps."""
-    if value is None:
-        return {}
-    return {"actor.optim.lr_warmup_steps": int(value) * optimizer_steps_a_step(config)}
+def under(key: str) -> Convert:
+    """The value under `key`."""
+    return lambda value, config: {key: value}
 
 
-def warmup_ratio(value: Any, config: EasyR1Config) -> Assignments:
+def same_body(value: Any, config: EasyR1Config) -> Assignments:
+    """Nothing to say where the critic starts from the policy's checkpoint."""
+    if value not in (None, config["worker.actor.model.model_path"]):
+        raise NoEquivalent("a critic starts from the model that the policy starts from")
+    return {}
+
+
+def optimizer_steps_a_step(config: EasyR1Config, owner: str) -> int:
+    """Optimizer steps of one training step of the actor or the critic: EasyR1 moves its schedule once a training step,
+    Sightline at each."""
+    batches = int(config["data.rollout_batch_size"]) // int(config[f"worker.{owner}.global_batch_size"])
+    return max(1, batches) * int(config[f"worker.{owner}.ppo_epochs"])
+
+
+def warmup_steps(owner: str) -> Convert:
+    """A number of training steps, in optimizer steps of the `owner`."""
+
+    def convert(value: Any, config: EasyR1Config) -> Assignments:
+        if value is None:
+            return {}
+        return {f"{owner}.optim.lr_warmup_steps": int(value) * optimizer_steps_a_step(config, owner)}
+
+    return convert
+
+
+def warmup_ratio(owner: str) -> Convert:
     """A share of the run's training steps; EasyR1 overrides it with lr_warmup_steps."""
-    if config["worker.actor.optim.lr_warmup_steps"] is not None:
-        return {}
-    if not value:
-        return {"actor.optim.lr_warmup_steps": 0}
-    steps, each = config["trainer.max_steps"], optimizer_steps_a_step(config)
-    if steps is None:
-        raise NoEquivalent(
-            f"the length of the run is known with the data only: set actor.optim.lr_warmup_steps to {value:g} x steps "
-            f"x {each} ({each} optimizer steps a step)"
-        )
-    return {"actor.optim.lr_warmup_steps": int(float(value) * int(steps)) * each}
+    key = f"{owner}.optim.lr_warmup_steps"
+
+    def convert(value: Any, config: EasyR1Config) -> Assignments:
+        if config[f"worker.{key}"] is not None:
+            return {}
+        if not value:
+            return {key: 0}
+        steps, each = config["trainer.max_steps"], optimizer_steps_a_step(config, owner)
+        if steps is None:
+            raise NoEquivalent(
+                f"the length of the run is known with the data only: set {key} to {value:g} x steps x {each} "
+                f"({each} optimizer steps a step)"
+            )
+        return {key: int(float(value) * int(steps)) * each}
+
+    return convert
 
 
 def or_zero(key: str) -> Convert:

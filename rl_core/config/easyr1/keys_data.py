@@ -74,7 +74,7 @@ DATA: tuple[Key, ...] = (
 
 ALGORITHM: tuple[Key, ...] = (
     same("algorithm.gamma", 1.0, "algorithm.gamma"),
-    missing("algorithm.lam", 1.0, 1.0, remark="There is no critic yet."),
+    same("algorithm.lam", 1.0, "algorithm.lam"),
     same(
         "algorithm.adv_estimator",
         "grpo",

@@ -4,7 +4,9 @@ from rl_core.config.easyr1.conversions import (
     experiment,
     frequency,
     trackers,
+    under,
     validation_frequency,
+    when_critic,
     when_filtering,
 )
 from rl_core.config.easyr1.key import Key, converted, missing, needless, same
@@ -48,7 +50,13 @@ TRAINER: tuple[Key, ...] = (
         "algorithm.online_filtering.max_try_make_batch",
         remark="0 and less (for ever) has no equivalent.",
     ),
-    missing("trainer.critic_warmup", 0, 0, remark="There is no critic yet."),
+    converted(
+        "trainer.critic_warmup",
+        0,
+        when_critic(under("trainer.critic_warmup")),
+        "trainer.critic_warmup",
+        remark="Where there is a critic.",
+    ),
     converted(
         "trainer.val_freq",
         -1,

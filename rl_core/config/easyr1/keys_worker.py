@@ -12,6 +12,7 @@ from rl_core.config.easyr1.conversions import (
 )
 from rl_core.config.easyr1.files import reward_function
 from rl_core.config.easyr1.key import Key, converted, missing, needless, same
+from rl_core.config.easyr1.keys_critic import CRITIC
 
 _PACKED = "Sequences are always packed into a token budget, each group's prompt once."
 _ONE_DEVICE = "A run takes one device yet."
@@ -97,14 +98,14 @@ _ACTOR: tuple[Key, ...] = (
     converted(
         "optim.lr_warmup_ratio",
         0.0,
-        warmup_ratio,
+        warmup_ratio("actor"),
         "actor.optim.lr_warmup_steps",
         remark="Of trainer.max_steps; without it, set the number yourself. The first step has a rate above 0 already.",
     ),
     converted(
         "optim.lr_warmup_steps",
         None,
-        warmup_steps,
+        warmup_steps("actor"),
         "actor.optim.lr_warmup_steps",
         remark="Times the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
     ),
@@ -119,14 +120,6 @@ _ACTOR: tuple[Key, ...] = (
     ),
     *_FSDP,
     *_OFFLOAD,
-)
-
-_NOT_THE_CRITICS = {"clip_ratio_low", "clip_ratio_high", "clip_ratio_dual", "loss_type", "tau_positive", "tau_negative"}
-
-_CRITIC = tuple(
-    needless(key.name, False if key.name == "padding_free" else key.default, "There is no critic yet.")
-    for key in (*_ACTOR, needless("cliprange_value", 0.5, ""))
-    if key.name not in _NOT_THE_CRITICS and not key.name.startswith("model.lora.")
 )
 
 _ROLLOUT: tuple[Key, ...] = (
@@ -183,7 +176,11 @@ def _below(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
 
 WORKER: tuple[Key, ...] = (
     *_below("worker.actor", _ACTOR),
-    *_below("worker.critic", _CRITIC),
+    *_below("worker.critic", CRITIC),
+    *(
+        needless(f"worker.critic.{key.name}", key.default, "The critic is held as the policy is.")
+        for key in (*_FSDP, *_OFFLOAD)
+    ),
     *_below("worker.rollout", _ROLLOUT),
     *(
         needless(f"worker.ref.{key.name}", key.default, "The reference is held as the policy is.")

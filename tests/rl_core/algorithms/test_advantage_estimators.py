@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped, value_targets
+from rl_core.algorithms.token_advantages import discounted_returns
 from rl_core.config.algorithm import GROUP_BASELINES, AdvantageName
 
 GROUPS = st.lists(
@@ -18,8 +19,16 @@ GROUPS = st.lists(
 
 def estimate(name: str, groups: list[list[tuple[int, float]]], gamma: float = 1.0) -> Grouped:
     rewards = [[np.append(np.zeros(length - 1), score) for length, score in group] for group in groups]
-    inputs = AdvantageInputs(token_rewards=rewards, gamma=gamma, greedy_rewards=[0.5] * len(rewards))
+    values = [[np.full(len(part), 0.25) for part in group] for group in rewards]
+    inputs = AdvantageInputs(token_rewards=rewards, gamma=gamma, greedy_rewards=[0.5] * len(rewards), values=values)
     return ADVANTAGE_ESTIMATORS[name](inputs)
+
+
+def valued(lengths: list[int], *, gamma: float, lam: float, seed: int) -> AdvantageInputs:
+    """One group with rewards and values drawn for every token."""
+    generator = np.random.default_rng(seed)
+    rewards, values = ([generator.normal(size=length) for length in lengths] for _ in range(2))
+    return AdvantageInputs(token_rewards=[rewards], gamma=gamma, values=[values], lam=lam)
 
 
 def test_the_configuration_knows_the_same_names() -> None:
@@ -61,6 +70,40 @@ def test_a_group_of_one_is_refused(name: str) -> None:
 def test_remax_needs_a_greedy_reward_for_every_group() -> None:
     with pytest.raises(ValueError, match="zip"):
         ADVANTAGE_ESTIMATORS["remax"](AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0))
+
+
+def test_gae_needs_values() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        ADVANTAGE_ESTIMATORS["gae"](AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0))
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
+def test_the_targets_of_a_critic_that_is_not_trusted_are_the_returns(
+    lengths: list[int], gamma: float, seed: int
+) -> None:
+    inputs = valued(lengths, gamma=gamma, lam=1.0, seed=seed)
+    (targets,) = value_targets(inputs)
+    for target, rewards in zip(targets, inputs.token_rewards[0], strict=True):
+        assert target == pytest.approx(discounted_returns(rewards, gamma=gamma), abs=1e-9)
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
+def test_the_targets_of_a_critic_that_is_trusted_look_one_token_ahead(
+    lengths: list[int], gamma: float, seed: int
+) -> None:
+    inputs = valued(lengths, gamma=gamma, lam=0.0, seed=seed)
+    (targets,) = value_targets(inputs)
+    for target, rewards, values in zip(targets, inputs.token_rewards[0], inputs.values[0], strict=True):
+        assert target == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
+
+
+def test_there_are_no_targets_without_a_critic() -> None:
+    assert value_targets(AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0)) == []
+
+
+def test_a_perfect_critic_leaves_no_advantage() -> None:
+    inputs = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0])]], gamma=1.0, values=[[np.ones(2)]], lam=0.9)
+    assert not ADVANTAGE_ESTIMATORS["gae"](inputs)[0][0].any()
 
 
 def test_reinforce_plus_plus_compares_across_prompts() -> None:

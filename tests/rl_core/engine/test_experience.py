@@ -8,6 +8,7 @@ import torch
 
 from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
+from rl_core.config.training import CriticConfig
 from rl_core.engine.experience import Experience, build_experience
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.sampling import RolloutBatch
@@ -30,8 +31,9 @@ def use(worker, monkeypatch, prepared_run):
     """`use(**options)`: let the worker train by another algorithm section, with a reference that is not the policy."""
 
     def change(**options: object) -> AlgorithmConfig:
-        config = worker._config.model_copy(update={"algorithm": AlgorithmConfig(**options)})
+        config = worker._config.model_copy(update={"algorithm": AlgorithmConfig(**options), "critic": CriticConfig()})
         monkeypatch.setattr(worker, "_config", config)
+        monkeypatch.setattr(worker, "_critic", None)
         worker.load_reference(prepared_run.initial_model)
         with torch.no_grad():
             for weight in worker._policy.model.parameters():
@@ -65,6 +67,7 @@ def advantages(experience: Experience) -> list[np.ndarray]:
 def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, use) -> None:
     kl = KLConfig(coef=0.1, use_kl_loss=in_loss)
     config = use(adv_estimator=estimator, kl=kl, old_log_probs="recompute", correction={"type": "tis"})
+    worker.load_critic(worker._folders.base)
     experience = build(worker, scored, config)
     before = torch.cat([p.detach().flatten().clone() for p in worker._policy.parameters()])
     batch = UpdateBatch(step=1, optimizer_batches=[experience.groups], kl_coef=kl.coef, check_agreement=False)

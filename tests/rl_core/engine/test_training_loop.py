@@ -18,6 +18,7 @@ from rl_core.config.algorithm import (
     TruncatedCorrection,
 )
 from rl_core.config.run import RunConfig
+from rl_core.config.training import CriticConfig, OptimConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.engine import training_loop
@@ -141,6 +142,31 @@ def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validatin
         open_loop(cut, config=config, pool=pool).train_epoch(2)
     assert differing(results(whole), results(cut)) == []
     assert max(line["filter/draws"] for line in read(whole / "metrics.jsonl")) > 1.0
+
+
+def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
+    """With KL in the reward; the run is cut before the critic's warm-up ends."""
+    algorithm = AlgorithmConfig(adv_estimator="gae", lam=0.95, kl=KLConfig(coef=0.05, use_kl_loss=False))
+    config = validating.model_copy(
+        update={
+            "algorithm": algorithm,
+            "critic": CriticConfig(global_batch_size=4, ppo_epochs=2, optim=OptimConfig(lr=1e-3)),
+            "trainer": validating.trainer.model_copy(update={"critic_warmup": 5}),
+        }
+    )
+    monkeypatch.setattr(worker, "_config", config)
+    monkeypatch.setattr(worker, "_critic", None)
+    worker.load_reference(worker._folders.base)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole, config=config)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    open_loop(cut, config=config).train_epoch(1)
+    open_loop(cut, config=config).train_epoch(2)
+    assert differing(results(whole), results(cut)) == []
+    assert any(name.startswith("checkpoints/step-000006/critic/") for name in results(whole))
+    lines = [line for line in read(whole / "metrics.jsonl") if "critic/vf_loss" in line]
+    assert ["actor/grad_norm" in line for line in lines] == [False] * 4 + [True] * 2
 
 
 def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:

@@ -41,6 +41,13 @@ def test_every_ppo_epoch_takes_the_optimizer_steps_again(configure: Configure) -
     assert (plan.optimizer_steps_per_step, plan.total_optimizer_steps) == (6, 72)
 
 
+def test_the_policy_rests_while_the_critic_warms_up(configure: Configure) -> None:
+    gae = ("algorithm.adv_estimator=gae", "critic={global_batch_size: 4, ppo_epochs: 2}", "trainer.critic_warmup=5")
+    plan = batch_plan(configure(*gae), train_rows=100)
+    assert (plan.total_steps, plan.total_optimizer_steps, plan.total_critic_steps) == (12, 8 * 2, 12 * 4 * 2)
+    assert batch_plan(configure(), train_rows=100).total_critic_steps == 0
+
+
 @pytest.mark.parametrize(("n", "micro", "parts"), [(8, 4, 1), (16, 4, 1), (17, 4, 2), (8, 1, 8), (3, 1, 3)])
 def test_a_group_above_the_token_budget_is_spread_over_parts(
     configure: Configure, n: int, micro: int, parts: int

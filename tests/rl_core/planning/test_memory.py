@@ -47,6 +47,19 @@ def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
     assert rows_of(configure("algorithm.kl={coef: 0.01}"))["reference weights"] == rows_of(configure())["weights"]
 
 
+def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
+    """Its update and the policy's follow each other, so the smaller of the two costs nothing."""
+    gae = ("algorithm.adv_estimator=gae", "critic={micro_batch_size_per_device_for_update: 8}")
+    without, config = configure(), configure(*gae)
+    rows = rows_of(config)
+    assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
+    assert rows["critic's AdamW moments"] == 2 * rows["weights"]
+    assert rows["critic's activations"] == 2 * rows["activations of the language model"]
+    more = memory_forecast(config, SEVEN_BILLION).peak_gib - memory_forecast(without, SEVEN_BILLION).peak_gib
+    turns = rows["critic's activations"] - rows["activations of the language model"] - rows["logits of a chunk"]
+    assert more == pytest.approx(3 * rows["weights"] + max(0.0, turns))
+
+
 def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
     small = rows_of(configure("model.log_prob_chunk_tokens=512"))["logits of a chunk"]
     assert small == pytest.approx(3 * 4 * 512 * 152064 / GIB)
@@ -76,8 +89,9 @@ def test_a_cpu_cache_is_no_larger_than_the_running_sequences_fill(configure: Con
 
 
 def test_checkpointing_keeps_a_layer_instead_of_all(configure: Configure) -> None:
-    plain = activation_bytes(configure(), SEVEN_BILLION)
-    assert activation_bytes(configure("model.gradient_checkpointing=true"), SEVEN_BILLION) < plain / 10
+    plain, checkpointed = configure(), configure("model.gradient_checkpointing=true")
+    kept = activation_bytes(checkpointed, SEVEN_BILLION, checkpointed.actor)
+    assert kept < activation_bytes(plain, SEVEN_BILLION, plain.actor) / 10
 
 
 def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) -> None:
@@ -105,7 +119,7 @@ def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) 
     sizes = replace(
         SEVEN_BILLION, num_layers=layers, hidden_size=hidden, intermediate_size=inner, query_size=64, key_value_size=32
     )
-    assert activation_bytes(config, sizes) == pytest.approx(sum(storages.values()), rel=0.35)
+    assert activation_bytes(config, sizes, config.actor) == pytest.approx(sum(storages.values()), rel=0.35)
 
 
 def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:

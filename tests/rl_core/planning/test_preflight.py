@@ -39,6 +39,24 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
         (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
         (["rollout.n=1"], "rollout.n", "set it to 2 or more"),
+        (["algorithm.adv_estimator=gae"], "critic", "add `critic: {global_batch_size: 8}`"),
+        (["critic={global_batch_size: 8}"], "critic", "adv_estimator to gae"),
+        (["trainer.critic_warmup=2"], "trainer.critic_warmup", "no critic to warm up"),
+        (
+            ["algorithm.adv_estimator=gae", "critic={global_batch_size: 8}", "trainer.critic_warmup=14"],
+            "trainer.critic_warmup",
+            "the run has 12 steps",
+        ),
+        (
+            ["algorithm.adv_estimator=gae", "critic={global_batch_size: 6}"],
+            "data.rollout_batch_size",
+            "critic.global_batch_size to 4 or 8",
+        ),
+        (
+            ["algorithm.adv_estimator=gae", "critic={global_batch_size: 8, optim: {betas: [1.0, 0.9]}}"],
+            "critic.optim.betas",
+            "are no decay rates",
+        ),
         (
             ["algorithm.online_filtering={filter_low: 1.0}"],
             "algorithm.online_filtering.filter_low",

@@ -160,6 +160,22 @@ def test_filtering_is_taken_over_with_its_bounds(importing: Import) -> None:
     assert "trainer.max_try_make_batch" in lost(importing(*overrides, "trainer.max_try_make_batch=0"))
 
 
+def test_a_critic_is_taken_over_where_there_is_one(importing: Import) -> None:
+    """EasyR1 has the section whatever the algorithm."""
+    assert valid(importing()).critic is None
+    gae = ["algorithm.adv_estimator=gae", "algorithm.lam=0.95", "trainer.critic_warmup=5"]
+    settings = ["worker.critic.optim.lr=1e-5", "worker.critic.optim.lr_warmup_steps=3", "worker.critic.ppo_epochs=2"]
+    imported = importing(*SMALL, *NO_OFFLOAD, *gae, *settings)
+    config = valid(imported)
+    assert lost(imported) == {}
+    assert config.critic is not None
+    assert (config.algorithm.lam, config.trainer.critic_warmup, config.critic.cliprange_value) == (0.95, 5, 0.5)
+    assert (config.critic.optim.lr, config.critic.optim.lr_warmup_steps) == (1e-5, 3 * 4 * 2)
+    other = "worker.critic.model.model_path=owner/judge"
+    assert set(lost(importing(*SMALL, *NO_OFFLOAD, *gae, other))) == {"worker.critic.model.model_path"}
+    assert lost(importing(*SMALL, *NO_OFFLOAD, other)) == {}
+
+
 @pytest.mark.parametrize(
     ("override", "key", "words"),
     [
