@@ -156,6 +156,28 @@ def show(
 
 
 @app.command()
+def compare(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Folders or names of runs.")] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", metavar="NAME=RUN,RUN", help="Runs to take as one group.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page to write; the figures go beside it as JSON.")] = Path(
+        "comparison.html"
+    ),
+    items: Annotated[int, typer.Option(min=0, help="How many flipped items of each group to show.")] = 24,
+    mlflow_uri: Annotated[
+        str | None, typer.Option(help="Where to show it too; the first run's place if not said.")
+    ] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Compare runs; those that differ in the seed alone are one group, and the first group is the reference."""
+    from flows.cli_compare import asked_groups, compare_runs
+
+    groups_of_runs = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
+    compare_runs(groups_of_runs, Console(), out=out, num_items=items, mlflow_uri=mlflow_uri)
+
+
+@app.command()
 def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
     """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
     from flows.cli_doctor import examine

@@ -12,11 +12,16 @@ _THEME: Final[Mapping[str, str]] = {
     "#010101": "var(--series-1)",
     "#020202": "var(--series-2)",
     "#030303": "var(--series-3)",
-    "#040404": "var(--muted)",
-    "#050505": "var(--line)",
+    "#040404": "var(--series-4)",
+    "#050505": "var(--series-5)",
+    "#060606": "var(--series-6)",
+    "#070707": "var(--muted)",
+    "#080808": "var(--line)",
 }
-_SERIES_COLOURS = ("#010101", "#020202", "#030303")
-_TEXT, _GRID = "#040404", "#050505"
+_TEXT, _GRID = "#070707", "#080808"
+_SERIES_COLOURS = tuple(colour for colour in _THEME if colour not in (_TEXT, _GRID))
+MOST_SERIES = len(_SERIES_COLOURS)
+"""A chart has a colour for so many lines."""
 _SIZE_INCHES = (4.6, 2.5)
 _MARKERS_UP_TO = 12
 _SETTINGS: Final[Any] = {
@@ -41,11 +46,19 @@ _SETTINGS: Final[Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A line: one value a step, in step order."""
+    """A line: one value a step, in step order.
+
+    Attributes:
+        label: What it is.
+        steps: [S]
+        values: [S]
+        band: ([S], [S]) lower and upper ends of a band around the line; None draws none.
+    """
 
     label: str
     steps: Sequence[float]
     values: Sequence[float]
+    band: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +68,7 @@ class Chart:
     Attributes:
         title: What is drawn.
         caption: How to read it, one sentence.
-        series: One to three lines; a chart without a point is left out of the report.
+        series: One to six lines; a chart without a point is left out of the report.
         unit: "share" draws 0 to 1 as percent, "plain" leaves the numbers alone.
         bound: A horizontal limit with its label.
         log: Logarithmic values.
@@ -94,7 +107,9 @@ _METADATA = ("Creator", "Date", "Format", "Type")
 
 
 def _draw_on(axes: Any, chart: Chart) -> None:
-    for colour, series in zip(_SERIES_COLOURS, chart.series, strict=False):
+    for colour, series in zip(_SERIES_COLOURS[: len(chart.series)], chart.series, strict=True):
+        if series.band is not None:
+            axes.fill_between(series.steps, *series.band, color=colour, alpha=0.16, linewidth=0)
         marker = "o" if len(series.values) <= _MARKERS_UP_TO else ""
         axes.plot(series.steps, series.values, color=colour, linewidth=1.7, marker=marker, markersize=3.5)
     axes.grid(axis="y", color=_GRID, linewidth=0.8)

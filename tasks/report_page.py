@@ -115,6 +115,12 @@ class ReportPage:
 
 def render(page: ReportPage) -> str:
     """The page as one self-contained HTML document: no script, no file beside it, nothing from the network."""
+    charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
+    return template("report.html.jinja").render(page=page, charts=charts, shares=_shares)
+
+
+def template(name: str) -> jinja2.Template:
+    """One of this package's templates, with the filters that they use."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -122,14 +128,23 @@ def render(page: ReportPage) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "duration": duration}
-    charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
-    return environment.get_template("report.html.jinja").render(page=page, charts=charts, shares=_shares)
+    environment.filters |= {"percent": percent, "points": points, "p_value": p_value, "duration": duration}
+    return environment.get_template(name)
 
 
 def percent(share: float) -> str:
     """0.9125 -> "91.2 %"."""
     return f"{100 * share:.1f} %"
+
+
+def points(difference: float) -> str:
+    """0.0125 -> "+1.2": a difference of shares in percentage points."""
+    return f"{100 * difference:+.1f}"
+
+
+def p_value(value: float) -> str:
+    """ "< 0.001", or "= 0.023"."""
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
 def image_uri(image: Any) -> str:

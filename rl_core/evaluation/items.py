@@ -105,6 +105,7 @@ def _item(record: dict[str, Any]) -> EvaluationItem:
     values = {
         "components": dict(record["components"]),
         "image_uids": tuple(record["image_uids"]),
-        "categories": {column: tuple(values) for column, values in record["categories"]},
+        # A file that was written before items had categories has no such column.
+        "categories": {column: tuple(values) for column, values in record["categories"] or ()},
     }
     return EvaluationItem(**(record | values))

@@ -47,6 +47,11 @@ class MlflowAccess:
         except (MlflowException, SQLAlchemyError, OSError) as error:  # OSError: every error of requests is one
             raise TrackerUnavailable(redact(f"MLflow at {self.uri}: {error}")) from error
 
+    @property
+    def is_server(self) -> bool:
+        """Whether a server answers, which decides by itself where artifacts lie, and not a database."""
+        return self.uri.startswith(("http://", "https://"))
+
     def artifact_location(self, experiment: str) -> str | None:
         """Where the artifacts of an experiment go: beside a database file; a server decides by itself (None)."""
         if not self.uri.startswith(_SQLITE):

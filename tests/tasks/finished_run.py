@@ -13,7 +13,7 @@ from rl_core.data.images import ImageStoreWriter
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest, LengthSummary, SplitSummary
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.folder import write_evaluation
-from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
@@ -38,6 +38,7 @@ def finish_run(
     trained: str = "++--",
     rewards: Sequence[float] = (0.1, 0.5),
     weights: str = "weights",
+    mode: Mode = "greedy",
 ) -> RunDirectory:
     """Write a run whose items are right ("+") or wrong ("-") as told, with one image an item.
 
@@ -48,6 +49,7 @@ def finish_run(
         trained: See `base`.
         rewards: Mean reward of each step, from 1.
         weights: Content of the merged model's file.
+        mode: How the items were answered.
     """
     config = config_with(*overrides)
     run = RunDirectory(runs_dir / run_name(config))
@@ -58,8 +60,8 @@ def finish_run(
     for step, reward in enumerate(rewards, start=1):
         logs.log_step(step, {"reward/overall": reward, "reward/accuracy": reward})
     for contender, signs in (("base", base), ("trained", trained)):
-        items = with_images(run, make_items(signs))
-        results = write_evaluation(run.evaluation(contender), {"greedy": items})
+        items = with_images(run, make_items(signs, mode=mode))
+        results = write_evaluation(run.evaluation(contender), {mode: items})
         finish_stage(run, f"evaluate-{contender}", {mode: result.to_json() for mode, result in results.items()})
     run.merged_model.mkdir()
     (run.merged_model / "model.safetensors").write_text(weights)

@@ -3,9 +3,10 @@
 import re
 from html.parser import HTMLParser
 
+import pytest
 from PIL import Image
 
-from tasks.report_charts import Chart, Series, draw
+from tasks.report_charts import MOST_SERIES, Chart, Series, draw
 from tasks.report_page import (
     Accuracy,
     Answer,
@@ -162,6 +163,23 @@ def test_shares_are_drawn_as_percent_and_bounds_with_their_label() -> None:
     series = [Series(label="accuracy", steps=[1, 2], values=[0.2, 0.8])]
     assert "40%" in draw(Chart(title="A", caption="", series=series, unit="share"))
     assert "bound 2e-05" in draw(Chart(title="B", caption="", series=series, bound=(2e-5, "bound 2e-05"), log=True))
+
+
+def test_a_band_is_drawn_and_every_line_has_a_colour_of_its_own() -> None:
+    line = Series(label="one", steps=[1, 2], values=[0.2, 0.8])
+    banded = Series(label="one", steps=[1, 2], values=[0.2, 0.8], band=([0.1, 0.7], [0.3, 0.9]))
+    plain, with_band = (draw(Chart(title="A", caption="", series=[one])) for one in (line, banded))
+    assert with_band.count("var(--series-1)") > plain.count("var(--series-1)")
+    lines = [Series(label=f"{n}", steps=[1, 2], values=[0, n]) for n in range(MOST_SERIES)]
+    drawn = draw(Chart(title="B", caption="", series=lines))
+    assert all(f"var(--series-{n})" in drawn for n in range(1, MOST_SERIES + 1))
+    with pytest.raises(ValueError):
+        draw(Chart(title="C", caption="", series=[*lines, line]))
+
+
+def test_the_style_sheet_has_every_colour_in_both_themes() -> None:
+    html = render(page())
+    assert all(html.count(f"--series-{n}: #") == 2 for n in range(1, MOST_SERIES + 1))
 
 
 def test_large_images_are_reduced_and_small_ones_kept() -> None:

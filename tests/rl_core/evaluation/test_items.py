@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from rl_core.evaluation.items import read_items, write_items
@@ -27,6 +28,13 @@ def test_equal_items_give_equal_bytes(tmp_path: Path) -> None:
     for name, item in (("a", ITEM), ("b", turned)):
         write_items(tmp_path / name, [item, FAILED])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_file_from_before_items_had_categories_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "items.parquet"
+    write_items(path, [ITEM])
+    pq.write_table(pq.read_table(path).drop_columns(["categories"]), path)
+    assert read_items(path) == [ITEM]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
