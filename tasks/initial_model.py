@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2
+from jinja2.sandbox import SandboxedEnvironment
 
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
@@ -54,5 +55,5 @@ def _extra_texts(config: RunConfig) -> list[str]:
     """The form of the cold start's targets."""
     if config.cold_start is None:
         return []
-    form = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(config.cold_start.target_template)
+    form = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(config.cold_start.target_template)
     return [form.render(answer="", question="")] * _TARGET_WEIGHT

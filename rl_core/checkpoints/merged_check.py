@@ -32,11 +32,12 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
 
-    has_vision = "vision_config" in AutoConfig.from_pretrained(folder).sub_configs
+    has_vision = "vision_config" in AutoConfig.from_pretrained(folder, trust_remote_code=False).sub_configs
     factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = factory.from_pretrained(folder, dtype=getattr(torch, dtype)).to(device).eval()
-    image_processor = AutoProcessor.from_pretrained(folder).image_processor if has_vision else None
+    model = factory.from_pretrained(folder, dtype=getattr(torch, dtype), trust_remote_code=False).to(device).eval()
+    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
+    image_processor = processor.image_processor if processor else None
 
     def log_probs(item: Item) -> list[float]:
         tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from rl_core.config.data import HubSource
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BATCH_ROWS = 64
+
+_REFUSALS = (RuntimeError, UnpicklingError)
+"""What `datasets` raises where it would have to run code: a loading script, a pickle inside an archive."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def _load(source: HubSource) -> "Dataset":
     revision = None if is_local_folder(source) else resolve_commit(source)
     try:
         dataset = datasets.load_dataset(repository, split=split, revision=revision)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
         raise ValueError(f"data source {source.name}: {error}") from None
     if revision is not None:
         _check_commit(dataset, source, revision)

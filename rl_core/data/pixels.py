@@ -13,6 +13,8 @@ from rl_core.data.rows import ImageInput
 
 _EXIF_ORIENTATION = 0x0112
 _KEPT_FORMATS = ("PNG", "JPEG")
+# Pillow reads more, but an EPS file is a program, which it hands to Ghostscript.
+_READ_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 # What Pillow's decoders raise on damaged files.
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
@@ -53,7 +55,7 @@ def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
     """
     data = _read_file(source) if isinstance(source, Path) else source
     try:
-        image = Image.open(BytesIO(data)) if isinstance(data, bytes) else data
+        image = Image.open(BytesIO(data), formats=_READ_FORMATS) if isinstance(data, bytes) else data
         image.load()
         rgb = _to_rgb(image)
     except UnidentifiedImageError:

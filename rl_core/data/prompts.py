@@ -41,7 +41,11 @@ class PromptTemplate:
             object.__setattr__(self, "_compiled", environment.from_string(self.source.strip()))
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"the prompt template is no Jinja, line {error.lineno}: {error.message}") from None
-        if self.render(_SAMPLE).count(_SAMPLE) != 1 or self.render(_SAMPLE).count(IMAGE_PLACE) != 1:
+        try:
+            sample = self.render(_SAMPLE)
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the prompt template cannot be rendered: {error}") from None
+        if sample.count(_SAMPLE) != 1 or sample.count(IMAGE_PLACE) != 1:
             raise ValueError("the prompt template must show `content` once, unchanged, and add no <image>")
 
     @classmethod

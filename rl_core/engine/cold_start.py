@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jinja2
 import numpy as np
+from jinja2.sandbox import SandboxedEnvironment
 from transformers import AutoTokenizer
 
 from rl_core.config.training import ColdStartConfig
@@ -18,8 +19,8 @@ class TargetRenderer:
     """Renders a prompt's answer into the response to imitate, end-of-sequence token included."""
 
     def __init__(self, template: str, *, model_folder: Path) -> None:
-        self._template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(template)
-        self._tokenizer = AutoTokenizer.from_pretrained(model_folder)
+        self._template = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(template)
+        self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
 
     def example(self, prompt: Prompt) -> SupervisedExample:
         """The prompt with its target's token ids."""

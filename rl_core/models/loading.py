@@ -67,9 +67,15 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
 
 def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
     """The processor of a vision-language model, or the tokenizer of a text model."""
-    loader = AutoProcessor if has_vision(AutoConfig.from_pretrained(folder)) else AutoTokenizer
-    processor: ProcessorMixin | PreTrainedTokenizerBase = loader.from_pretrained(folder)
+    loader = AutoProcessor if has_vision(_architecture(folder)) else AutoTokenizer
+    processor: ProcessorMixin | PreTrainedTokenizerBase = loader.from_pretrained(folder, trust_remote_code=False)
     return processor
+
+
+def _architecture(folder: Path) -> PreTrainedConfig:
+    """The model's config. Without the word False transformers would ask at the terminal whether to run its code."""
+    architecture: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return architecture
 
 
 def has_vision(architecture: PreTrainedConfig) -> bool:
@@ -127,8 +133,8 @@ def stop_token_ids(folder: Path) -> tuple[int, ...]:
 def banned_token_ids(folder: Path) -> tuple[int, ...]:
     """Ids that must never be sampled, ascending: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
     forward), padding that is no end of sequence, and ids of the padded embedding that have no token."""
-    architecture = AutoConfig.from_pretrained(folder)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    architecture = _architecture(folder)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     vocabulary = tokenizer.get_vocab()
     banned = {getattr(architecture, field, None) for field in _VISION_TOKEN_FIELDS}
     banned |= {vocabulary.get(token) for token in VISION_SPECIAL_TOKENS}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jinja2
+from jinja2.sandbox import SandboxedEnvironment
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
@@ -64,7 +65,7 @@ def try_on_ground_truth(
 
 def _response(prompt: Prompt, routing: Routing, target_template: str | None) -> str:
     if target_template is not None:
-        template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(target_template)
+        template = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(target_template)
         return template.render(answer=prompt.answer, question=prompt.question)
     route = routing.route_of(prompt.data_source)
     source = None if route is None else routing.specs[route.terms[0].lane].source

@@ -45,7 +45,10 @@ class TransformersEngine:
         self._image_processor = processor.image_processor if isinstance(processor, ProcessorMixin) else None
         self._tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
         factory = AutoModelForImageTextToText if self._image_processor else AutoModelForCausalLM
-        self._model: PreTrainedModel = factory.from_pretrained(model_folder, dtype=getattr(torch, dtype)).eval()
+        model: PreTrainedModel = factory.from_pretrained(
+            model_folder, dtype=getattr(torch, dtype), trust_remote_code=False
+        )
+        self._model = model.eval()
         self._token_ban = torch.zeros(self._model.get_output_embeddings().weight.shape[0])
         self._token_ban[list(banned_token_ids)] = BANNED_LOGIT_BIAS
         self._stop_token_ids = frozenset(stop_token_ids)

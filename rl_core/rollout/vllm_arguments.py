@@ -67,7 +67,7 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    architecture = AutoConfig.from_pretrained(model_folder)
+    architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     if has_vision(architecture):
         # One image at least: with zero vLLM builds no vision tower, and the trainer's weights of it have no place.
         arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": 0}

@@ -14,7 +14,7 @@ _NAMES_SHOWN = 5
 def expected_weight_names(model_folder: Path) -> frozenset[str]:
     """The names transformers has in memory for the weights of the folder's architecture, a tied head not repeated; no
     weight is read."""
-    architecture = AutoConfig.from_pretrained(model_folder)
+    architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
         model = factory.from_config(architecture)
