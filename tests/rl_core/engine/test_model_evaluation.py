@@ -78,7 +78,5 @@ def test_a_model_answers_alike_whatever_else_it_is_asked(found: Found, model: Fo
 
 def test_items_that_cannot_be_asked_are_told(model: FoundModel, tmp_path: Path) -> None:
     short = replace(GREEDY, max_prompt_length=8)
-    with pytest.raises(
-        ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"
-    ):
+    with pytest.raises(ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"):
         _render_all(model, [Measurement(protocol=short, source=SOURCE)], tmp_path / "images.arrow", SilentProgress())
