@@ -171,10 +171,11 @@ def compare(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Compare runs; those that differ in the seed alone are one group, and the first group is the reference."""
-    from flows.cli_compare import asked_groups, compare_runs
+    from flows.cli_compare import print_comparison
+    from flows.comparing import asked_groups, compare_groups
 
-    groups_of_runs = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
-    compare_runs(groups_of_runs, Console(), out=out, num_items=items, mlflow_uri=mlflow_uri)
+    compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
+    print_comparison(compare_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
 
 
 @app.command()

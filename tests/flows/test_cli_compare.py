@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.cli_compare import asked_groups
+from flows.comparing import asked_groups
 from rl_core.run_directory import RunDirectory
 from tests.tasks.finished_run import finish_run
 

@@ -1,0 +1,55 @@
+"""What a person asks to compare. Imports no Prefect, so that the command is quick."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows.request import find_run
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.comparison import show_comparison, write_comparison
+from tasks.comparison_groups import RunGroup, group_runs
+from tasks.comparison_page import ComparisonPage
+
+
+def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -> list[RunGroup]:
+    """The groups that were asked for.
+
+    Args:
+        runs: Folders or names of runs.
+        groups: `NAME=RUN,RUN` texts.
+        runs_dir: Where runs that are named lie.
+
+    Raises:
+        ValueError: a run is not there, or a group is not written so.
+    """
+    named = dict(_named_group(text, runs_dir) for text in groups)
+    if len(named) < len(groups):
+        raise ValueError("two of the --group options have one name")
+    return group_runs([find_run(run, runs_dir) for run in runs], named)
+
+
+def _named_group(text: str, runs_dir: str) -> tuple[str, list[RunDirectory]]:
+    name, separator, runs = text.partition("=")
+    if not separator or not name or not runs:
+        raise ValueError(f"--group {text!r} must read NAME=RUN,RUN")
+    return name, [find_run(run, runs_dir) for run in runs.split(",")]
+
+
+def compare_groups(groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None) -> ComparisonPage:
+    """Write the comparison and show it in MLflow.
+
+    Args:
+        groups: What is compared.
+        out: The HTML file.
+        num_items: Flipped items to show of each group.
+        mlflow_uri: Where it is shown; None takes the first run's place, and none where that run has none.
+
+    Raises:
+        ValueError: the groups cannot be shown side by side.
+        OSError: a file cannot be written.
+    """
+    page = write_comparison(groups, out, num_items=num_items)
+    address = mlflow_uri or mlflow_address(groups[0].runs[0].config.tracking)
+    if address:
+        show_comparison(page, groups, out, mlflow_uri=address)
+    return page

@@ -1,0 +1,33 @@
+"""The compare flow writes the page and shows the figures in Prefect."""
+
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+
+from flows.compare import compare
+from tests.tasks.finished_run import finish_run
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+def test_the_flow_hands_back_the_figures_and_leaves_a_page(tmp_path: Path) -> None:
+    runs = [finish_run(tmp_path, f"rollout.n={n}", trained=signs) for n, signs in ((4, "+--"), (8, "++-"))]
+    out = tmp_path / "page.html"
+    state = compare([run.name for run in runs], out=str(out), runs_dir=str(tmp_path), return_state=True)
+    assert state.is_completed(), state
+    (comparison,) = state.result()["comparisons"]
+    assert comparison["verdict"] == "No significant difference between 8 and 4."
+    assert out.is_file()
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        (page,) = client.read_artifacts(artifact_filter=wanted)
+    assert page.key == "comparison"
+    assert "| 8 | 1 | 66.7 % | 20.8 % to 93.9 % | +33.3 | 1 |  |" in page.data
+    assert str(out) in page.data
+
+
+def test_a_run_that_is_not_there_fails_the_flow_by_name(tmp_path: Path) -> None:
+    state = compare(["nothing"], runs_dir=str(tmp_path), return_state=True)
+    assert state.is_failed() and "no run nothing" in state.message
