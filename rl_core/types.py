@@ -4,6 +4,7 @@ Every sequence is an array of its own length; nothing here is padded and nothing
 pickles cheaply (design contract 1: "ragged, never padded").
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,6 +22,24 @@ RolloutKey = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VideoClip:
+    """The frames of a video that are shown.
+
+    Attributes:
+        frame_uids: Image uids of the frames, an even number of them.
+        fps: Frames a second; the first frame is at 0 s.
+    """
+
+    frame_uids: tuple[str, ...]
+    fps: float
+
+    @property
+    def uid(self) -> str:
+        """Stands for the clip in caches: frames and pace."""
+        return hashlib.sha256(f"{self.frame_uids} {self.fps}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
     """One prepared row: what is asked, in text and in token ids.
 
@@ -28,11 +47,12 @@ class Prompt:
         uid: Stable identity of the row (a content hash); keys every random draw made for it.
         data_source: Name of the source it came from.
         question: The user's text before the prompt template.
-        text: The rendered chat prompt, as it was tokenised (one placeholder an image).
+        text: The rendered chat prompt, as it was tokenised (one placeholder an image or video).
         answer: Ground truth, only ever shown to the reward and the cold start.
-        token_ids: [P] int32, every image expanded to its placeholder tokens; what the trainer sees.
-        engine_token_ids: [E] int32, one placeholder token an image; what vLLM takes and expands itself.
+        token_ids: [P] int32, every image and video expanded to its placeholder tokens; what the trainer sees.
+        engine_token_ids: [E] int32, one placeholder token an image or video; what vLLM takes and expands itself.
         image_uids: One uid an image, in the order of their places in the prompt.
+        videos: The videos, in the order of their places in the prompt.
         extra: Every other column of the row (JSON values).
     """
 
@@ -44,7 +64,13 @@ class Prompt:
     token_ids: Int32Array
     engine_token_ids: Int32Array
     image_uids: tuple[str, ...] = ()
+    videos: tuple[VideoClip, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown_uids(self) -> tuple[str, ...]:
+        """Uids of everything a person can be shown: the images, then the frames of the videos."""
+        return self.image_uids + tuple(uid for clip in self.videos for uid in clip.frame_uids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Held-out rows for a dataset that comes without any: a share of its rows, set apart once and for all."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,10 +22,12 @@ _SHARE = 0.1
 _MOST = 500
 
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_MEDIA = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
 _SCHEMA = pa.schema(
     [
         ("problem", _TURNS),
-        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("images", _MEDIA),
+        ("videos", _MEDIA),
         ("answer", pa.string()),
     ]
 )
@@ -95,17 +98,17 @@ def _hash_of_file(path: Path) -> str:
 
 def _contents(row: Row) -> list[str]:
     """What a row must not share with one on the other side."""
-    return [_content(image) for image in row.images] or [row.question]
+    return [_content(medium) for medium in (*row.images, *row.videos)] or [row.question]
 
 
-def _content(image: ImageInput) -> str:
-    if isinstance(image, Path):
-        return _hash_of_file(image) if image.is_file() else str(image)
-    return hashlib.sha256(encoded(image)).hexdigest()
+def _content(medium: ImageInput) -> str:
+    if isinstance(medium, Path):
+        return _hash_of_file(medium) if medium.is_file() else str(medium)
+    return hashlib.sha256(encoded(medium)).hexdigest()
 
 
 def encoded(image: ImageInput) -> bytes:
-    """The image's bytes; a decoded one becomes PNG."""
+    """The image's or video's bytes; a decoded image becomes PNG."""
     if isinstance(image, bytes):
         return image
     if isinstance(image, Path):
@@ -120,16 +123,27 @@ def _write(rows: Sequence[Row], path: Path) -> LocalSource:
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue().to_pybytes())
-    return LocalSource(type="local", path=str(path))
+    return LocalSource(type="local", path=str(path), media_dir=_media_folder(rows))
+
+
+def _media_folder(rows: Sequence[Row]) -> str | None:
+    """The folder that holds every file the rows name; paths may not lead out of it."""
+    folders = {str(m.absolute().parent) for row in rows for m in (*row.images, *row.videos) if isinstance(m, Path)}
+    return os.path.commonpath(folders) if folders else None
 
 
 def _records(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
     for row in rows:
-        images = [
-            {"bytes": None, "path": str(image.absolute())}
-            if isinstance(image, Path)
-            else {"bytes": encoded(image), "path": None}
-            for image in row.images
-        ]
         turns = [*row.history, Turn(role="user", content=row.question)]
-        yield {"problem": [turn._asdict() for turn in turns], "images": images, "answer": row.answer}
+        yield {
+            "problem": [turn._asdict() for turn in turns],
+            "images": [_stored(image) for image in row.images],
+            "videos": [_stored(video) for video in row.videos],
+            "answer": row.answer,
+        }
+
+
+def _stored(medium: ImageInput) -> dict[str, object]:
+    if isinstance(medium, Path):
+        return {"bytes": None, "path": str(medium.absolute())}
+    return {"bytes": encoded(medium), "path": None}

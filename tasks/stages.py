@@ -15,7 +15,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "prepare": 3,
+    "prepare": 4,
     "cold-start": 1,
     "train": 1,
     "evaluate": 2,

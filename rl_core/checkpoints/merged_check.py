@@ -37,16 +37,25 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = factory.from_pretrained(folder, dtype=getattr(torch, dtype), trust_remote_code=False).to(device).eval()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
-    image_processor = processor.image_processor if processor else None
 
     def log_probs(item: Item) -> list[float]:
         tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
         inputs = {"input_ids": tokens}
-        if image_processor is not None and item["images"]:
-            pixels = image_processor(images=item["images"], return_tensors="pt").to(device)
+        length = len(item["response_ids"])
+        if processor is not None and item["images"]:
+            pixels = processor.image_processor(images=item["images"], return_tensors="pt").to(device)
             inputs |= {"pixel_values": pixels["pixel_values"], "image_grid_thw": pixels["image_grid_thw"]}
             inputs["mm_token_type_ids"] = (tokens == model.config.image_token_id).int()
-        length = len(item["response_ids"])
+        if processor is not None and item["videos"]:
+            frames, times = zip(*item["videos"], strict=True)
+            pixels = processor.video_processor(
+                videos=list(frames), video_metadata=list(times), do_sample_frames=False, return_tensors="pt"
+            ).to(device)
+            inputs |= {name: pixels[name] for name in ("pixel_values_videos", "video_grid_thw")}
+            # transformers' own would let the text after a video begin before the video's last step.
+            prompt = torch.tensor(item["position_ids"], device=device)
+            response = (prompt.max() + 1 + torch.arange(length, device=device)).expand(3, -1)
+            inputs["position_ids"] = torch.cat([prompt, response], dim=1)[:, None]
         with torch.no_grad():
             logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
         targets = tokens[0, -length:, None]
@@ -61,9 +70,12 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
 
     longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
     options: dict[str, Any] = {}
-    if any(item["images"] for item in items):
-        most = max(len(item["images"]) for item in items)
-        options = {"limit_mm_per_prompt": {"image": most, "video": 0}, "skip_mm_profiling": True}
+    most = {kind: max(len(item[f"{kind}s"]) for item in items) for kind in ("image", "video")}
+    if any(most.values()):
+        options = {"limit_mm_per_prompt": most, "skip_mm_profiling": True}
+    if most["video"]:
+        # Otherwise videos are normalised with the image processor's mean and deviation.
+        options["mm_device_do_normalize"] = False
     llm = LLM(
         model=str(folder),
         dtype=dtype,
@@ -75,9 +87,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         **options,
     )
     prompts = [
-        {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]}
-        | ({"multi_modal_data": {"image": item["images"]}} if item["images"] else {})
-        for item in items
+        {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]} | vllm_media(item) for item in items
     ]
     outputs = llm.generate(prompts, SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0), use_tqdm=False)
     return [
@@ -86,18 +96,39 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
     ]
 
 
+def vllm_media(item: Item) -> dict[str, Any]:
+    """The images and videos of an item's prompt, every frame of them shown."""
+    data = {"image": item["images"]} if item["images"] else {}
+    if not item["videos"]:
+        return {"multi_modal_data": data} if data else {}
+    data["video"] = [(frames, {**times, "do_sample_frames": False}) for frames, times in item["videos"]]
+    return {"multi_modal_data": data, "mm_processor_kwargs": {"do_sample_frames": False}}
+
+
 ENGINES = {"transformers": transformers_log_probs, "vllm": vllm_log_probs}
 
 
 def read_items(probe_folder: Path) -> tuple[list[Item], str]:
-    """The probe's items, their images opened, and the number format of the trainer's weights."""
+    """The probe's items, their images and videos opened, and the number format of the trainer's weights."""
+    import numpy as np
     from PIL import Image
+
+    def opened(names: list[str]) -> list[Any]:
+        return [Image.open(probe_folder / name).convert("RGB") for name in names]
+
+    def described(video: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        frames = np.stack([np.asarray(frame) for frame in opened(video["frames"])])
+        count, fps = len(frames), video["fps"]
+        times = {"fps": fps, "frames_indices": list(range(count)), "total_num_frames": count, "duration": count / fps}
+        return frames, times | {"video_backend": "opencv"}
 
     probe = json.loads((probe_folder / "probe.json").read_text())
     for item in probe["items"]:
-        if elsewhere := [name for name in item["images"] if Path(name).name != name]:
+        frames = [name for video in item.get("videos", ()) for name in video["frames"]]
+        if elsewhere := [name for name in (*item["images"], *frames) if Path(name).name != name]:
             raise ValueError(f"{probe_folder} names images that are not in it: {elsewhere}")
-        item["images"] = [Image.open(probe_folder / name).convert("RGB") for name in item["images"]]
+        item["images"] = opened(item["images"])
+        item["videos"] = [described(video) for video in item.get("videos", ())]
     return probe["items"], probe["dtype"]
 
 

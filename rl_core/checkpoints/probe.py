@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rl_core.files import read_json, relative_name
 from rl_core.models.policy import PolicyModel
-from rl_core.types import Float32Array, Group, Int32Array
+from rl_core.types import Float32Array, Group, Int32Array, Prompt, VideoClip
 
 PROBE_NAME = "probe.json"
 _PNG = b"\x89PNG"
@@ -34,6 +35,9 @@ class ProbeItem:
         response_ids: [R] int32.
         log_probs: [R] float32 log_softmax(logits) of the response's tokens, by the trainer.
         image_uids: The prompt's images, in order.
+        videos: The prompt's videos, in order.
+        position_ids: [3, P] int64 of a prompt with videos, because implementations differ in where the text after a
+            video begins; None for any other prompt.
     """
 
     name: str
@@ -42,6 +46,13 @@ class ProbeItem:
     response_ids: Int32Array
     log_probs: Float32Array
     image_uids: tuple[str, ...] = ()
+    videos: tuple[VideoClip, ...] = ()
+    position_ids: npt.NDArray[np.int64] | None = None
+
+    @property
+    def shown_uids(self) -> tuple[str, ...]:
+        """Uids of the images, then of the videos' frames."""
+        return self.image_uids + tuple(uid for clip in self.videos for uid in clip.frame_uids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +70,7 @@ def build_probe(
     *,
     dtype: str,
     encoded_image: Callable[[str], bytes],
+    video_positions: Callable[[Prompt], npt.NDArray[np.int64]],
 ) -> Probe:
     """The probe of some groups.
 
@@ -67,6 +79,7 @@ def build_probe(
         log_probs: [group][rollout] -> [R], made inside `plain_distribution` at temperature 1.
         dtype: Number format of the trainer's weights ("float32", "bfloat16").
         encoded_image: Image uid -> PNG or JPEG bytes.
+        video_positions: Prompt with videos -> [3, P] its position ids.
     """
     items = [
         ProbeItem(
@@ -76,11 +89,13 @@ def build_probe(
             response_ids=rollout.response_ids,
             log_probs=values,
             image_uids=group.prompt.image_uids,
+            videos=group.prompt.videos,
+            position_ids=video_positions(group.prompt) if group.prompt.videos else None,
         )
         for group, group_log_probs in zip(groups, log_probs, strict=True)
         for rollout, values in zip(group.rollouts, group_log_probs, strict=True)
     ]
-    uids = {uid for item in items for uid in item.image_uids}
+    uids = {uid for item in items for uid in item.shown_uids}
     return Probe(dtype=dtype, items=items, images={uid: encoded_image(uid) for uid in sorted(uids)})
 
 
@@ -112,7 +127,7 @@ def write_probe(folder: Path, probe: Probe) -> None:
 def read_probe(folder: Path) -> Probe:
     """Read back what `write_probe` wrote, equal to the bit. Raises ValueError when it names a file elsewhere."""
     content = read_json(folder / PROBE_NAME)
-    files = sorted({relative_name(name) for item in content["items"] for name in item["images"]})
+    files = sorted({relative_name(name) for item in content["items"] for name in _files_of(item)})
     return Probe(
         dtype=content["dtype"],
         items=[_from_json(item) for item in content["items"]],
@@ -143,7 +158,23 @@ def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
         "response_ids": item.response_ids.tolist(),
         "log_probs": item.log_probs.tolist(),
         "images": [image_names[uid] for uid in item.image_uids],
+        "videos": [{"frames": [image_names[uid] for uid in clip.frame_uids], "fps": clip.fps} for clip in item.videos],
+        "position_ids": None if item.position_ids is None else item.position_ids.tolist(),
     }
+
+
+def _files_of(item: Mapping[str, Any]) -> list[str]:
+    """Images and frames; a probe of earlier versions has no videos."""
+    frames = [name for video in item.get("videos", ()) for name in video["frames"]]
+    return [*item["images"], *frames]
+
+
+def _positions(rows: Sequence[Sequence[int]] | None) -> npt.NDArray[np.int64] | None:
+    return None if rows is None else np.array(rows, np.int64)
+
+
+def _uids(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(Path(name).stem for name in names)
 
 
 def _from_json(item: Mapping[str, Any]) -> ProbeItem:
@@ -153,5 +184,9 @@ def _from_json(item: Mapping[str, Any]) -> ProbeItem:
         engine_token_ids=np.array(item["engine_token_ids"], np.int32),
         response_ids=np.array(item["response_ids"], np.int32),
         log_probs=np.array(item["log_probs"], np.float32),
-        image_uids=tuple(Path(name).stem for name in item["images"]),
+        image_uids=_uids(item["images"]),
+        videos=tuple(
+            VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in item.get("videos", ())
+        ),
+        position_ids=_positions(item.get("position_ids")),
     )

@@ -17,7 +17,11 @@ class Columns(Section):
     """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
     for a text-only source."""
     images_first: bool = False
-    """Put a row's images before a question that marks no place for them; without it such a row is unusable."""
+    """Put a row's images and videos before a question that marks no place for them; without it such a row is
+    unusable."""
+    video_key: str | None = "videos"
+    """Column with one video or a list of them (encoded bytes or paths); each `<video>` in the question is the place of
+    one. Empty or null for rows without."""
     answer_key: str = "answer"
     """Column with the ground truth."""
     data_source_key: str | None = None
@@ -63,7 +67,7 @@ class LocalSource(Section):
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
-    """Folder that relative image paths start from; the data file's own folder when null."""
+    """Folder that relative paths of images and videos start from; the data file's own folder when null."""
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 
@@ -133,6 +137,10 @@ class DataConfig(Section):
     """Smaller images are enlarged to this area, pixels."""
     max_pixels: int = Field(default=4_194_304, ge=1)
     """Larger images are reduced to this area, pixels."""
+    video_fps: float = Field(default=2.0, gt=0.0)
+    """Frames a second that are taken of a video; min_pixels and max_pixels hold for each frame."""
+    video_max_frames: int = Field(default=128, ge=2, multiple_of=2)
+    """Most frames of a video; a longer one is shown at a slower pace."""
     rollout_batch_size: int = Field(default=512, ge=1)
     """Prompts a training step."""
     shuffle: bool = True

@@ -1,26 +1,30 @@
 """Renders a question as the model's chat prompt, in text and in token ids, without touching a pixel."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import jinja2
 import numpy as np
 
 from rl_core.data.prompts import PromptTemplate, chat_content
 from rl_core.data.rows import Turn
+from rl_core.data.vision_tokens import ImageSize, VideoShape, VisionTokens
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-ImageSize = tuple[int, int]
-"""Width and height, pixels."""
 
-_VISION_KEYS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+class Media(NamedTuple):
+    """What a prompt shows, in the order of its places."""
+
+    images: Sequence[ImageSize] = ()
+    videos: Sequence[VideoShape] = ()
+
+
+NO_MEDIA = Media()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,9 +32,9 @@ class RenderedPrompt:
     """A chat prompt.
 
     Attributes:
-        text: As it was tokenised, one placeholder an image.
-        engine_token_ids: [E] int32, one placeholder token an image: vLLM expands it itself.
-        token_ids: [P] int32, every image expanded to one token a merged patch, as the model's processor does.
+        text: As it was tokenised, one placeholder an image or video.
+        engine_token_ids: [E] int32, one placeholder token an image or video: vLLM expands it itself.
+        token_ids: [P] int32, every image and video expanded as the model's processor does.
     """
 
     text: str
@@ -73,48 +77,24 @@ class ChatRenderer:
         self._chat_template = _chat_template(model_folder) or self.tokenizer.chat_template
         if self._chat_template is None:
             raise ValueError(f"the model in {model_folder} has no chat template (chat_template.jinja)")
-        vision_ids = _vision_token_ids(model_folder)
-        self.image_token_id: int | None = vision_ids.get("image_token_id")
-        self._vision_tokens = tuple(self.tokenizer.convert_ids_to_tokens(list(vision_ids.values())))
-        self._image_processor = _image_processor(model_folder, trust_remote_code) if vision_ids else None
-        self._image_tokens = lru_cache(maxsize=None)(self._count_image_tokens)
-
-    @property
-    def reads_images(self) -> bool:
-        """Whether the model is a vision-language model."""
-        return self._image_processor is not None
+        self.vision = VisionTokens(model_folder, self.tokenizer, trust_remote_code=trust_remote_code)
+        self._reserved = self.vision.reserved()
 
     def check_question(self, question: str) -> None:
         """Raises ValueError when the question spells one of the model's vision tokens: it would become a token that
         has no image behind it."""
-        for token in self._vision_tokens:
+        for token in self._reserved:
             if token in question:
                 raise ValueError(f"the question contains {token}, which the model reserves for its images")
 
-    def image_tokens(self, width: int, height: int) -> int:
-        """Tokens that an image of this size takes: t x h x w / merge_size^2 of its patch grid.
-
-        Raises:
-            ValueError: The model reads no images, or its processor refuses the size.
-        """
-        return self._image_tokens(width, height)
-
-    def _count_image_tokens(self, width: int, height: int) -> int:
-        processor = self._image_processor
-        if processor is None:
-            raise ValueError(f"the model in {self._folder} reads no images")
-        patches: int = processor.get_number_of_image_patches(height, width)
-        merge_size: int = processor.merge_size
-        return patches // merge_size**2
-
-    def render(self, question: str, image_sizes: Sequence[ImageSize] = ()) -> RenderedPrompt:
-        """One prompt; `image_sizes` in the order of the question's image places. Raises ValueError as render_all."""
-        return self.render_all([question], [image_sizes], histories=[()])[0]
+    def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
+        """One prompt without history. Raises ValueError as render_all."""
+        return self.render_all([question], [media], histories=[()])[0]
 
     def render_all(
         self,
         questions: Sequence[str],
-        image_sizes: Sequence[Sequence[ImageSize]],
+        media: Sequence[Media],
         *,
         histories: Sequence[Sequence[Turn]],
     ) -> list[RenderedPrompt]:
@@ -122,12 +102,12 @@ class ChatRenderer:
 
         Args:
             questions: The last turn of each prompt, before the prompt template.
-            image_sizes: Sizes of each prompt's images, in the order of their places.
+            media: Each prompt's images and videos.
             histories: The turns before each question. A system turn of its own stands in place of the configured one.
 
         Raises:
-            ValueError: A prompt's image tokens are not one for each of its images, or the chat template refuses it;
-                names the question.
+            ValueError: A prompt's places are not one for each of its images and videos, or the chat template refuses
+                it; names the question.
         """
         if not questions:
             return []
@@ -135,8 +115,8 @@ class ChatRenderer:
         # The chat template has written every special token already.
         encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return [
-            self._expand(text, np.asarray(ids, np.int32), sizes)
-            for text, ids, sizes in zip(texts, encoded, image_sizes, strict=True)
+            self._expand(text, np.asarray(ids, np.int32), shown)
+            for text, ids, shown in zip(texts, encoded, media, strict=True)
         ]
 
     def _render(self, question: str, history: Sequence[Turn]) -> str:
@@ -153,13 +133,24 @@ class ChatRenderer:
             raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
         return text
 
-    def _expand(self, text: str, ids: Int32Array, sizes: Sequence[ImageSize]) -> RenderedPrompt:
-        places = np.flatnonzero(ids == self.image_token_id) if self.reads_images else np.empty(0, np.int64)
-        if len(places) != len(sizes):
-            raise ValueError(f"{len(places)} image token(s) and {len(sizes)} image(s) in the prompt {text!r}")
-        repeats = np.ones(len(ids), np.int64)
-        repeats[places] = [self.image_tokens(*size) for size in sizes]
-        return RenderedPrompt(text=text, engine_token_ids=ids, token_ids=np.repeat(ids, repeats))
+    def _expand(self, text: str, ids: Int32Array, media: Media) -> RenderedPrompt:
+        """The prompt with every placeholder replaced by its image's or video's tokens."""
+        places = np.flatnonzero(np.isin(ids, [self.vision.image_token_id or -1, self.vision.video_token_id or -1]))
+        is_video = ids[places] == self.vision.video_token_id
+        for kind, found, given in (
+            ("image", int((~is_video).sum()), len(media.images)),
+            ("video", int(is_video.sum()), len(media.videos)),
+        ):
+            if found != given:
+                raise ValueError(f"{found} {kind} token(s) and {given} {kind}(s) in the prompt {text!r}")
+        images, videos = iter(media.images), iter(media.videos)
+        pieces, done = [], 0
+        for place, video in zip(places.tolist(), is_video.tolist(), strict=True):
+            pieces.append(ids[done:place])
+            pieces.append(self.vision.of_video(next(videos)) if video else self.vision.of_image(*next(images)))
+            done = place + 1
+        pieces.append(ids[done:])
+        return RenderedPrompt(text=text, engine_token_ids=ids, token_ids=np.concatenate(pieces))
 
 
 def _chat_template(folder: Path) -> str | None:
@@ -168,23 +159,3 @@ def _chat_template(folder: Path) -> str | None:
 
     template: str | dict[str, str] | None = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")
     return template.get("default") if isinstance(template, dict) else template
-
-
-def _vision_token_ids(folder: Path) -> dict[str, int]:
-    """The ids that the model's config reserves for images and videos; empty for a text-only model."""
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} is no model folder: it has no config.json")
-    config = json.loads(path.read_text(encoding="utf-8"))
-    return {key: config[key] for key in _VISION_KEYS if config.get(key) is not None}
-
-
-def _image_processor(folder: Path, trust_remote_code: bool) -> Any:
-    """The part of the processor that knows the patch grid. The PIL backend needs no torchvision; the grid is the
-    same. Raises ValueError for a processor that cannot tell an image's tokens from its size."""
-    from transformers import AutoImageProcessor
-
-    processor = AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=trust_remote_code)
-    if not hasattr(processor, "get_number_of_image_patches") or not hasattr(processor, "merge_size"):
-        raise ValueError(f"{type(processor).__name__} of {folder} is not supported: use a Qwen2, Qwen2.5 or Qwen3 VL")
-    return processor

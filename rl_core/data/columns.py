@@ -9,8 +9,8 @@ from typing import Any
 from PIL import Image
 
 from rl_core.config.data import Columns
-from rl_core.data.conversation import IMAGE_PLACE, read_conversation
-from rl_core.data.rows import BadRow, ImageInput, Row, Turn, json_columns
+from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, json_columns
 from rl_core.files import lies_below
 
 
@@ -21,7 +21,7 @@ class RowParser:
     Attributes:
         columns: Names of the columns.
         data_source: Name of the source, passed on to rows without a column for it.
-        media_dir: Where relative image paths start. No path may lead out of it.
+        media_dir: Where relative paths of images and videos start. No path may lead out of it.
         caches: Folders that absolute paths may lead into as well: where `datasets` puts the files that it fetches.
     """
 
@@ -40,13 +40,15 @@ class RowParser:
             answer = _answer(values.get(keys.answer_key))
             column = keys.image_key or ""
             images = self._images(values)
+            column = keys.video_key or ""
+            videos = self._videos(values)
             column = keys.prompt_key
-            question = self._with_places(question, len(images), history)
+            question = self._with_places(question, history, images=len(images), videos=len(videos))
             column = keys.data_source_key or ""
             data_source = self._data_source(values)
         except ValueError as error:
             return BadRow(index=index, column=column, reason=str(error), origin=origin)
-        used = {keys.prompt_key, keys.answer_key, keys.image_key, keys.data_source_key}
+        used = {keys.prompt_key, keys.answer_key, keys.image_key, keys.video_key, keys.data_source_key}
         extra = json_columns({name: value for name, value in values.items() if name not in used})
         return Row(
             index=index,
@@ -54,11 +56,13 @@ class RowParser:
             images=images,
             answer=answer,
             data_source=data_source,
+            videos=videos,
             history=history,
             extra=extra,
             origin=origin,
             question_column=keys.prompt_key,
             image_column=keys.image_key or "",
+            video_column=keys.video_key or "",
         )
 
     def _data_source(self, values: Mapping[str, Any]) -> str:
@@ -70,26 +74,29 @@ class RowParser:
         return value
 
     def _images(self, values: Mapping[str, Any]) -> tuple[ImageInput, ...]:
-        value = values.get(self.columns.image_key) if self.columns.image_key else None
-        if value is None:
-            return ()
-        items = value if isinstance(value, list | tuple) else [value]
+        items = _items_of(values, self.columns.image_key)
         return tuple(image_input(item, media_dir=self.media_dir, caches=self.caches) for item in items)
 
-    def _with_places(self, question: str, image_count: int, history: Sequence[Turn]) -> str:
-        places = question.count(IMAGE_PLACE) + sum(turn.content.count(IMAGE_PLACE) for turn in history)
-        if places == image_count:
-            return question
-        if places == 0 and self.columns.images_first:
-            return IMAGE_PLACE * image_count + question
-        advice = "; set columns.images_first to put the images before such questions" if places == 0 else ""
-        raise ValueError(f"{places} {IMAGE_PLACE} in the question and {image_count} image(s) in the row{advice}")
+    def _videos(self, values: Mapping[str, Any]) -> tuple[VideoInput, ...]:
+        items = _items_of(values, self.columns.video_key)
+        return tuple(video_input(item, media_dir=self.media_dir, caches=self.caches) for item in items)
+
+    def _with_places(self, question: str, history: Sequence[Turn], *, images: int, videos: int) -> str:
+        """The question, with a place for every image and video of the row."""
+        for place, kind, count in ((VIDEO_PLACE, "video", videos), (IMAGE_PLACE, "image", images)):
+            places = question.count(place) + sum(turn.content.count(place) for turn in history)
+            if places == 0 and self.columns.images_first:
+                question = place * count + question
+            elif places != count:
+                advice = f"; set columns.images_first to put the {kind}s before such questions" if places == 0 else ""
+                raise ValueError(f"{places} {place} in the question and {count} {kind}(s) in the row{advice}")
+        return question
 
 
 def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:
     """Check that a whole source has the configured columns.
 
-    The default image column may be absent (a text-only source), unless one of nearly that name is there.
+    The default image and video columns may be absent (a text-only source), unless one of nearly that name is there.
 
     Raises:
         ValueError: A column is missing; names the nearest ones that exist.
@@ -104,16 +111,26 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
         for key, name in required.items()
         if name is not None and name not in available
     ]
-    image_key = columns.image_key
-    if image_key is not None and image_key not in available:
-        is_default = image_key == Columns.model_fields["image_key"].default
-        if not is_default or _close(image_key, available):
+    for key, name in (("image_key", columns.image_key), ("video_key", columns.video_key)):
+        if name is not None and name not in available and not _may_be_absent(key, name, available):
             problems.append(
-                f"data source {place} has no column {image_key!r} (columns.image_key; null for text-only rows)"
-                f"{_nearest(image_key, available)}"
+                f"data source {place} has no column {name!r} (columns.{key}; null for rows without)"
+                f"{_nearest(name, available)}"
             )
     if problems:
         raise ValueError("\n".join(problems))
+
+
+def _items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
+    """What a media column holds: nothing, one thing or a list."""
+    value = values.get(column) if column else None
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _may_be_absent(key: str, name: str, available: Collection[str]) -> bool:
+    return name == Columns.model_fields[key].default and not _close(name, available)
 
 
 def _close(name: str, available: Collection[str]) -> list[str]:
@@ -145,19 +162,40 @@ def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> 
         case str() if "://" in value[:10]:
             raise ValueError(f"{value} is an address; images are read from files, download it first")
         case str() | Path() if value:
-            return _image_file(value, media_dir, caches)
+            return _media_file(value, media_dir, caches)
         case None | "":
             raise ValueError("an image is missing (null)")
         case _:
             raise ValueError(f"an image is {type(value).__name__}, not bytes, a path or a PIL image")
 
 
-def _image_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
+def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
     """A data set is somebody else's: it must not choose which files of this machine are read."""
     file = media_dir / path
     if any(lies_below(file, folder) for folder in (media_dir, *caches)):
         return file
-    raise ValueError(f"the image {path} leads out of {media_dir}; set media_dir to the folder that holds all images")
+    raise ValueError(f"the file {path} leads out of {media_dir}; set media_dir to the folder that holds all media")
+
+
+def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
+    """A video as datasets store it: encoded bytes, path, or a mapping with `bytes` or `path`.
+
+    Raises:
+        ValueError: It is none of these; the message is the reason for a BadRow.
+    """
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    match value:
+        case bytes():
+            return value
+        case str() if "://" in value[:10]:
+            raise ValueError(f"{value} is an address; videos are read from files, download it first")
+        case str() | Path() if str(value):
+            return _media_file(value, media_dir, caches)
+        case None | "":
+            raise ValueError("a video is missing (null)")
+        case _:
+            raise ValueError(f"a video is {type(value).__name__}, not bytes or a path")
 
 
 def _answer(value: Any) -> str:

@@ -1,7 +1,7 @@
 """A question as rows have it: text, or the turns of a conversation that ends with the user's.
 
 The turns are those of OpenAI's chat format: `{"role": ..., "content": ...}`, the content a text or a list of parts
-(`{"type": "text", "text": ...}`, `{"type": "image"}`).
+(`{"type": "text", "text": ...}`, `{"type": "image"}`, `{"type": "video"}`).
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ from typing import Any, get_args
 from rl_core.data.rows import Role, Turn
 
 IMAGE_PLACE = "<image>"
+VIDEO_PLACE = "<video>"
 _ROLES = get_args(Role)
-_PLACES = {"image": IMAGE_PLACE}
+_PLACES = {"image": IMAGE_PLACE, "video": VIDEO_PLACE}
 
 Conversation = tuple[tuple[Turn, ...], str]
 """The turns before the question, and the question."""
@@ -36,6 +37,11 @@ def read_conversation(value: Any) -> Conversation:
     return tuple(history), last.content
 
 
+def without_places(text: str) -> str:
+    """The text alone."""
+    return text.replace(IMAGE_PLACE, "").replace(VIDEO_PLACE, "")
+
+
 def _turn(number: int, item: Any) -> Turn:
     if not isinstance(item, Mapping) or item.get("role") not in _ROLES:
         raise ValueError(f"turn {number} of the conversation has none of the roles {', '.join(_ROLES)}")
@@ -52,7 +58,7 @@ def _part(number: int, part: Any) -> str:
     if kind in _PLACES:
         return _PLACES[kind]
     if kind != "text" or not isinstance(part.get("text"), str):
-        raise ValueError(f"turn {number} of the conversation has a part that is neither text nor an image's place")
+        raise ValueError(f"turn {number} of the conversation has a part that is no text, image or video")
     text: str = part["text"]
     return text
 

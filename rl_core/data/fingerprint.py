@@ -16,7 +16,7 @@ from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
 from rl_core.files import files_below, hash_file
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.
@@ -30,6 +30,7 @@ _TEXT_FILES = (
     "additional_chat_templates/*",
     "processor_config.json",
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "config.json",
     "*.py",
 )
@@ -118,7 +119,8 @@ def _hub_content(source: HubSource) -> dict[str, object]:
 
 
 def _media_files(reader: RowReader) -> list[Path]:
-    return [image for row in reader if isinstance(row, Row) for image in row.images if isinstance(image, Path)]
+    shown = (medium for row in reader if isinstance(row, Row) for medium in (*row.images, *row.videos))
+    return [medium for medium in shown if isinstance(medium, Path)]
 
 
 def _hashes(paths: Iterable[Path]) -> list[str | None]:

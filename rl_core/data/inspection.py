@@ -1,6 +1,6 @@
 """Guesses how a user's own data is to be read: `sightline init`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,7 @@ from PIL import Image
 
 from rl_core.config.data import Columns, LocalSource
 from rl_core.data.columns import image_input
-from rl_core.data.conversation import IMAGE_PLACE, read_conversation
+from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 from rl_core.data.geometry3k import Geometry3kReader
 from rl_core.data.local import find_reader
 from rl_core.data.rows import BadRow, Row
@@ -18,6 +18,8 @@ from rl_core.data.tables import TableReader
 
 _QUESTION_NAMES = ("problem", "question", "prompt", "query", "instruction", "input", "text")
 _IMAGE_NAMES = ("images", "image", "image_path", "image_paths", "img", "picture", "file_name")
+_VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
+_VIDEO_ENDINGS = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v")
 _ANSWER_NAMES = ("answer", "solution", "label", "ground_truth", "target", "output", "response")
 _SHOWN_ROWS = 5
 
@@ -94,13 +96,18 @@ def _guess_columns(path: Path, names: Sequence[str], sample: Sequence[Values]) -
             "them under columns in a config of your own"
         )
     image = _guess("image_key", _IMAGE_NAMES, names, sample, _is_image, doubts)
+    video = _guess("video_key", _VIDEO_NAMES, names, sample, _is_video, doubts)
     marked = any(IMAGE_PLACE in str(values.get(question)) for values in sample)
     if marked and image is None:
         doubts.append(f"questions have {IMAGE_PLACE}, and no column looks like images: set columns.image_key")
     images_first = image is not None and not marked
     if images_first:
         doubts.append(f"no question of the first rows has {IMAGE_PLACE}: images are put before it (images_first)")
-    return Columns(prompt_key=question, image_key=image, answer_key=answer, images_first=images_first), doubts
+    if video is not None and not any(VIDEO_PLACE in str(values.get(question)) for values in sample):
+        images_first = True
+        doubts.append(f"no question of the first rows has {VIDEO_PLACE}: videos are put before it (images_first)")
+    columns = Columns(prompt_key=question, image_key=image, answer_key=answer, images_first=images_first)
+    return columns if video is None else columns.model_copy(update={"video_key": video}), doubts
 
 
 def _guess(
@@ -133,6 +140,13 @@ def _is_question(value: Any) -> bool:
 
 def _is_answer(value: Any) -> bool:
     return _is_text(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _is_video(value: Any) -> bool:
+    """Paths that end like a video's; bytes alone do not tell."""
+    items = value if isinstance(value, list | tuple) else [value]
+    paths = [item.get("path") if isinstance(item, Mapping) else item for item in items]
+    return bool(paths) and str(paths[0]).lower().endswith(_VIDEO_ENDINGS)
 
 
 def _is_image(value: Any) -> bool:

@@ -39,7 +39,7 @@ class SplitSummary:
         rows: Rows kept.
         rejected: Rows that cannot be used; rejected.jsonl names each.
         overlong: Rows left out for their length; rejected.jsonl names them too.
-        images: Different images of the rows kept.
+        images: Different images of the rows kept, frames of videos among them.
         data_sources: Rows kept by data source.
         prompt_tokens: Lengths of the prompts kept.
     """

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
@@ -100,7 +100,7 @@ def _write_splits(
     progress: Progress,
 ) -> tuple[list[SplitTally], int]:
     """Write every split's files. Returns what was found, and the number of different images."""
-    limits = Limits(max_prompt_length=data.max_prompt_length, min_pixels=data.min_pixels, max_pixels=data.max_pixels)
+    limits = Limits(**{limit.name: getattr(data, limit.name) for limit in fields(Limits)})
     splits = []
     with (
         ImageStoreWriter(folder / IMAGES_FILE) as images,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,7 +17,7 @@ from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
 from rl_core.data.ordering import Arrangement
 from rl_core.data.row_preparation import PreparedRow
-from rl_core.types import Int32Array, Prompt
+from rl_core.types import Int32Array, Prompt, VideoClip
 
 IMAGES_FILE = "images.arrow"
 REJECTED_FILE = "rejected.jsonl"
@@ -32,6 +33,7 @@ SCHEMA = pa.schema(
         ("token_ids", pa.large_list(pa.int32())),
         ("engine_token_ids", pa.large_list(pa.int32())),
         ("image_uids", pa.list_(pa.string())),
+        ("videos", pa.list_(pa.struct([("frame_uids", pa.list_(pa.string())), ("fps", pa.float64())]))),
         ("extra", pa.string()),
     ]
 )
@@ -100,8 +102,12 @@ class PreparedDataset(Sequence[Prompt]):
     @property
     def images_per_prompt(self) -> int:
         """Images of the prompt that has most."""
-        longest: int | None = pc.max(pc.list_value_length(self._table.column("image_uids"))).as_py()
-        return longest or 0
+        return self._most("image_uids")
+
+    @property
+    def videos_per_prompt(self) -> int:
+        """Videos of the prompt that has most."""
+        return self._most("videos")
 
     def _prompt(self, number: int) -> Prompt:
         return Prompt(
@@ -113,8 +119,16 @@ class PreparedDataset(Sequence[Prompt]):
             token_ids=self._ids("token_ids", number),
             engine_token_ids=self._ids("engine_token_ids", number),
             image_uids=tuple(self._value("image_uids", number)),
+            videos=tuple(
+                VideoClip(frame_uids=tuple(clip["frame_uids"]), fps=clip["fps"])
+                for clip in self._value("videos", number)
+            ),
             extra=json.loads(self._value("extra", number)),
         )
+
+    def _most(self, column: str) -> int:
+        longest: int | None = pc.max(pc.list_value_length(self._table.column(column))).as_py()
+        return longest or 0
 
     def _value(self, column: str, number: int) -> Any:
         return self._table.column(column)[number].as_py()
@@ -144,5 +158,6 @@ def _record(row: PreparedRow) -> dict[str, Any]:
         "token_ids": prompt.token_ids,
         "engine_token_ids": prompt.engine_token_ids,
         "image_uids": list(prompt.image_uids),
+        "videos": [asdict(clip) for clip in prompt.videos],
         "extra": json.dumps(prompt.extra, ensure_ascii=False),
     }

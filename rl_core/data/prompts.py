@@ -1,5 +1,6 @@
 """The text around a question: the Jinja prompt template, and its split at image places."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,12 +11,15 @@ import jinja2.meta
 import jinja2.sandbox
 
 from rl_core.config.data import DataConfig
-from rl_core.data.conversation import IMAGE_PLACE
+from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, without_places
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 
 _CORPUS_ROWS = 2000
 _SAMPLE = f"first {IMAGE_PLACE} second"
+
+_KINDS = {IMAGE_PLACE: {"type": "image"}, VIDEO_PLACE: {"type": "video"}}
+_PLACE = re.compile(f"({IMAGE_PLACE}|{VIDEO_PLACE})")
 
 Part = dict[str, str]
 Content = str | list[Part]
@@ -66,14 +70,11 @@ class PromptTemplate:
 
 
 def chat_content(text: str) -> Content:
-    """The content of a chat message: the text itself, or its parts where it has image places."""
-    if IMAGE_PLACE not in text:
+    """The content of a chat message: the text itself, or its parts where it has places of images or videos."""
+    pieces = _PLACE.split(text)
+    if len(pieces) == 1:
         return text
-    first, *others = text.split(IMAGE_PLACE)
-    parts: list[Part] = [{"type": "text", "text": first}]
-    for piece in others:
-        parts += [{"type": "image"}, {"type": "text", "text": piece}]
-    return [part for part in parts if part.get("text") != ""]
+    return [_KINDS.get(piece) or {"type": "text", "text": piece} for piece in pieces if piece]
 
 
 def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
@@ -85,7 +86,7 @@ def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
     for row in islice(iter_rows(data.train), _CORPUS_ROWS):
         if isinstance(row, Row):
             for turn in row.history:
-                yield turn.content.replace(IMAGE_PLACE, "")
-            yield template.render(row.question).replace(IMAGE_PLACE, "")
+                yield without_places(turn.content)
+            yield without_places(template.render(row.question))
             yield row.answer
     yield from extra_texts

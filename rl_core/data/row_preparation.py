@@ -7,23 +7,41 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from rl_core.data.chat import ChatRenderer, ImageSize, RenderedPrompt
+from rl_core.config.data import DataConfig
+from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.images import ImageStoreWriter, StoredImage, prepare_image
-from rl_core.data.rows import BadRow, Row
-from rl_core.types import Prompt
+from rl_core.data.rows import BadRow, Row, VideoInput
+from rl_core.data.videos import read_video
+from rl_core.data.vision_tokens import VideoShape
+from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Bounds of a prompt: tokens with image tokens included, and the area of an image in pixels."""
+    """Bounds of a prompt: tokens with those of images and videos included, the area of an image or frame in pixels,
+    frames a second and in all."""
 
     max_prompt_length: int
     min_pixels: int
     max_pixels: int
+    video_fps: float = DataConfig.model_fields["video_fps"].default
+    video_max_frames: int = DataConfig.model_fields["video_max_frames"].default
+
+
+class StoredVideo(NamedTuple):
+    """A video's frames, ready to be stored, and how many there are a second."""
+
+    frames: tuple[StoredImage, ...]
+    fps: float
+
+    @property
+    def shape(self) -> VideoShape:
+        """What its tokens depend on."""
+        return VideoShape(len(self.frames), self.frames[0].width, self.frames[0].height, self.fps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,10 +64,12 @@ class RejectedRow:
 class _LoadedRow:
     row: Row
     images: tuple[StoredImage, ...]
+    videos: tuple[StoredVideo, ...]
 
     @property
-    def image_sizes(self) -> list[ImageSize]:
-        return [(image.width, image.height) for image in self.images]
+    def media(self) -> Media:
+        sizes = [(image.width, image.height) for image in self.images]
+        return Media(sizes, [video.shape for video in self.videos])
 
 
 def prepare_rows(
@@ -76,7 +96,7 @@ def _prepare_chunk(
     rendered = iter(
         renderer.render_all(
             [item.row.question for item in good],
-            [item.image_sizes for item in good],
+            [item.media for item in good],
             histories=[item.row.history for item in good],
         )
     )
@@ -100,10 +120,23 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
             prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in row.images
         )
         for image in images:
-            renderer.image_tokens(image.width, image.height)
+            renderer.vision.of_image(image.width, image.height)
+        column = row.video_column
+        videos = tuple(prepare_video(video, limits) for video in row.videos)
+        for video in videos:
+            renderer.vision.of_video(video.shape)
     except ValueError as error:
         return BadRow(index=row.index, column=column, reason=str(error), origin=row.origin)
-    return _LoadedRow(row=row, images=images)
+    return _LoadedRow(row=row, images=images, videos=videos)
+
+
+def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
+    """Sample a video's frames and fit each as an image. Raises ValueError with the reason for a BadRow."""
+    frames = read_video(source, fps=limits.video_fps, max_frames=limits.video_max_frames)
+    stored = [
+        prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in frames.images
+    ]
+    return StoredVideo(tuple(stored), frames.fps)
 
 
 def _finish(
@@ -115,8 +148,12 @@ def _finish(
         bad = BadRow(index=row.index, column=row.question_column, reason=reason, origin=row.origin)
         return RejectedRow(kind="overlong", row=bad)
     image_uids = tuple(images.add(image.encoded) for image in item.images)
+    videos = tuple(
+        VideoClip(frame_uids=tuple(images.add(frame.encoded) for frame in video.frames), fps=video.fps)
+        for video in item.videos
+    )
     prompt = Prompt(
-        uid=_prompt_uid(row, image_uids),
+        uid=_prompt_uid(row, image_uids, videos),
         data_source=row.data_source,
         question=row.question,
         text=rendered.text,
@@ -124,12 +161,14 @@ def _finish(
         token_ids=rendered.token_ids,
         engine_token_ids=rendered.engine_token_ids,
         image_uids=image_uids,
+        videos=videos,
         extra=row.extra,
     )
     return PreparedRow(index=row.index, prompt=prompt)
 
 
-def _prompt_uid(row: Row, image_uids: Sequence[str]) -> str:
+def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]) -> str:
     """Content and place of a row: twice the same row in a source is two prompts with draws of their own."""
     identity = [row.data_source, row.index, row.history, row.question, row.answer, image_uids]
+    identity += [video.frame_uids for video in videos]
     return hashlib.sha256(json.dumps(identity, ensure_ascii=False).encode()).hexdigest()[:16]

@@ -13,12 +13,15 @@ from PIL import Image
 ImageInput = bytes | Path | Image.Image
 """An image as a source has it: encoded, as a file, or decoded."""
 
+VideoInput = bytes | Path
+"""A video as a source has it: encoded, or as a file."""
+
 
 Role = Literal["system", "user", "assistant"]
 
 
 class Turn(NamedTuple):
-    """One turn of a conversation; its content has one `<image>` an image."""
+    """One turn of a conversation; its content has one `<image>` an image and one `<video>` a video."""
 
     role: Role
     content: str
@@ -30,14 +33,16 @@ class Row:
 
     Attributes:
         index: Row number in its source, from 0; unreadable rows are counted too.
-        question: The text asked, with one `<image>` an image: the last turn of a conversation.
+        question: The text asked, with one `<image>` an image and one `<video>` a video: the last turn of a
+            conversation.
         images: The row's images in the order of their places in the whole conversation, not yet looked at.
         answer: Ground truth as text.
         data_source: Name of the source.
+        videos: The row's videos, likewise.
         history: The turns before the question, a system turn only at the start.
         extra: Every other column that JSON can hold.
         origin: Where a person finds the row: file and line, or item folder.
-        question_column, image_column: Names of the columns, for messages about them.
+        question_column, image_column, video_column: Names of the columns, for messages about them.
     """
 
     index: int
@@ -45,11 +50,13 @@ class Row:
     images: tuple[ImageInput, ...]
     answer: str
     data_source: str
+    videos: tuple[VideoInput, ...] = ()
     history: tuple[Turn, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     origin: str = ""
     question_column: str = "question"
     image_column: str = "images"
+    video_column: str = "videos"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

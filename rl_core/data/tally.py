@@ -35,9 +35,9 @@ class SplitTally:
         prompt = item.prompt
         self.lengths.append(len(prompt.token_ids))
         self.data_sources[prompt.data_source] += 1
-        for uid in prompt.image_uids:
+        for uid in prompt.shown_uids:
             self.image_rows.setdefault(uid, item.index)
-        if not prompt.image_uids:
+        if not prompt.shown_uids:
             self.text_rows.setdefault(repr(prompt.text), item.index)
 
     def summary(self) -> SplitSummary:

@@ -37,8 +37,10 @@ from rl_core.models.loading import (
     write_hf_folder,
 )
 from rl_core.models.lora import UnadaptedPolicy, attach_lora
+from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.tree_layout import Int64Array
 from rl_core.models.value import load_value_model
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.run_directory import RunDirectory
@@ -48,7 +50,7 @@ from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate, longest_sequence
 from rl_core.training.supervised import imitate
-from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.types import Float32Array, GenerationRequest, Group, Prompt, Rollout, Sampling, SupervisedExample
 
 
 def base_model(config: RunConfig, run: RunDirectory) -> Path:
@@ -65,12 +67,14 @@ class WorkerFolders:
         base: That of the model that RL starts from; after a cold start it is another one.
         data: Prepared data.
         images_per_prompt: Most images of a prompt in that data.
+        videos_per_prompt: Most videos of one.
     """
 
     model: Path
     base: Path
     data: Path
     images_per_prompt: int
+    videos_per_prompt: int = 0
 
     @classmethod
     def of_run(cls, config: RunConfig, run: RunDirectory) -> "WorkerFolders":
@@ -81,6 +85,7 @@ class WorkerFolders:
             base=base_model(config, run),
             data=run.data,
             images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
+            videos_per_prompt=max(dataset.videos_per_prompt for dataset in splits),
         )
 
 
@@ -351,7 +356,18 @@ class LocalWorker:
     def _write_probe(self, folder: Path, groups: Sequence[Group]) -> None:
         log_probs = self._plain_log_probs(groups)
         dtype = self._config.model.dtype
-        write_probe(folder, build_probe(groups, log_probs, dtype=dtype, encoded_image=self._images.encoded))
+        probe = build_probe(
+            groups,
+            log_probs,
+            dtype=dtype,
+            encoded_image=self._images.encoded,
+            video_positions=self._prompt_positions,
+        )
+        write_probe(folder, probe)
+
+    def _prompt_positions(self, prompt: Prompt) -> Int64Array:
+        images, videos = self._pixels.get(prompt.image_uids), self._pixels.get_videos(prompt.videos)
+        return prompt_positions(prompt, images, videos, self._policy.config)
 
     def _check_probe(self, folder: Path) -> None:
         probe = read_probe(folder)
@@ -379,6 +395,7 @@ class LocalWorker:
             dtype=self._config.model.dtype,
             max_prompt_length=self._config.data.max_prompt_length,
             images_per_prompt=self._folders.images_per_prompt,
+            videos_per_prompt=self._folders.videos_per_prompt,
             banned_token_ids=banned_token_ids(folder),
             stop_token_ids=stop_token_ids(folder),
             image_store=self._images,

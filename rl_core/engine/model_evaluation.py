@@ -118,6 +118,7 @@ def _start_engine(
         dtype=dtype,
         max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
         images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
+        videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
         banned_token_ids=banned_token_ids(model.folder),
         stop_token_ids=stop_token_ids(model.folder),
         image_store=ImageStore.open(store_path),

@@ -23,6 +23,7 @@ def _group(item: ProbeItem) -> Group:
         token_ids=item.token_ids,
         engine_token_ids=item.engine_token_ids,
         image_uids=item.image_uids,
+        videos=item.videos,
     )
     rollout = Rollout(
         prompt_uid=item.name,

@@ -42,7 +42,7 @@ class EvaluationItem:
     Attributes:
         uid: The prompt's.
         data_source: Name of the source that the row came from.
-        image_uids: One uid an image.
+        image_uids: One uid an image, then those of the frames of videos.
         question: The user's text before the prompt template.
         prompt: The rendered chat prompt.
         answer: The ground truth.

@@ -54,7 +54,7 @@ class Judge:
         return EvaluationItem(
             uid=prompt.uid,
             data_source=prompt.data_source,
-            image_uids=prompt.image_uids,
+            image_uids=prompt.shown_uids,
             question=prompt.question,
             prompt=prompt.text,
             answer=prompt.answer,

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedConfig
 
-from rl_core.models.pixels import ImagePixels, PixelCache
+from rl_core.models.pixels import PixelCache, VisionPixels
 from rl_core.models.positions import mrope_positions
 from rl_core.models.tree_layout import Int64Array, TreeLayout, TreeSpans, ranges
+from rl_core.models.vision_runs import vision_runs
 from rl_core.types import Int32Array, Prompt
 
 
@@ -39,6 +40,8 @@ class PackedTrees:
         layout: Which token attends to which.
         pixel_values: [N, C] float32 patches of the images in the order of the trees; None without images.
         image_grid_thw: [images, 3] int64; None without images.
+        pixel_values_videos: [N, C] float32 patches of the videos in the order of the trees; None without videos.
+        video_grid_thw: [videos, 3] int64; None without videos.
         targets: [K] int64 response tokens, groups -> samples -> tokens.
         logit_index: [K] int64 place in T of the token whose logits predict each target.
     """
@@ -48,8 +51,15 @@ class PackedTrees:
     layout: TreeLayout
     pixel_values: torch.Tensor | None
     image_grid_thw: torch.Tensor | None
+    pixel_values_videos: torch.Tensor | None
+    video_grid_thw: torch.Tensor | None
     targets: torch.Tensor
     logit_index: torch.Tensor
+
+    def vision_inputs(self) -> dict[str, torch.Tensor]:
+        """The pixels as a model's forward takes them; empty without images and videos."""
+        names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 def pack_trees(
@@ -64,10 +74,12 @@ def pack_trees(
         device: Where the tensors go.
 
     Raises:
-        ValueError: No tree, no response, an empty response, or a prompt whose image tokens do not match its images.
+        ValueError: No tree, no response, an empty response, or a prompt whose vision tokens do not match its images
+            and videos.
     """
     _check(trees)
-    images = pixels.get([uid for tree in trees for uid in tree.prompt.image_uids])
+    images = [pixels.get(tree.prompt.image_uids) for tree in trees]
+    videos = [pixels.get_videos(tree.prompt.videos) for tree in trees]
     spans = TreeSpans(
         [len(tree.prompt.token_ids) for tree in trees],
         [[len(response) - 1 for response in tree.responses] for tree in trees],
@@ -78,13 +90,25 @@ def pack_trees(
 
     return PackedTrees(
         input_ids=on_device(_input_ids(trees))[None],
-        position_ids=on_device(_position_ids(trees, spans, images, model_config)),
+        position_ids=on_device(_position_ids(trees, spans, images, videos, model_config)),
         layout=TreeLayout(spans, device=device),
-        pixel_values=torch.cat([image.values for image in images]).to(device) if images else None,
-        image_grid_thw=on_device(np.array([image.grid_thw for image in images], np.int64)) if images else None,
+        pixel_values=_values(images, device),
+        image_grid_thw=_grids(images, device),
+        pixel_values_videos=_values(videos, device),
+        video_grid_thw=_grids(videos, device),
         targets=on_device(np.concatenate([r for tree in trees for r in tree.responses], dtype=np.int64)),
         logit_index=on_device(_logit_index(spans)),
     )
+
+
+def _values(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:
+    values = [item.values for own in pixels for item in own]
+    return torch.cat(values).to(device) if values else None
+
+
+def _grids(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:
+    grids = [item.grid_thw for own in pixels for item in own]
+    return torch.tensor(grids, dtype=torch.int64, device=device) if grids else None
 
 
 def _check(trees: Sequence[TreeInput]) -> None:
@@ -103,10 +127,17 @@ def _input_ids(trees: Sequence[TreeInput]) -> Int64Array:
 
 
 def _position_ids(
-    trees: Sequence[TreeInput], spans: TreeSpans, images: Sequence[ImagePixels], model_config: PreTrainedConfig
+    trees: Sequence[TreeInput],
+    spans: TreeSpans,
+    images: Sequence[Sequence[VisionPixels]],
+    videos: Sequence[Sequence[VisionPixels]],
+    model_config: PreTrainedConfig,
 ) -> Int64Array:
     """[3, 1, T] for a model with vision, [1, T] for a text model; a response goes on after its prompt's largest."""
-    prompts = _prompt_positions(trees, images, model_config)
+    prompts = [
+        prompt_positions(tree.prompt, shown, played, model_config)
+        for tree, shown, played in zip(trees, images, videos, strict=True)
+    ]
     next_positions = np.array([positions.max() + 1 for positions in prompts], np.int64)
     positions = np.empty((len(prompts[0]), spans.num_tokens), np.int64)
     positions[:, ranges(spans.prompt_starts, spans.prompt_lengths)] = np.concatenate(prompts, axis=1)
@@ -116,27 +147,29 @@ def _position_ids(
     return positions[:, None] if len(positions) == 3 else positions
 
 
-def _prompt_positions(
-    trees: Sequence[TreeInput], images: Sequence[ImagePixels], model_config: PreTrainedConfig
-) -> list[Int64Array]:
-    """[3, P] of each prompt for a model with vision, [1, P] for a text model."""
+def prompt_positions(
+    prompt: Prompt, images: Sequence[VisionPixels], videos: Sequence[VisionPixels], model_config: PreTrainedConfig
+) -> Int64Array:
+    """[3, P] for a model with vision, [1, P] for a text model.
+
+    Raises:
+        ValueError: The prompt's vision tokens are not those of its images and videos.
+    """
     vision_config = getattr(model_config, "vision_config", None)
     if vision_config is None:
-        if images:
-            raise ValueError(f"the prompts have images, but {model_config.model_type} reads text only")
-        return [np.arange(len(tree.prompt.token_ids), dtype=np.int64)[None] for tree in trees]
-    image_token_id, merge_size = model_config.image_token_id, vision_config.spatial_merge_size
-    grids = iter([image.grid_thw for image in images])
-    prompts: list[Int64Array] = []
-    for prompt in (tree.prompt for tree in trees):
-        own = [next(grids) for _ in prompt.image_uids]
-        try:
-            prompts.append(mrope_positions(prompt.token_ids, own, image_token_id=image_token_id, merge_size=merge_size))
-        except ValueError as error:
-            raise ValueError(
-                f"prompt {prompt.uid!r}: {error}. Prepare the data with this model's processor and pixel limits"
-            ) from error
-    return prompts
+        if images or videos:
+            raise ValueError(f"prompt {prompt.uid!r} has images, but {model_config.model_type} reads text only")
+        return np.arange(len(prompt.token_ids), dtype=np.int64)[None]
+    try:
+        return mrope_positions(
+            prompt.token_ids,
+            vision_runs(images, videos, model_config),
+            merge_size=vision_config.spatial_merge_size,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"prompt {prompt.uid!r}: {error}. Prepare the data with this model's processor and pixel limits"
+        ) from error
 
 
 def _logit_index(spans: TreeSpans) -> Int64Array:

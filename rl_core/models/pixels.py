@@ -1,61 +1,79 @@
-"""Pixel tensors of a step's images, made once a step."""
+"""Pixel tensors of a step's images and videos, made once a step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
-from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-
-class ImageSource(Protocol):
-    """Where the bytes of an image come from."""
-
-    def image(self, uid: str) -> Image.Image:
-        """The decoded RGB image. Raises KeyError for a uid it does not hold."""
+from rl_core.clips import ImageSource, video_input
+from rl_core.types import VideoClip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImagePixels:
-    """One image as the vision tower takes it.
+class VisionPixels:
+    """One image or video as the vision tower takes it.
 
     Attributes:
         values: [t*h*w, C] flattened patches, float32, on the CPU.
         grid_thw: (t, h, w) in patches.
+        fps: Frames a second of a video; 0 for an image.
     """
 
     values: torch.Tensor
     grid_thw: tuple[int, int, int]
+    fps: float = 0.0
 
 
 class PixelCache:
-    """Image uid -> pixels. Filled on demand, a list at a time because the image processor works on batches; cleared by
-    the owner at the end of a step."""
+    """Image uid or video -> pixels. Filled on demand, a list at a time because the image processor works on batches;
+    cleared by the owner at the end of a step."""
 
     def __init__(self, processor: ProcessorMixin | PreTrainedTokenizerBase, images: ImageSource) -> None:
         """`processor` may be a tokenizer: then the model reads no images, and asking for one is a TypeError."""
         self._processor = processor
         self._images = images
-        self._pixels: dict[str, ImagePixels] = {}
+        self._pixels: dict[str | VideoClip, VisionPixels] = {}
 
-    def get(self, uids: Sequence[str]) -> list[ImagePixels]:
+    def get(self, uids: Sequence[str]) -> list[VisionPixels]:
         """Pixels of the images, in the order asked for."""
         self._make(uid for uid in dict.fromkeys(uids) if uid not in self._pixels)
         return [self._pixels[uid] for uid in uids]
 
+    def get_videos(self, clips: Sequence[VideoClip]) -> list[VisionPixels]:
+        """Pixels of the videos, in the order asked for."""
+        for clip in clips:
+            if clip not in self._pixels:
+                self._pixels[clip] = self._make_video(clip)
+        return [self._pixels[clip] for clip in clips]
+
     def clear(self) -> None:
-        """Forget all images."""
+        """Forget all images and videos."""
         self._pixels.clear()
 
     def _make(self, uids: Iterable[str]) -> None:
         missing = list(uids)
         if not missing:
             return
-        if not isinstance(self._processor, ProcessorMixin):
-            raise TypeError(f"image {missing[0]!r} was asked for, but the model is a text model without a processor")
-        made = self._processor.image_processor(images=[self._images.image(uid) for uid in missing], return_tensors="pt")
-        grids = [(int(t), int(h), int(w)) for t, h, w in made["image_grid_thw"].tolist()]
+        processor = self._vision_processor(missing[0]).image_processor
+        made = processor(images=[self._images.image(uid) for uid in missing], return_tensors="pt")
+        grids = [_grid(row) for row in made["image_grid_thw"]]
         values = torch.split(made["pixel_values"], [t * h * w for t, h, w in grids])
         for uid, value, grid in zip(missing, values, grids, strict=True):
-            self._pixels[uid] = ImagePixels(values=value, grid_thw=grid)
+            self._pixels[uid] = VisionPixels(values=value, grid_thw=grid)
+
+    def _make_video(self, clip: VideoClip) -> VisionPixels:
+        frames, times = video_input(clip, self._images)
+        processor = self._vision_processor(clip.frame_uids[0]).video_processor
+        made = processor(videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt")
+        return VisionPixels(values=made["pixel_values_videos"], grid_thw=_grid(made["video_grid_thw"][0]), fps=clip.fps)
+
+    def _vision_processor(self, uid: str) -> ProcessorMixin:
+        if not isinstance(self._processor, ProcessorMixin):
+            raise TypeError(f"image {uid!r} was asked for, but the model is a text model without a processor")
+        return self._processor
+
+
+def _grid(row: torch.Tensor) -> tuple[int, int, int]:
+    t, h, w = row.tolist()
+    return int(t), int(h), int(w)

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from transformers import PreTrainedConfig
 
 from rl_core.models.attention import standard_attention
-from rl_core.models.packing import TreeInput
+from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.types import Int32Array, Prompt
+
+_IMAGE_INPUTS = ("pixel_values", "image_grid_thw")
+_VIDEO_INPUTS = ("pixel_values_videos", "video_grid_thw")
 
 
 def plain_log_probs(
@@ -29,17 +34,34 @@ def plain_log_probs(
         )
 
 
+def plain_inputs(
+    prompt: Prompt, response: Sequence[int] | Int32Array, *, pixels: PixelCache, config: PreTrainedConfig
+) -> dict[str, torch.Tensor]:
+    """What the stock forward of transformers takes for a prompt and (the beginning of) a response, on the CPU."""
+    token_ids = torch.tensor([*prompt.token_ids, *response], dtype=torch.int64)[None]
+    inputs: dict[str, torch.Tensor] = {"input_ids": token_ids}
+    images, videos = pixels.get(prompt.image_uids), pixels.get_videos(prompt.videos)
+    for shown, names in ((images, _IMAGE_INPUTS), (videos, _VIDEO_INPUTS)):
+        if shown:
+            inputs[names[0]] = torch.cat([item.values for item in shown])
+            inputs[names[1]] = torch.tensor([item.grid_thw for item in shown])
+    if videos:
+        # transformers lets the text after a video begin before the video's last step; papers and vLLM do not.
+        positions = prompt_positions(prompt, images, videos, config)
+        after = positions.max() + 1 + np.tile(np.arange(len(response)), (3, 1))
+        inputs["position_ids"] = torch.from_numpy(np.concatenate([positions, after], axis=1))[:, None]
+    elif images:
+        inputs["mm_token_type_ids"] = (token_ids == config.image_token_id).int()
+    return inputs
+
+
 def _rollout_log_probs(
     policy: PolicyModel, prompt: Prompt, response: Int32Array, *, pixels: PixelCache, temperature: float
 ) -> torch.Tensor:
     """[R] log-probs of one response."""
-    token_ids = torch.tensor([*prompt.token_ids, *response], dtype=torch.int64, device=policy.device)[None]
-    inputs: dict[str, torch.Tensor] = {"input_ids": token_ids}
-    images = pixels.get(prompt.image_uids)
-    if images:
-        inputs["pixel_values"] = torch.cat([image.values for image in images]).to(policy.device)
-        inputs["image_grid_thw"] = torch.tensor([image.grid_thw for image in images], device=policy.device)
-        inputs["mm_token_type_ids"] = (token_ids == policy.config.image_token_id).int()
-    logits = policy.model(**inputs, use_cache=False).logits[0, len(prompt.token_ids) - 1 : -1].float()
+    inputs = plain_inputs(prompt, response, pixels=pixels, config=policy.config)
+    inputs = {name: value.to(policy.device) for name, value in inputs.items()}
+    start = len(prompt.token_ids)
+    logits = policy.model(**inputs, use_cache=False).logits[0, start - 1 : -1].float()
     scores = torch.log_softmax((logits + policy.logit_bias) / temperature, dim=-1)
-    return scores.gather(1, token_ids[0, len(prompt.token_ids) :, None])[:, 0]
+    return scores.gather(1, inputs["input_ids"][0, start:, None])[:, 0]

@@ -81,15 +81,12 @@ class PolicyModel(nn.Module):
 
 def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tensor:
     """[K, width] the last hidden state before each response token, from which a head reads what follows."""
-    images = {}
-    if packed.pixel_values is not None:
-        images = {"pixel_values": packed.pixel_values, "image_grid_thw": packed.image_grid_thw}
     hidden: torch.Tensor = model.base_model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
         tree_layout=packed.layout,
         use_cache=False,
-        **images,
+        **packed.vision_inputs(),
     ).last_hidden_state[0]
     return hidden.index_select(0, packed.logit_index)
 

@@ -1,6 +1,8 @@
 """Rotary position ids of one prompt, before it is packed."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,45 +12,64 @@ from rl_core.types import Int32Array
 Grid = tuple[int, int, int]
 
 
-def mrope_positions(
-    token_ids: Int32Array, grids: Sequence[Grid], *, image_token_id: int, merge_size: int
-) -> Int64Array:
-    """[3, P] time, height and width positions (Qwen2-VL, arXiv:2409.12191, section 2.1, for still images).
+class VisionRun(NamedTuple):
+    """Placeholder tokens that follow each other: an image, a video, or one step of a video with times between.
 
-    Text tokens count on in all three rows. The tokens of an image share the time of the place where it begins and
-    carry their row and column; the text after it continues at the largest of these plus one.
+    Attributes:
+        grid: (t, h, w) in patches.
+        interval: Positions from one step of time to the next.
+    """
+
+    grid: Grid
+    interval: float = 1.0
+
+
+def mrope_positions(token_ids: Int32Array, runs: Mapping[int, Sequence[VisionRun]], *, merge_size: int) -> Int64Array:
+    """[3, P] time, height and width positions (Qwen2-VL, arXiv:2409.12191, section 2.1).
+
+    Text tokens count on in all three rows. The tokens of an image or video carry the step of time, counted in intervals
+    from the place where it begins, and their row and column; the text after it continues at the largest of these plus
+    one.
 
     Args:
-        token_ids: [P] the prompt, images expanded to their placeholder tokens.
-        grids: (t, h, w) of each image in patches, in order.
-        image_token_id: The placeholder.
+        token_ids: [P] the prompt, images and videos expanded to their placeholder tokens.
+        runs: The runs of each placeholder token, in order.
         merge_size: Patches a side that make one token.
 
     Raises:
-        ValueError: Placeholder tokens and images do not match.
+        ValueError: Placeholder tokens and runs do not match.
     """
-    is_image = token_ids == image_token_id
-    expected = sum(t * h * w for t, h, w in grids) // merge_size**2
-    if int(is_image.sum()) != expected:
-        raise ValueError(f"{int(is_image.sum())} image tokens, but its {len(grids)} images make {expected}")
+    for token, expected in runs.items():
+        _check_count(token_ids, token, expected, merge_size)
+    waiting = {token: deque(expected) for token, expected in runs.items()}
+    is_vision = np.isin(token_ids, list(runs))
     pieces: list[Int64Array] = []
     done, start = 0, 0
-    for grid in grids:
-        begin = done + int(np.argmax(is_image[done:]))
+    while is_vision[done:].any():
+        begin = done + int(np.argmax(is_vision[done:]))
         pieces.append(_text_positions(start, begin - done))
         start += begin - done
-        image = _image_positions(start, grid, merge_size)
-        pieces.append(image)
-        start += max(grid[1], grid[2]) // merge_size
-        done = begin + image.shape[1]
+        vision = _vision_positions(start, waiting[int(token_ids[begin])].popleft(), merge_size)
+        pieces.append(vision)
+        start = int(vision.max()) + 1
+        done = begin + vision.shape[1]
     pieces.append(_text_positions(start, len(token_ids) - done))
     return np.concatenate(pieces, axis=1)
+
+
+def _check_count(token_ids: Int32Array, token: int, runs: Sequence[VisionRun], merge_size: int) -> None:
+    found = int((token_ids == token).sum())
+    expected = sum(int(np.prod(run.grid)) for run in runs) // merge_size**2
+    if found != expected:
+        raise ValueError(f"{found} placeholders (token {token}), but its images or videos make {expected}")
 
 
 def _text_positions(start: int, length: int) -> Int64Array:
     return np.tile(np.arange(start, start + length, dtype=np.int64), (3, 1))
 
 
-def _image_positions(start: int, grid: Grid, merge_size: int) -> Int64Array:
-    shape = (grid[0], grid[1] // merge_size, grid[2] // merge_size)
-    return start + np.indices(shape, dtype=np.int64).reshape(3, -1)
+def _vision_positions(start: int, run: VisionRun, merge_size: int) -> Int64Array:
+    steps, height, width = run.grid
+    positions = np.indices((steps, height // merge_size, width // merge_size), dtype=np.int64)
+    positions[0] = (positions[0] * run.interval).astype(np.int64)
+    return start + positions.reshape(3, -1)

@@ -19,6 +19,8 @@ from transformers import (
 
 from rl_core.models.loading import load_processor, named_hf_weights
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
+from rl_core.models.pixels import PixelCache
+from rl_core.models.plain import plain_inputs
 from rl_core.rollout.weight_names import StrictWeights
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
 
@@ -42,9 +44,10 @@ class TransformersEngine:
         image_store: "ImageStore",
     ) -> None:
         processor = load_processor(model_folder)
-        self._image_processor = processor.image_processor if isinstance(processor, ProcessorMixin) else None
-        self._tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
-        factory = AutoModelForImageTextToText if self._image_processor else AutoModelForCausalLM
+        has_vision = isinstance(processor, ProcessorMixin)
+        self._pixels = PixelCache(processor, image_store)
+        self._tokenizer = processor.tokenizer if has_vision else processor
+        factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
         model: PreTrainedModel = factory.from_pretrained(
             model_folder, dtype=getattr(torch, dtype), trust_remote_code=False
         )
@@ -52,7 +55,6 @@ class TransformersEngine:
         self._token_ban = torch.zeros(self._model.get_output_embeddings().weight.shape[0])
         self._token_ban[list(banned_token_ids)] = BANNED_LOGIT_BIAS
         self._stop_token_ids = frozenset(stop_token_ids)
-        self._images = image_store
         self._policy_version: int | None = None
 
     @property
@@ -88,18 +90,17 @@ class TransformersEngine:
         """Nothing: there are no process groups."""
 
     def _respond(self, request: GenerationRequest, sampling: Sampling, *, policy_version: int) -> Rollout:
-        images = self._image_inputs(request.prompt)
         generator = torch.Generator().manual_seed(request.seed)
-        token_ids = request.prompt.token_ids.tolist()
+        response: list[int] = []
         log_probs: list[float] = []
         stopped = False
         while len(log_probs) < sampling.max_tokens and not stopped:
-            choices = self._log_probs(token_ids, images, sampling)
+            choices = self._log_probs(request.prompt, response, sampling)
             token = _draw(choices, sampling, generator)
-            token_ids.append(token)
+            response.append(token)
             log_probs.append(choices[token].item())
             stopped = token in self._stop_token_ids
-        response = token_ids[len(request.prompt.token_ids) :]
+        self._pixels.clear()
         return Rollout(
             prompt_uid=request.prompt.uid,
             sample_index=request.sample_index,
@@ -110,23 +111,11 @@ class TransformersEngine:
             policy_version=policy_version,
         )
 
-    def _image_inputs(self, prompt: Prompt) -> dict[str, torch.Tensor]:
-        """pixel_values [t*h*w, C] and image_grid_thw [I, 3] of the prompt's images."""
-        if not prompt.image_uids:
-            return {}
-        if self._image_processor is None:
-            raise ValueError(f"prompt {prompt.uid} has images, but the model reads none")
-        made = self._image_processor([self._images.image(uid) for uid in prompt.image_uids], return_tensors="pt")
-        return {"pixel_values": made["pixel_values"], "image_grid_thw": made["image_grid_thw"]}
-
-    def _log_probs(self, token_ids: list[int], images: dict[str, torch.Tensor], sampling: Sampling) -> torch.Tensor:
+    def _log_probs(self, prompt: Prompt, response: Sequence[int], sampling: Sampling) -> torch.Tensor:
         """[V] float32 log-probs of the next token in the distribution that is sampled from."""
-        sequence = torch.tensor([token_ids])
-        inputs = dict(images)
-        if images:
-            inputs["mm_token_type_ids"] = (sequence == self._model.config.image_token_id).int()
-        logits = self._model(input_ids=sequence, use_cache=False, logits_to_keep=1, **inputs).logits[:, -1].float()
-        scores: torch.Tensor = _filters(sampling)(sequence, logits + self._token_ban)
+        inputs = plain_inputs(prompt, response, pixels=self._pixels, config=self._model.config)
+        logits = self._model(**inputs, use_cache=False, logits_to_keep=1).logits[:, -1].float()
+        scores: torch.Tensor = _filters(sampling)(inputs["input_ids"], logits + self._token_ban)
         return scores[0].log_softmax(dim=-1)
 
 

@@ -31,6 +31,7 @@ def engine_arguments(
     dtype: str,
     max_prompt_length: int,
     images_per_prompt: int,
+    videos_per_prompt: int,
     seed: int,
 ) -> "EngineArgs":
     """vLLM's arguments for a policy.
@@ -41,6 +42,7 @@ def engine_arguments(
         dtype: Number format of the engine's weights.
         max_prompt_length: Longest prompt, images expanded.
         images_per_prompt: Most images of a prompt.
+        videos_per_prompt: Most videos of a prompt.
         seed: Seed of vLLM's global generator, which no request draws from.
     """
     from vllm import EngineArgs
@@ -70,7 +72,10 @@ def engine_arguments(
     architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     if has_vision(architecture):
         # One image at least: with zero vLLM builds no vision tower, and the trainer's weights of it have no place.
-        arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": 0}
+        arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": videos_per_prompt}
+        # Normalised inside the vision tower, videos would get the mean and deviation of the image processor, which need
+        # not be the video processor's.
+        arguments["mm_device_do_normalize"] = videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = _PIXEL_CACHE_GIB
     if current_platform.is_cpu():
         token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)

@@ -38,6 +38,7 @@ class VllmEngine:
         dtype: str,
         max_prompt_length: int,
         images_per_prompt: int,
+        videos_per_prompt: int,
         banned_token_ids: Sequence[int],
         stop_token_ids: Sequence[int],
         image_store: "ImageStore",
@@ -53,6 +54,7 @@ class VllmEngine:
             dtype=dtype,
             max_prompt_length=max_prompt_length,
             images_per_prompt=images_per_prompt,
+            videos_per_prompt=videos_per_prompt,
             seed=seed,
         )
         with contained_start():

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_core.types import Prompt
+from rl_core.clips import video_input
+from rl_core.types import Prompt, VideoClip
 
 if TYPE_CHECKING:
     from vllm import LLMEngine
@@ -22,7 +23,8 @@ class PromptRenderer:
     def __init__(self, engine: "LLMEngine", images: "ImageStore") -> None:
         self._renderer = engine.renderer
         self._images = images
-        self._image_token_id: int | None = getattr(engine.model_config.hf_config, "image_token_id", None)
+        config = engine.model_config.hf_config
+        self._placeholders = {kind: getattr(config, f"{kind}_token_id", None) for kind in ("image", "video")}
         self._last: tuple[Prompt, Any] | None = None
 
     def render(self, prompt: Prompt) -> Any:
@@ -38,20 +40,40 @@ class PromptRenderer:
     def _rendered(self, prompt: Prompt) -> Any:
         self._check_places(prompt)
         text: dict[str, Any] = {"prompt_token_ids": prompt.engine_token_ids.tolist()}
-        if prompt.image_uids:
-            text["multi_modal_data"] = {"image": [self._images.image(uid) for uid in prompt.image_uids]}
-            text["multi_modal_uuids"] = {"image": list(prompt.image_uids)}
+        if prompt.image_uids or prompt.videos:
+            text |= self._media(prompt)
         (rendered,) = self._renderer.render_cmpl([text])
         _check_tokens(prompt, rendered["prompt_token_ids"])
         return rendered
 
+    def _media(self, prompt: Prompt) -> dict[str, Any]:
+        """Images and videos as vLLM's prompts carry them, only the kinds there are."""
+        data: dict[str, list[Any]] = {}
+        uuids: dict[str, list[str]] = {}
+        if prompt.image_uids:
+            data["image"] = [self._images.image(uid) for uid in prompt.image_uids]
+            uuids["image"] = list(prompt.image_uids)
+        if prompt.videos:
+            data["video"] = [_video(clip, self._images) for clip in prompt.videos]
+            uuids["video"] = [clip.uid for clip in prompt.videos]
+        options = {"mm_processor_kwargs": {"do_sample_frames": False}} if prompt.videos else {}
+        return {"multi_modal_data": data, "multi_modal_uuids": uuids, **options}
+
     def _check_places(self, prompt: Prompt) -> None:
-        places = int((prompt.engine_token_ids == self._image_token_id).sum()) if self._image_token_id else 0
-        if places != len(prompt.image_uids):
-            raise ValueError(
-                f"prompt {prompt.uid} has {places} image place(s) for vLLM and {len(prompt.image_uids)} image(s): "
-                f"each image needs one place; {prompt.text!r}"
-            )
+        given = {"image": len(prompt.image_uids), "video": len(prompt.videos)}
+        for kind, token in self._placeholders.items():
+            places = int((prompt.engine_token_ids == token).sum()) if token is not None else 0
+            if places != given[kind]:
+                raise ValueError(
+                    f"prompt {prompt.uid} has {places} {kind} place(s) for vLLM and {given[kind]} {kind}(s): "
+                    f"each {kind} needs one place; {prompt.text!r}"
+                )
+
+
+def _video(clip: VideoClip, images: "ImageStore") -> tuple[Any, dict[str, Any]]:
+    """A clip with its times; the frames it has are all that vLLM is to show."""
+    frames, times = video_input(clip, images)
+    return frames, {**times, "do_sample_frames": False}
 
 
 def _check_tokens(prompt: Prompt, engine_ids: list[int]) -> None:

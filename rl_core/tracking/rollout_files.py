@@ -48,7 +48,7 @@ class RolloutRecord:
         prompt: The rendered chat prompt.
         question: The user's text before the template.
         answer: Ground truth.
-        image_uids: Its images, in order.
+        image_uids: Its images, in order, then the frames of its videos.
         sample_index: Place in the group.
         response: The decoded response.
         response_ids: [R] token ids.
@@ -131,7 +131,7 @@ def _record(step: int, prompt: Prompt, rollout: Rollout, score: Score, sample: T
         prompt=prompt.text,
         question=prompt.question,
         answer=prompt.answer,
-        image_uids=list(prompt.image_uids),
+        image_uids=list(prompt.shown_uids),
         sample_index=rollout.sample_index,
         response=rollout.text,
         response_ids=rollout.response_ids.tolist(),

@@ -1,5 +1,6 @@
 """Rows set apart share nothing with those that stay."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,3 +80,21 @@ def test_held_out_data_is_found_by_its_name(tmp_path: Path, names: list[str], as
         (tmp_path / name).touch()
     found = find_split(tmp_path / asked if asked else tmp_path)
     assert found == (expected and tuple(tmp_path / name for name in expected))
+
+
+@pytest.mark.parametrize("kind", ["images", "videos"])
+def test_rows_that_name_files_and_conversations_can_be_read_back(tmp_path: Path, kind: str) -> None:
+    place = {"images": "<image>", "videos": "<video>"}[kind]
+    media = tmp_path / "data" / "media"
+    media.mkdir(parents=True)
+    rows = []
+    for number in range(12):
+        (media / f"{number}.bin").write_bytes(bytes([number]))
+        turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{place}{number}?"}]
+        rows.append({"problem": turns, kind: [f"media/{number}.bin"], "answer": "1"})
+    (tmp_path / "data" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    split = set_rows_apart(LocalSource(type="local", path=str(tmp_path / "data" / "rows.jsonl")), tmp_path / "out")
+    read = contents(split.train) + contents(split.validation)
+    files = sorted(path.read_bytes()[0] for row in read for path in (*row.images, *row.videos))
+    assert files == list(range(12))
+    assert {turn.content for row in read for turn in row.history} == {"Be brief."}

@@ -10,7 +10,7 @@ from rl_core.config.easyr1.conversions import (
     without_kl,
 )
 from rl_core.config.easyr1.files import data_source, file_at, image_folder
-from rl_core.config.easyr1.key import Key, converted, missing, needless, same
+from rl_core.config.easyr1.key import Key, converted, needless, same
 
 DATA: tuple[Key, ...] = (
     converted("data.train_files", "", data_source("data.train"), "data.train"),
@@ -24,7 +24,13 @@ DATA: tuple[Key, ...] = (
         "data.validation.columns.image_key",
         remark="Each `<image>` of a question is one image of the row, as there.",
     ),
-    missing("data.video_key", "videos", "videos", remark="Rows with videos are not read yet."),
+    same(
+        "data.video_key",
+        "videos",
+        "data.train.columns.video_key",
+        "data.validation.columns.video_key",
+        remark="Each `<video>` of a question is one video of the row. A row may have images and videos.",
+    ),
     converted(
         "data.image_dir",
         None,
@@ -33,7 +39,12 @@ DATA: tuple[Key, ...] = (
         "data.validation.media_dir",
         remark="Null starts from the data file's own folder.",
     ),
-    missing("data.video_fps", 2.0, 2.0, remark="Rows with videos are not read yet."),
+    same(
+        "data.video_fps",
+        2.0,
+        "data.video_fps",
+        remark="Frames are evenly spaced from the start, at most data.video_max_frames (128) of them.",
+    ),
     same("data.max_prompt_length", 512, "data.max_prompt_length"),
     same("data.max_response_length", 512, "rollout.max_response_length"),
     same("data.rollout_batch_size", 512, "data.rollout_batch_size"),

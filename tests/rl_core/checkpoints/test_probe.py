@@ -16,6 +16,7 @@ from rl_core.checkpoints.merged_check import read_items
 from rl_core.checkpoints.probe import Probe, ProbeItem, largest_difference, plain_distribution, read_probe, write_probe
 from rl_core.files import folder_hashes
 from rl_core.models.attention import standard_attention
+from rl_core.types import VideoClip
 from tests.rl_core.checkpoints.conftest import Merged, make_probe
 from tests.rl_core.models.builders import Bench
 
@@ -33,6 +34,8 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
         response_ids=np.arange(len(log_probs), dtype=np.int32),
         log_probs=log_probs,
         image_uids=("one", "two", "one"),
+        videos=(VideoClip(frame_uids=("two", "one"), fps=0.7),),
+        position_ids=np.arange(6).reshape(3, 2),
     )
     probe = Probe(dtype="bfloat16", items=[item], images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"})
     with tempfile.TemporaryDirectory() as folder:
@@ -40,11 +43,11 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
         read = read_probe(Path(folder))
         assert sorted(path.name for path in Path(folder).iterdir()) == ["one.png", "probe.json", "two.jpg"]
     assert (read.dtype, read.images) == (probe.dtype, probe.images)
-    for field in ("token_ids", "engine_token_ids", "response_ids", "log_probs"):
+    for field in ("token_ids", "engine_token_ids", "response_ids", "log_probs", "position_ids"):
         written, found = getattr(item, field), getattr(read.items[0], field)
         assert found.dtype == written.dtype
         assert found.tobytes() == written.tobytes()
-    assert read.items[0].image_uids == item.image_uids
+    assert (read.items[0].image_uids, read.items[0].videos) == (item.image_uids, item.videos)
     assert largest_difference(read, [log_probs]) == 0.0
 
 

@@ -1,8 +1,11 @@
 """Small images, sources and configs for the data tests."""
 
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 from PIL import Image
 
 from rl_core.config.data import CountingSource, DataConfig, LocalSource
@@ -12,6 +15,15 @@ def png_bytes(size: tuple[int, int] = (60, 60), colour: tuple[int, int, int] = (
     buffer = BytesIO()
     Image.new("RGB", size, colour).save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+def write_video(path: Path, frames: np.ndarray, *, fps: float) -> None:
+    """[T, H, W, 3] frames as an AVI of JPEGs, which every build of OpenCV writes and reads."""
+    height, width = frames.shape[1:3]
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), fps, (width, height))
+    for frame in frames:
+        writer.write(np.ascontiguousarray(frame[..., ::-1]))
+    writer.release()
 
 
 def counting(size: int = 8, *, scene_seed: int = 1, **options: Any) -> CountingSource:

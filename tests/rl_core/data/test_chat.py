@@ -5,9 +5,10 @@ import pytest
 from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 
-from rl_core.data.chat import ChatRenderer
+from rl_core.data.chat import NO_MEDIA, ChatRenderer, Media
 from rl_core.data.prompts import chat_content
 from rl_core.data.rows import Turn
+from rl_core.data.vision_tokens import VideoShape
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT = ("qwen2_5", "llama")
@@ -48,7 +49,7 @@ def by_processor(folder, user_text, sizes, system_prompt=None):
 def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, family, question, sizes):
     folder = tiny_folder(family)
     renderer = make(folder, prompt_template=template, system_prompt="You are a careful assistant.")
-    rendered = renderer.render(question, sizes)
+    rendered = renderer.render(question, Media(sizes))
     text, ids = by_processor(folder, f"{question} Reply with the number.", sizes, "You are a careful assistant.")
     assert rendered.text == text
     assert rendered.token_ids.tolist() == list(ids)
@@ -67,8 +68,8 @@ def test_a_text_model_gets_its_tokenizers_chat(tiny_folder, family):
 
 def test_the_engine_gets_one_placeholder_an_image(tiny_folder):
     renderer = make(tiny_folder("qwen2_5_vl"))
-    rendered = renderer.render("<image> and <image>", [(84, 84), (112, 56)])
-    image = renderer.image_token_id
+    rendered = renderer.render("<image> and <image>", Media([(84, 84), (112, 56)]))
+    image = renderer.vision.image_token_id
     assert (rendered.engine_token_ids == image).sum() == 2
     assert (rendered.token_ids == image).sum() == 9 + 8
     assert rendered.engine_token_ids[rendered.engine_token_ids != image].tolist() == [
@@ -79,17 +80,40 @@ def test_the_engine_gets_one_placeholder_an_image(tiny_folder):
 def test_many_prompts_at_once_equal_one_at_a_time(tiny_folder):
     renderer = make(tiny_folder("qwen3_vl"))
     questions, sizes = ["<image>a", "b", "c<image>d<image>"], [[(84, 84)], [], [(50, 90), (90, 50)]]
-    together = renderer.render_all(questions, sizes, histories=[()] * 3)
+    together = renderer.render_all(questions, [Media(of) for of in sizes], histories=[()] * 3)
     for one, question, of in zip(together, questions, sizes, strict=True):
-        assert one.token_ids.tolist() == renderer.render(question, of).token_ids.tolist()
+        assert one.token_ids.tolist() == renderer.render(question, Media(of)).token_ids.tolist()
     assert renderer.render_all([], [], histories=[]) == []
+
+
+@pytest.mark.parametrize("family", VISION)
+@pytest.mark.parametrize(
+    ("shape", "fps"), [((2, 56, 56), 2.0), ((6, 64, 96), 2.0), ((8, 120, 90), 0.7), ((30, 331, 97), 1.3)]
+)
+def test_the_tokens_of_a_video_are_those_of_the_models_own_processor(tiny_folder, family, shape, fps):
+    folder = tiny_folder(family)
+    frames, height, width = shape
+    media = Media([(84, 84)], [VideoShape(frames, width, height, fps)] * 2)
+    rendered = make(folder).render("<video>First <image> then <video>?", media)
+    processor = AutoProcessor.from_pretrained(folder)
+    messages = [{"role": "user", "content": chat_content("<video>First <image> then <video>?")}]
+    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    video = np.zeros((frames, height, width, 3), np.uint8)
+    times = {"fps": fps, "frames_indices": list(range(frames)), "total_num_frames": frames, "duration": frames / fps}
+    made = processor(
+        text=[text], images=[Image.new("RGB", (84, 84))], videos=[video] * 2,
+        video_metadata=[dict(times), dict(times)], do_sample_frames=False,
+    )  # fmt: skip
+    assert rendered.text == text
+    assert rendered.token_ids.tolist() == list(made["input_ids"][0])
+    assert (rendered.engine_token_ids == processor.video_token_id).sum() == 2
 
 
 def test_a_conversation_is_what_the_processor_makes_of_it(tiny_folder, template):
     folder = tiny_folder("qwen2_5_vl")
     history = [Turn("user", "<image>What is it?"), Turn("assistant", "A cat.")]
     renderer = make(folder, prompt_template=template, system_prompt="Be brief.")
-    (rendered,) = renderer.render_all(["And <image>?"], [[(84, 84), (56, 112)]], histories=[history])
+    (rendered,) = renderer.render_all(["And <image>?"], [Media([(84, 84), (56, 112)])], histories=[history])
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": chat_content("<image>What is it?")},
@@ -105,7 +129,7 @@ def test_a_conversation_is_what_the_processor_makes_of_it(tiny_folder, template)
 
 def test_a_conversations_own_system_turn_stands_in_place_of_the_configured_one(tiny_folder):
     renderer = make(tiny_folder("qwen2_5"), system_prompt="Be brief.")
-    own, other = renderer.render_all(["?", "?"], [[], []], histories=[[Turn("system", "Be long.")], []])
+    own, other = renderer.render_all(["?", "?"], [NO_MEDIA] * 2, histories=[[Turn("system", "Be long.")], []])
     assert "Be long." in own.text
     assert "Be brief." not in own.text
     assert "Be brief." in other.text
@@ -123,7 +147,7 @@ def test_a_template_that_refuses_a_prompt_is_named(tiny_folder, tmp_path):
 
 def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder):
     with pytest.raises(ValueError, match=r"2 image token\(s\) and 1 image\(s\)"):
-        make(tiny_folder("qwen2_vl")).render("<image><image>", [(84, 84)])
+        make(tiny_folder("qwen2_vl")).render("<image><image>", Media([(84, 84)]))
 
 
 def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
@@ -136,9 +160,9 @@ def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
 
 def test_an_image_for_a_text_model_or_of_an_odd_shape_is_refused(tiny_folder):
     with pytest.raises(ValueError, match="reads no images"):
-        make(tiny_folder("llama")).image_tokens(84, 84)
+        make(tiny_folder("llama")).vision.of_image(84, 84)
     with pytest.raises(ValueError, match="aspect ratio"):
-        make(tiny_folder("qwen2_5_vl")).image_tokens(3000, 10)
+        make(tiny_folder("qwen2_5_vl")).vision.of_image(3000, 10)
 
 
 def copy_folder(source, target):
@@ -154,7 +178,7 @@ def test_the_processors_own_template_of_older_checkpoints_is_used(tiny_folder, t
     newer = (folder / "chat_template.jinja").read_text()
     (folder / "chat_template.jinja").unlink()
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": "OLD" + newer}))
-    rendered = make(folder).render("<image>Why?", [(84, 84)])
+    rendered = make(folder).render("<image>Why?", Media([(84, 84)]))
     text, ids = by_processor(folder, "<image>Why?", [(84, 84)])
     assert rendered.text == text
     assert text.startswith("OLD")

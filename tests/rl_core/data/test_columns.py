@@ -37,6 +37,22 @@ def test_a_conversation_counts_the_image_places_of_all_its_turns():
     assert "1 <image> in the question and 2 image(s)" in bad.reason
 
 
+def test_videos_have_places_of_their_own():
+    row = parse({"problem": "<video>or <image>?", "images": [b"png"], "videos": ["a.mp4"], "answer": "3"})
+    assert (row.images, row.videos) == ((b"png",), (Path("/media/a.mp4"),))
+    first = parse({"problem": "?", "images": b"png", "videos": [{"bytes": b"mp4"}], "answer": "3"}, images_first=True)
+    assert (first.question, first.videos) == ("<image><video>?", (b"mp4",))
+    bad = parse({"problem": "<video>?", "answer": "3"})
+    assert (bad.column, bad.reason) == ("problem", "1 <video> in the question and 0 video(s) in the row")
+
+
+@pytest.mark.parametrize("video", [7, "", None, "https://example.org/a.mp4", {"bytes": None, "path": None}])
+def test_what_is_no_video_is_named(video):
+    bad = parse({"problem": "<video>?", "videos": [video], "answer": "3"})
+    assert isinstance(bad, BadRow)
+    assert bad.column == "videos"
+
+
 def test_a_column_can_name_the_data_source():
     assert parse(GOOD | {"from": "charts"}).data_source == "test"
     row = parse(GOOD | {"from": "charts"}, data_source_key="from")

@@ -33,8 +33,8 @@ def test_turns_before_the_last_are_history():
         ([turn("tool", "a")], "turn 0 of the conversation has none of the roles system, user, assistant"),
         ([turn("user", "a"), "b"], "turn 1 of the conversation has none of the roles"),
         ([turn("user", None)], "turn 0 of the conversation has no text"),
-        ([turn("user", [{"type": "audio"}])], "turn 0 of the conversation has a part that is neither"),
-        ([turn("user", [{"type": "text", "text": None}])], "turn 0 of the conversation has a part that is neither"),
+        ([turn("user", [{"type": "audio"}])], "turn 0 of the conversation has a part that is no text"),
+        ([turn("user", [{"type": "text", "text": None}])], "turn 0 of the conversation has a part that is no text"),
         ([turn("user", " ")], "the last turn, the question, is empty"),
     ],
 )

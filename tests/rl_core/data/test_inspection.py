@@ -39,6 +39,14 @@ def test_images_without_places_are_put_first_and_said_so(write_jsonl):
     assert "images_first" in found.doubts[0]
 
 
+def test_videos_are_found_by_name_and_ending(write_jsonl):
+    marked = inspect_data(write_jsonl([{"problem": "<video>How many?", "video": "a.mp4", "answer": "1"}]))
+    assert (marked.source.columns.video_key, marked.source.columns.images_first) == ("video", False)
+    plain = inspect_data(write_jsonl([{"problem": "How many?", "video": {"path": "a.mp4"}, "answer": "1"}]))
+    assert plain.source.columns.images_first
+    assert "videos are put before it" in plain.doubts[0]
+
+
 def test_places_without_an_image_column_are_a_doubt(write_jsonl):
     found = inspect_data(write_jsonl([{"problem": "<image>How many?", "answer": "1"}]))
     assert found.source.columns.image_key is None

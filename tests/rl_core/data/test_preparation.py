@@ -2,6 +2,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -12,7 +13,7 @@ from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset, arrange
 from rl_core.progress import SilentProgress
-from tests.rl_core.data.samples import counting, data_config, local, png_bytes
+from tests.rl_core.data.samples import counting, data_config, local, png_bytes, write_video
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
@@ -269,6 +270,24 @@ def test_several_images_keep_their_places(prepare, illustrated, tmp_path):
     prompt = dataset[0]
     assert dataset.images_per_prompt == 2
     assert prompt.image_uids == tuple(image_uid(png_bytes(colour=(n, 0, 0))) for n in (1, 0))
+
+
+def test_a_video_is_stored_as_the_frames_that_are_shown(prepare, write_jsonl, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (30, 64, 96, 3), np.uint8)
+    write_video(tmp_path / "a.avi", noise, fps=10)
+    (tmp_path / "broken.avi").write_bytes(b"no video")
+    rows = [{"problem": "<video>?", "videos": [name], "answer": 1} for name in ("a.avi", "broken.avi")]
+    options = {"max_prompt_length": 4000, "max_bad_share": 0.5, "video_fps": 2.0, "min_pixels": 1, "max_pixels": 1024}
+    prepare(train=local(write_jsonl(rows)), **options)
+    dataset = PreparedDataset.open(tmp_path / "out", "train")
+    ((clip,),) = [prompt.videos for prompt in dataset]
+    assert (clip.fps, len(clip.frame_uids), dataset.videos_per_prompt) == (2.0, 6, 1)
+    assert {dataset.images.image(uid).size for uid in clip.frame_uids} == {(39, 26)}
+    (record,) = rejected(tmp_path / "out")
+    assert (record["column"], record["kind"]) == ("videos", "bad")
+    prepare(train=local(write_jsonl(rows)), **options | {"video_max_frames": 4})
+    (shorter,) = PreparedDataset.open(tmp_path / "out", "train")
+    assert len(shorter.videos[0].frame_uids) == 4
 
 
 def test_a_text_model_refuses_rows_with_images(prepare, illustrated):

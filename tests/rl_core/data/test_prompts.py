@@ -41,6 +41,7 @@ def test_content_splits_at_image_places():
     image = {"type": "image"}
     assert chat_content("plain") == "plain"
     assert chat_content("<image>Why?") == [image, {"type": "text", "text": "Why?"}]
+    assert chat_content("<video><image>?") == [{"type": "video"}, image, {"type": "text", "text": "?"}]
     assert chat_content("a <image><image> b") == [
         {"type": "text", "text": "a "},
         image,

@@ -55,6 +55,7 @@ def shared_worker(config: RunConfig, prepared_run: RunDirectory, rewards: Reward
             base=prepared_run.initial_model,
             data=prepared_run.data,
             images_per_prompt=1,
+            videos_per_prompt=0,
         ),
         total_optimizer_steps=100,
     )

@@ -1,4 +1,4 @@
-"""Text, one image, many images and mixtures of them in one batch: engine and trainer agree, learn and evaluate."""
+"""Text, one image, many images, video and mixtures in one batch: engine and trainer agree, learn and evaluate."""
 
 import json
 from collections.abc import Iterator
@@ -25,11 +25,12 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.types import Group, Prompt
+from tests.rl_core.data.samples import write_video
 from tests.rl_core.engine.conftest import SMALL, OpenWorker
 
 BOUND = 2e-5
 ROWS_OF_A_KIND = 4
-SIZES = {"text": [], "one": [(56, 56)], "many": [(84, 84), (56, 112), (140, 56)]}
+SIZES = {"text": [], "one": [(56, 56)], "many": [(84, 84), (56, 112), (140, 56)], "video": []}
 KINDS = (*SIZES, "mixed")
 
 
@@ -42,8 +43,13 @@ def write_rows(folder: Path, name: str, *, seed: int) -> Path:
             images = [f"{name}-{kind}-{number}-{place}.png" for place in range(len(sizes))]
             for image, (width, height) in zip(images, sizes, strict=True):
                 Image.fromarray(noise.integers(0, 256, (height, width, 3), np.uint8)).save(folder / image)
-            question = " and ".join(["<image>"] * len(sizes)) + f"How many of {number} {name} objects?"
-            rows.append({"problem": question, "images": images, "answer": str(number), "kind": kind})
+            videos = []
+            if kind == "video":
+                videos = [f"{name}-{number}.avi"]
+                write_video(folder / videos[0], noise.integers(0, 256, (20 + 4 * number, 64, 96, 3), np.uint8), fps=10)
+            places = " and ".join(["<image>"] * len(sizes) + ["<video>"] * len(videos))
+            question = f"{places}How many of {number} {name} objects?"
+            rows.append({"problem": question, "images": images, "videos": videos, "answer": str(number), "kind": kind})
     path = folder / f"{name}.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
@@ -61,7 +67,7 @@ class MediaBench:
     def prompts(self, kind: str, *, split: str = "train") -> list[Prompt]:
         rows = list(PreparedDataset.open(self.run.data, split))
         if kind == "mixed":
-            return rows[:: len(SIZES)]
+            return rows[:: ROWS_OF_A_KIND + 1]
         return [row for row in rows if row.extra["kind"] == kind]
 
     def step(self, number: int, prompts: list[Prompt]) -> StepRecord:
@@ -79,7 +85,7 @@ def bench(
         [
             "cold_start=null",
             f"model.source.family={request.param}",
-            "data.max_prompt_length=192",
+            "data.max_prompt_length=640",
             f"data.train={{type: local, path: {sources['training']}}}",
             f"data.validation={{type: local, path: {sources['held-out']}}}",
         ],
@@ -88,7 +94,9 @@ def bench(
     build_model(config, run, scratch=folder / "faint")
     prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
     with RewardPool(config.reward) as rewards:
-        folders = WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=3)
+        folders = WorkerFolders(
+            model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=3, videos_per_prompt=1
+        )
         with open_worker(config, folders) as worker:
             yield MediaBench(config=config, run=run, worker=worker, rewards=rewards)
 
@@ -116,7 +124,30 @@ def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) 
 
 def test_the_mixed_batch_holds_every_kind(bench: MediaBench) -> None:
     """The control of the test above."""
-    assert {len(prompt.image_uids) for prompt in bench.prompts("mixed")} == {0, 1, 3}
+    assert {(len(prompt.image_uids), len(prompt.videos)) for prompt in bench.prompts("mixed")} == {
+        *((0, 0), (1, 0), (3, 0), (0, 1)),
+    }
+
+
+def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
+    """The control: frames without their times would agree too if nothing looked at the times."""
+    bench.worker.load_policy(bench.run.initial_model)
+    prompts = bench.prompts("video")
+    record = bench.step(1, prompts)
+    faster = [replace(clip, fps=2.3 * clip.fps) for clip in prompts[0].videos]
+    changed = [replace(prompts[0], videos=tuple(faster)), *prompts[1:]]
+    groups = [
+        Group(prompt=prompt, rollouts=group.rollouts) for prompt, group in zip(changed, record.groups, strict=True)
+    ]
+    bench.worker.load_policy(bench.run.initial_model)
+    first, *others = bench.worker.log_probs(groups, reference=False)
+    gaps = [
+        max(float(np.abs(found - rollout.log_probs).max()) for found, rollout in zip(own, group.rollouts, strict=True))
+        for own, group in zip([first, *others], groups, strict=True)
+    ]
+    assert max(gaps[1:]) < BOUND
+    # Qwen3-VL reads the time in its prompt, not in its positions.
+    assert (gaps[0] > BOUND) == (bench.config.model.source.family == "qwen2_5_vl")
 
 
 def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +161,7 @@ def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pyt
         bench.step(1, prompts)
 
 
-@pytest.mark.parametrize("kind", ["text", "mixed"])
+@pytest.mark.parametrize("kind", ["text", "video", "mixed"])
 def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_path: Path) -> None:
     """Text alone never touches the vision tower: its optimizer state must come back nonetheless."""
     bench.worker.load_policy(bench.run.initial_model)

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import AutoTokenizer
 
 from rl_core.config.model import ModelConfig, TinyModel
+from rl_core.data.vision_tokens import VideoShape, VisionTokens
 from rl_core.models.loading import load_processor
 from rl_core.models.packing import TreeInput
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.tiny import build_tiny_model
-from rl_core.types import Prompt
+from rl_core.types import Prompt, VideoClip
 
 VISION_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT_FAMILIES = ("qwen2_5", "llama")
@@ -25,6 +27,16 @@ FAMILIES = VISION_FAMILIES + TEXT_FAMILIES
 CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))
 PLAIN_TOKENS = 256  # the byte tokens: ids below it are text in every tiny model
 IMAGE_SIZES = {"square": (84, 84), "wide": (168, 56), "tall": (28, 112), "small": (56, 56)}
+
+
+def clip(name: str, *, frames: int = 4, fps: float = 2.0) -> VideoClip:
+    """Frames of noise of a named size."""
+    return VideoClip(frame_uids=tuple(f"{name}-frame{number}" for number in range(frames)), fps=fps)
+
+
+def clip_shape(video: VideoClip) -> VideoShape:
+    width, height = IMAGE_SIZES[video.frame_uids[0].split("-")[0]]
+    return VideoShape(len(video.frame_uids), width, height, video.fps)
 
 
 class RenderedImages:
@@ -73,40 +85,60 @@ class Bench:
 
     policy: PolicyModel
     pixels: PixelCache
+    vision: VisionTokens
 
     @classmethod
     def load(cls, folder: Path, **fields: object) -> "Bench":
         policy = load_policy(folder, model_config(folder, **fields))
         roughen(policy)
-        return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()))
+        vision = VisionTokens(folder, AutoTokenizer.from_pretrained(folder))
+        return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()), vision=vision)
 
-    def prompt(self, text_lengths: Sequence[int], image_uids: Sequence[str], *, seed: int = 0) -> Prompt:
-        """Runs of text with an image between each two; one run more than images, at least one token in all."""
-        rng = np.random.default_rng(seed)
-        pieces = [rng.integers(0, PLAIN_TOKENS, text_lengths[0])]
-        for pixels, length in zip(self.pixels.get(image_uids), text_lengths[1:], strict=True):
-            config = self.policy.config
-            num_tokens = int(np.prod(pixels.grid_thw)) // config.vision_config.spatial_merge_size**2
-            image = [config.vision_start_token_id, *[config.image_token_id] * num_tokens, config.vision_end_token_id]
-            pieces += [np.array(image), rng.integers(0, PLAIN_TOKENS, length)]
-        token_ids = np.concatenate(pieces).astype(np.int32)
+    def prompt(
+        self,
+        text_lengths: Sequence[int],
+        image_uids: Sequence[str],
+        *,
+        videos: Sequence[VideoClip] = (),
+        seed: int = 0,
+    ) -> Prompt:
+        """Runs of text with an image or, after all images, a video between each two; one run more than these, at least
+        one token in all."""
+        rng, config = np.random.default_rng(seed), self.policy.config
+        runs = [rng.integers(0, PLAIN_TOKENS, length) for length in text_lengths]
+        media = [self.vision.of_image(*IMAGE_SIZES[uid.split("-")[0]]) for uid in image_uids]
+        media += [self.vision.of_video(clip_shape(clip)) for clip in videos]
+        places = [self.vision.image_token_id] * len(image_uids) + [self.vision.video_token_id] * len(videos)
+        pieces, engine_pieces = [runs[0]], [runs[0]]
+        for tokens, place, run in zip(media, places, runs[1:], strict=True):
+            start, end = [config.vision_start_token_id], [config.vision_end_token_id]
+            pieces += [start, tokens, end, run]
+            engine_pieces += [start, [place], end, run]
         return Prompt(
             uid=f"prompt-{seed}",
             data_source="test",
             question="",
             text="",
             answer="",
-            token_ids=token_ids,
-            engine_token_ids=token_ids,
+            token_ids=np.concatenate(pieces).astype(np.int32),
+            engine_token_ids=np.concatenate(engine_pieces).astype(np.int32),
             image_uids=tuple(image_uids),
+            videos=tuple(videos),
         )
 
     def tree(
-        self, text_lengths: Sequence[int], image_uids: Sequence[str], response_lengths: Sequence[int], *, seed: int = 0
+        self,
+        text_lengths: Sequence[int],
+        image_uids: Sequence[str],
+        response_lengths: Sequence[int],
+        *,
+        videos: Sequence[VideoClip] = (),
+        seed: int = 0,
     ) -> TreeInput:
         rng = np.random.default_rng([seed, 1])
         responses = [rng.integers(0, PLAIN_TOKENS, length).astype(np.int32) for length in response_lengths]
-        return TreeInput(prompt=self.prompt(text_lengths, image_uids, seed=seed), responses=responses)
+        prompt = self.prompt(text_lengths, image_uids, videos=videos, seed=seed)
+        return TreeInput(prompt=prompt, responses=responses)
 
 
 def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -19,6 +19,7 @@ from tests.rl_core.models.builders import (
     IMAGE_SIZES,
     VISION_FAMILIES,
     Bench,
+    clip,
     relative_difference,
     take_gradients,
 )
@@ -111,9 +112,7 @@ def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_image_one_image_two_images_single_tokens_and_a_split_group_agree(
-    family: str, bench_of: BenchLoader
-) -> None:
+def test_no_image_images_videos_single_tokens_and_a_split_group_agree(family: str, bench_of: BenchLoader) -> None:
     bench = bench_of(family, gradient_checkpointing=False)
     trees = [
         bench.tree([5], [], [1, 4, 7], seed=0),
@@ -124,6 +123,8 @@ def test_no_image_one_image_two_images_single_tokens_and_a_split_group_agree(
         trees += [
             bench.tree([2, 3], ["wide-1"], [1, 6], seed=3),
             bench.tree([1, 2, 1], ["square-1", "tall-2"], [5, 1, 3], seed=4),
+            bench.tree([1, 2], [], [4, 2], videos=[clip("small", frames=20, fps=0.7)], seed=5),
+            bench.tree([2, 1, 1, 3], ["tall-1"], [3, 2], videos=[clip("wide"), clip("square", frames=2)], seed=6),
         ]
     for parts in (1, 4):
         log_probs, gradients = differences(bench, trees, parts=parts)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
 from rl_core.models.loading import load_model
-from rl_core.models.positions import mrope_positions
+from rl_core.models.positions import VisionRun, mrope_positions
 from tests.rl_core.models.builders import VISION_FAMILIES, model_config
 
-IMAGE, TEXT = 9, 1
+IMAGE, VIDEO, TEXT = 9, 8, 1
 MERGE = 2
 
 grids = st.tuples(
@@ -48,13 +48,24 @@ def test_positions_are_those_of_transformers(
             ]
             .numpy()
         )
-    actual = mrope_positions(token_ids, images, image_token_id=IMAGE, merge_size=MERGE)
+    actual = mrope_positions(token_ids, {IMAGE: [VisionRun(grid) for grid in images]}, merge_size=MERGE)
     np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("images", [[], [(1, 2, 2)], [(1, 4, 4), (1, 2, 2)]])
 def test_image_tokens_that_no_image_explains_are_refused(images: list[tuple[int, int, int]]) -> None:
-    with pytest.raises(ValueError, match="4 image tokens"):
+    with pytest.raises(ValueError, match=r"4 placeholders .token 9."):
         mrope_positions(
-            np.array([TEXT] + [IMAGE] * 4 + [TEXT], np.int32), images, image_token_id=IMAGE, merge_size=MERGE
+            np.array([TEXT] + [IMAGE] * 4 + [TEXT], np.int32),
+            {IMAGE: [VisionRun(grid) for grid in images]},
+            merge_size=MERGE,
         )
+
+
+def test_a_video_counts_its_steps_in_intervals_and_the_text_goes_on_after_the_last() -> None:
+    """Qwen2.5-VL's own example: two steps of time, a second apart, at two positions a second."""
+    token_ids = np.array([TEXT, VIDEO, VIDEO, VIDEO, VIDEO, TEXT, IMAGE, TEXT], np.int32)
+    runs = {IMAGE: [VisionRun((1, 2, 2))], VIDEO: [VisionRun((4, 2, 2), interval=2.5)]}
+    actual = mrope_positions(token_ids, runs, merge_size=MERGE)
+    assert actual[0].tolist() == [0, 1, 1 + 2, 1 + 5, 1 + 7, 9, 10, 11]
+    assert actual[1].tolist() == actual[2].tolist() == [0, 1, 1, 1, 1, 9, 10, 11]

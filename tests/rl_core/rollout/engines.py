@@ -192,7 +192,7 @@ def load_tiny_policy(family: str, folder: Path) -> TinyPolicy:
     return TinyPolicy(family=family, folder=folder, model=model)
 
 
-def start_vllm(policy: TinyPolicy, **settings: int) -> VllmEngine:
+def start_vllm(policy: TinyPolicy, *, videos_per_prompt: int = 0, **settings: int) -> VllmEngine:
     config = {"max_response_length": MAX_RESPONSE_LENGTH, "max_num_seqs": MAX_NUM_SEQS} | settings
     return VllmEngine(
         policy.folder,
@@ -200,6 +200,7 @@ def start_vllm(policy: TinyPolicy, **settings: int) -> VllmEngine:
         dtype="float32",
         max_prompt_length=MAX_PROMPT_LENGTH,
         images_per_prompt=2,
+        videos_per_prompt=videos_per_prompt,
         banned_token_ids=policy.banned,
         stop_token_ids=policy.stop_ids,
         image_store=DrawnImages(),

@@ -16,6 +16,7 @@ def _arguments(folder: Path, **changes: object):
         "dtype": "float32",
         "max_prompt_length": 60,
         "images_per_prompt": 2,
+        "videos_per_prompt": 0,
         "seed": 2**40 + 3,
     }
     return engine_arguments(folder, **(settings | changes))

@@ -1,0 +1,98 @@
+"""Videos as sources have them: which frames are seen, and at what pace."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from rl_core.data.rows import VideoInput
+
+_FRAMES_OF_A_STEP = 2  # the vision towers merge two frames into one step of time
+
+
+class Frames(NamedTuple):
+    """Sampled frames, an even number of them, `fps` a second, the first at the video's start."""
+
+    images: list[Image.Image]
+    fps: float
+
+
+def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
+    """Decode a video's frames at an even pace.
+
+    Args:
+        source: Anything that OpenCV's FFmpeg decodes.
+        fps: Frames to take a second; fewer where the video has fewer, or would give more than `max_frames`.
+        max_frames: Most frames, even.
+
+    Raises:
+        ValueError: The video is missing or damaged; the message is the reason for a BadRow.
+    """
+    with _file_of(source) as path:
+        import cv2
+
+        capture = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
+        try:
+            return _sample(capture, fps=fps, max_frames=max_frames)
+        finally:
+            capture.release()
+
+
+def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
+    import cv2
+
+    own_fps, total = capture.get(cv2.CAP_PROP_FPS), int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+    if not capture.isOpened() or total < 1 or not own_fps > 0:
+        raise ValueError("the video is of no known format, or damaged")
+    indices, pace = frame_indices(total, own_fps, fps=fps, max_frames=max_frames)
+    wanted = set(indices)
+    decoded = {}
+    for number in range(indices[-1] + 1):
+        if not capture.grab():
+            raise ValueError(f"the video is damaged: it names {total} frames, and frame {number} cannot be read")
+        if number in wanted:
+            readable, frame = capture.retrieve()
+            if not readable:
+                raise ValueError(f"the video is damaged: frame {number} cannot be decoded")
+            decoded[number] = Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB))
+    return Frames([decoded[number] for number in indices], pace)
+
+
+def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) -> tuple[list[int], float]:
+    """Which frames of a video are taken, and how many a second that is.
+
+    Args:
+        total: Frames of the video, at least 1.
+        own_fps: Its frames a second.
+        fps: Frames to take a second.
+        max_frames: Most frames, even.
+
+    Returns:
+        An even number of rising indices (the only frame twice, where there is one), and their pace.
+    """
+    seconds = total / own_fps
+    pace = min(fps, own_fps)
+    count = max(1, round(seconds * pace))
+    if count > max_frames:
+        count, pace = max_frames, max_frames / seconds
+    count = max(_FRAMES_OF_A_STEP, count - count % _FRAMES_OF_A_STEP)
+    indices = [min(total - 1, math.floor(number * own_fps / pace + 0.5)) for number in range(count)]
+    return indices, pace
+
+
+@contextmanager
+def _file_of(source: VideoInput) -> Iterator[Path]:
+    """The video as a file; OpenCV reads nothing else."""
+    if isinstance(source, Path):
+        if not source.is_file():
+            raise ValueError(f"the video file {source} is not there")
+        yield source
+        return
+    with NamedTemporaryFile(suffix=".video") as file:
+        file.write(source)
+        file.flush()
+        yield Path(file.name)

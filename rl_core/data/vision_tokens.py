@@ -1,0 +1,130 @@
+"""How many tokens an image takes, and which tokens a video takes, from sizes alone."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rl_core.types import Int32Array
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ImageSize = tuple[int, int]
+"""Width and height, pixels."""
+
+_VISION_KEYS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+# Families that write the time before every step of a video, as text (Qwen3-VL, arXiv:2511.21631).
+_TIMED_FAMILIES = frozenset({"qwen3_vl", "qwen3_vl_moe"})
+
+
+class VideoShape(NamedTuple):
+    """Frames of a video (an even number), their size in pixels, and their pace."""
+
+    frames: int
+    width: int
+    height: int
+    fps: float
+
+
+class VisionTokens:
+    """The tokens that stand for images and videos in a vision-language model's prompts.
+
+    Args:
+        model_folder: Hugging Face folder; config and processors are read.
+        tokenizer: The model's.
+        trust_remote_code: Allow the folder to run its own Python code.
+
+    Raises:
+        ValueError: The folder is none of a model, or its processor cannot tell an image's tokens from its size.
+    """
+
+    def __init__(
+        self, model_folder: Path, tokenizer: "PreTrainedTokenizerBase", *, trust_remote_code: bool = False
+    ) -> None:
+        self._folder = model_folder
+        self._tokenizer = tokenizer
+        config = _config(model_folder)
+        self._ids = {key: config[key] for key in _VISION_KEYS if config.get(key) is not None}
+        self._is_timed = config.get("model_type") in _TIMED_FAMILIES
+        self._image_processor = _processor(model_folder, "image", trust_remote_code) if self._ids else None
+        self._video_processor = _processor(model_folder, "video", trust_remote_code) if self._ids else None
+        self.of_image = lru_cache(maxsize=None)(self._of_image)
+        self.of_video = lru_cache(maxsize=1024)(self._of_video)
+
+    @property
+    def image_token_id(self) -> int | None:
+        """Placeholder of an image; None for a text model."""
+        return self._ids.get("image_token_id")
+
+    @property
+    def video_token_id(self) -> int | None:
+        """Placeholder of a video; None for a text model."""
+        return self._ids.get("video_token_id")
+
+    def reserved(self) -> tuple[str, ...]:
+        """The tokens that a question must not spell."""
+        return tuple(self._tokenizer.convert_ids_to_tokens(list(self._ids.values())))
+
+    def _of_image(self, width: int, height: int) -> Int32Array:
+        """[t x h x w / merge_size^2] placeholders of an image's patch grid.
+
+        Raises:
+            ValueError: The model reads no images, or its processor refuses the size.
+        """
+        if self._image_processor is None:
+            raise ValueError(f"the model in {self._folder} reads no images")
+        patches: int = self._image_processor.get_number_of_image_patches(height, width)
+        return np.full(patches // self._image_processor.merge_size**2, self.image_token_id, np.int32)
+
+    def _of_video(self, shape: VideoShape) -> Int32Array:
+        """The tokens of a video: its placeholders, and what the family writes between them.
+
+        Raises:
+            ValueError: The model reads no videos, or its processor refuses the size.
+        """
+        processor = self._video_processor
+        if processor is None:
+            raise ValueError(f"the model in {self._folder} reads no videos")
+        patches: int = processor.get_num_of_video_patches(shape.frames, shape.height, shape.width, {})
+        placeholders = np.full(patches // processor.merge_size**2, self.video_token_id, np.int32)
+        if not self._is_timed:
+            return placeholders
+        return self._timed(placeholders, shape, merged=processor.temporal_patch_size)
+
+    def _timed(self, placeholders: Int32Array, shape: VideoShape, *, merged: int) -> Int32Array:
+        """The placeholders of each step of `merged` frames between vision marks, after its time in seconds."""
+        steps = np.split(placeholders, shape.frames // merged)
+        start, end = self._ids["vision_start_token_id"], self._ids["vision_end_token_id"]
+        pieces = []
+        for number, step in enumerate(steps):
+            seconds = (number * merged + (merged - 1) / 2) / shape.fps
+            written = self._tokenizer.encode(f"<{seconds:.1f} seconds>", add_special_tokens=False)
+            pieces += [written, [start], step, [end]]
+        return np.concatenate([np.asarray(piece, np.int32) for piece in pieces])
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} is no model folder: it has no config.json")
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def _processor(folder: Path, kind: str, trust_remote_code: bool) -> Any:
+    """The part of the processor that knows the patch grid of images or of videos. The PIL backend of images needs no
+    torchvision; the grid is the same. Raises ValueError for one that cannot tell tokens from sizes."""
+    from transformers import AutoImageProcessor, AutoVideoProcessor
+
+    if kind == "image":
+        processor = AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=trust_remote_code)
+        known = hasattr(processor, "get_number_of_image_patches")
+    else:
+        processor = AutoVideoProcessor.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        known = hasattr(processor, "get_num_of_video_patches")
+    if not known or not hasattr(processor, "merge_size"):
+        raise ValueError(f"{type(processor).__name__} of {folder} is not supported: use a Qwen2, Qwen2.5 or Qwen3 VL")
+    return processor
