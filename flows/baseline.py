@@ -13,9 +13,9 @@ from flows.request import RUNS_DIR, Asked
 
 @flow(name="baseline", flow_run_name=name_of_run, on_crashed=[explain], on_cancellation=[explain])
 def baseline(
-    config: str | None = None,
-    overrides: Overrides | None = None,
-    resume: str | None = None,
+    config: str = "",
+    overrides: Overrides = (),
+    resume: str = "",
     stages: Stages = "all",
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,

@@ -12,6 +12,7 @@ from rl_core.planning.disk import disk_forecast
 from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.problem import Problem
+from tasks.plan_facts import plan_facts
 from tasks.problems import gpu_memory_gib, static_problems
 from tasks.stage_status import StageStatus, known_batch_plan, stage_statuses
 from tasks.stages import stage_digests
@@ -46,15 +47,7 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
 def batch_table(config: RunConfig, plan: BatchPlan) -> Table:
     """What the batch sizes come to."""
     table = Table(title="Batches", title_justify="left", show_header=False)
-    left_out = f"; {plan.rows_left_out_per_epoch} rows are left out" if plan.rows_left_out_per_epoch else ""
-    rows = {
-        "an epoch": f"{plan.train_rows} rows / {plan.prompts_per_step} = {plan.steps_per_epoch} steps{left_out}",
-        "the run": f"{plan.total_steps} steps in {plan.epochs} epoch(s), {plan.total_optimizer_steps} optimizer steps",
-        "a step": f"{plan.prompts_per_step} prompts x {config.rollout.n} = {plan.samples_per_step} responses",
-        "its update": f"{plan.optimizer_steps_per_step} optimizer steps of {plan.samples_per_optimizer_step} responses",
-        "a micro-batch": f"up to {plan.update_token_budget:,} tree tokens",
-    }
-    for name, value in rows.items():
+    for name, value in plan_facts(config, plan).items():
         table.add_row(name, value)
     return table
 

@@ -48,12 +48,12 @@ class Order:
     def asked(self) -> Asked:
         """The run that is asked for."""
         return Asked(
-            config=self.target,
+            config=self.target or "",
             overrides=list(self.overrides),
-            resume=self.resume,
+            resume=self.resume or "",
             fresh=self.fresh,
             runs_dir=self.runs_dir,
-            push=self.push,
+            push=self.push or "",
         )
 
 

@@ -56,7 +56,7 @@ def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
     go_on = f"; to continue: {resume_command(run)}" if run else ""
     if isinstance(error, Interrupted):
         return Cancelled(name="Interrupted", message=f"{error}{go_on}")
-    cause = cause_of(error)
+    cause = redact(cause_of(error))
     show_ending(flow_run_id, run, cause)
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)
 
@@ -85,7 +85,7 @@ def show_ending(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> None
         type="markdown",
         key="how-to-continue",
         description="Why it ended, and how to go on",
-        data=ending_page(flow_run_id, run, cause),
+        data=redact(ending_page(flow_run_id, run, cause)),
         flow_run_id=flow_run_id,
     )
 

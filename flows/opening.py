@@ -15,15 +15,16 @@ from prefect.context import FlowRunContext
 
 from flows.endings import Ending, ended_early
 from flows.flow_runs import mark_abandoned, remembered
-from flows.request import Asked, RunRequest
+from flows.request import Asked, RunRequest, resume_command
 from flows.terminal import Watcher, current_watcher
 from rl_core.config.loading import dump_config
 from rl_core.engine.stop import StopRequest
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.run_lock import RunLock
 from rl_core.tracking.metrics_log import RunLogs
-from tasks.artifacts import FlowProgress
 from tasks.context import RunContext, registered
+from tasks.progress_pages import FlowProgress
+from tasks.run_pages import show_links
 from tasks.stages import stage_digests
 from tasks.tracking import PipelineTracking
 
@@ -104,6 +105,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         tracking=tracking,
     )
     stack.enter_context(tracking.pipeline_running(flow_run_id))
+    show_links(context, resume=resume_command(run))
     return stack.enter_context(registered(context))
 
 

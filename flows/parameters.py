@@ -1,5 +1,6 @@
 """Types of the flows' parameters: what Prefect's form shows and refuses."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -7,4 +8,4 @@ from pydantic import Field
 Override = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*=")]
 """A change of one key, `key.path=value`."""
 
-Overrides = list[Override]
+Overrides = Sequence[Override]

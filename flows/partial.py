@@ -15,11 +15,11 @@ PartialFlow = Flow[..., Any]
 
 def _partial(stages: Stages, description: str) -> PartialFlow:
     def part(
-        config: str | None = None,
-        overrides: Overrides | None = None,
-        resume: str | None = None,
+        config: str = "",
+        overrides: Overrides = (),
+        resume: str = "",
         runs_dir: str = RUNS_DIR,
-        push: str | None = None,
+        push: str = "",
     ) -> dict[str, Any] | State[Any] | None:
         """Carry a run out up to one stage.
 

@@ -34,7 +34,8 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a flow is asked for: those of its parameters that decide which run it works on.
+    """What a flow is asked for: those of its parameters that decide which run it works on. What is not given is empty,
+    and not None, so that Prefect's form has plain fields.
 
     Attributes:
         config: A config file, or the folder of a run.
@@ -46,12 +47,12 @@ class Asked:
         push: Where to upload the merged model, whatever the config says.
     """
 
-    config: str | None = None
-    overrides: Sequence[str] | None = None
-    resume: str | None = None
+    config: str = ""
+    overrides: Sequence[str] = ()
+    resume: str = ""
     fresh: bool = False
     runs_dir: str = RUNS_DIR
-    push: str | None = None
+    push: str = ""
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -68,11 +69,11 @@ class Asked:
         """
         if self.resume:
             run = find_run(self.resume, self.runs_dir)
-            return resolve_request(run.root, self.overrides or (), push=self.push)
-        if self.config is None:
+            return resolve_request(run.root, self.overrides, push=self.push or None)
+        if not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(created) if self.fresh else None
-        return resolve_request(self.config, self.overrides or (), runs_dir=self.runs_dir, tag=tag, push=self.push)
+        return resolve_request(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
 
 
 def find_run(name: str, runs_dir: str) -> RunDirectory:

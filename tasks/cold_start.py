@@ -6,7 +6,7 @@ from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext
+from tasks.context import RunContext, named
 from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 
-@task(name="cold start", task_run_name="cold start", cache_policy=NO_CACHE)
+@task(name="cold start", task_run_name=named("cold start"), cache_policy=NO_CACHE)
 def cold_start(run: str) -> StageManifest | State[StageManifest]:
     """Teach the initial model of an open run and write it as its base model."""
     return run_stage(run, "cold-start", make=_make, show=_show)

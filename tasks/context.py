@@ -1,15 +1,17 @@
 """What the tasks of a run share: they get the run's name and look the rest up here, because engines do not pickle."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prefect import runtime
+
 from rl_core.config.run import RunConfig
 from rl_core.engine.stop import StopRequest
 from rl_core.run_directory import RunDirectory
-from tasks.artifacts import FlowProgress
 from tasks.manifests import StageManifest
+from tasks.progress_pages import FlowProgress
 from tasks.tracking import PipelineTracking
 
 if TYPE_CHECKING:
@@ -79,6 +81,16 @@ def registered(context: RunContext) -> Iterator[RunContext]:
             yield context
     finally:
         del _OPEN[context.run.name]
+
+
+def named(text: str) -> Callable[[], str]:
+    """Names the task runs of a task: the experiment, then `text` with the task's parameters in its braces."""
+
+    def name() -> str:
+        parameters = runtime.task_run.parameters
+        return f"{current_context(parameters['run']).config.experiment}: {text.format(**parameters)}"
+
+    return name
 
 
 def current_context(run_name: str) -> RunContext:

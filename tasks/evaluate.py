@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
+from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext
+from tasks.context import RunContext, named
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
@@ -21,14 +22,16 @@ Contender = Literal["base", "trained"]
 _TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
 
 
-@task(name="evaluate", task_run_name="evaluate {contender}", cache_policy=NO_CACHE)
+@task(name="evaluate", task_run_name=named("evaluate {contender}"), cache_policy=NO_CACHE)
 def evaluate(run: str, contender: Contender) -> StageManifest | State[StageManifest]:
-    """Write the answers, verdicts and figures of one model of an open run."""
+    """Write the answers, verdicts and figures of one model of an open run; continued, it asks for the rest alone."""
 
     def make(context: RunContext) -> StageOutcome:
-        items = context.session.evaluate(contender)
         folder = context.run.evaluation(contender)
+        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.digests[f"evaluate-{contender}"])
+        items = context.session.evaluate(contender, answers)
         results = write_evaluation(folder, items)
+        answers.remove()
         return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
 
     return run_stage(run, f"evaluate-{contender}", make=make, show=show_evaluation)

@@ -11,7 +11,7 @@ from rl_core.checkpoints.proof import ProofResult, prove_merged
 from rl_core.config.model import ModelSource, TinyModel
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext, current_context
+from tasks.context import RunContext, current_context, named
 from tasks.manifests import StageManifest
 from tasks.registration import register_model
 from tasks.run_facts import CONTENDERS, RunFacts, environment_facts
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 
-@task(name="merge", task_run_name="merge and prove", cache_policy=NO_CACHE)
+@task(name="merge", task_run_name=named("merge and prove"), cache_policy=NO_CACHE)
 def merge(run: str) -> StageManifest | State[StageManifest]:
     """Write the merged model of an open run; it counts only if it reproduces the checkpoint's probe."""
     return run_stage(run, "merge", make=_merge, show=_show)
 
 
-@task(name="model card", task_run_name="describe the model", cache_policy=NO_CACHE)
+@task(name="model card", task_run_name=named("describe the model"), cache_policy=NO_CACHE)
 def describe(run: str) -> StageManifest | State[StageManifest]:
     """Write the merged model's card, which tells the evaluations too, and register the model in MLflow."""
     ended = run_stage(run, "model-card", make=_describe, show=_show_card)
@@ -36,7 +36,7 @@ def describe(run: str) -> StageManifest | State[StageManifest]:
     return ended
 
 
-@task(name="push", task_run_name="push to the hub", cache_policy=NO_CACHE)
+@task(name="push", task_run_name=named("push to the hub"), cache_policy=NO_CACHE)
 def push(run: str) -> StageManifest | State[StageManifest]:
     """Upload the merged model of an open run to `merge.push`, private."""
     return run_stage(run, "push", make=_push, show=_show)

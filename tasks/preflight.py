@@ -6,14 +6,14 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.planning.problem import raise_if_fatal
-from tasks.context import RunContext, current_context
+from tasks.context import RunContext, current_context, named
 from tasks.manifests import read_manifest
 from tasks.problems import find_problems
 
 logger = logging.getLogger(__name__)
 
 
-@task(name="preflight", task_run_name="preflight", cache_policy=NO_CACHE)
+@task(name="preflight", task_run_name=named("preflight"), cache_policy=NO_CACHE)
 def preflight(run: str) -> list[str]:
     """Check an open run before its stages are made.
 

@@ -9,7 +9,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.data.preparation import prepare_dataset
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext, current_context
+from tasks.context import RunContext, current_context, named
 from tasks.initial_model import write_initial_model
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 
-@task(name="prepare", task_run_name="prepare data and model", cache_policy=NO_CACHE)
+@task(name="prepare", task_run_name=named("prepare data and model"), cache_policy=NO_CACHE)
 def prepare(run: str) -> StageManifest | State[StageManifest]:
     """Write the initial model's folder and the prepared rows of an open run."""
     ended = run_stage(run, "prepare", make=_make, show=_show)

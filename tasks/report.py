@@ -9,7 +9,7 @@ from rl_core.checkpoints.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
-from tasks.context import RunContext, current_context
+from tasks.context import RunContext, current_context, named
 from tasks.manifests import StageManifest
 from tasks.report_data import gallery_rows, open_images, report_page
 from tasks.report_page import render
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 
-@task(name="report", task_run_name="report", cache_policy=NO_CACHE)
+@task(name="report", task_run_name=named("report"), cache_policy=NO_CACHE)
 def report(run: str) -> StageManifest | State[StageManifest]:
     """Write the summary and the report of an open run."""
     ended = run_stage(run, "report", make=_make, show=_show)

@@ -11,10 +11,10 @@ from typing import Any
 from prefect import State
 from prefect.states import Completed
 
-from tasks.artifacts import show_stage
 from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.reuse import discard_stage, find_complete
+from tasks.run_pages import show_stage
 from tasks.stages import OWN_STAGES
 from tasks.tracking import Show
 
@@ -80,7 +80,7 @@ def present(context: RunContext, manifest: StageManifest, *, show: Show) -> None
     """Show a stage that stands: in MLflow, as an artifact of the flow, and to the stages after it."""
     context.manifests[manifest.stage] = manifest
     context.tracking.show(tracked_stage(manifest.stage), manifest, show)
-    show_stage(manifest)
+    show_stage(context, manifest)
 
 
 def tracked_stage(stage: str) -> str:

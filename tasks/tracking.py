@@ -65,6 +65,19 @@ class PipelineTracking:
                 parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
             yield
 
+    def address(self) -> str | None:
+        """Where a browser finds the run in MLflow; None where MLflow is off or does not answer."""
+        if self._pipeline is None:
+            return None
+        from rl_core.tracking.outage import report_outage
+        from rl_core.tracking.protocol import TrackerUnavailable
+
+        try:
+            return self._pipeline.parent.address
+        except TrackerUnavailable as outage:
+            report_outage("the link to MLflow", outage, self._log_event)
+            return None
+
     @contextmanager
     def stage_running(self, stage: str) -> Iterator[None]:
         """Show the stage's nested run as running for the length of the block."""

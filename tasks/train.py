@@ -13,13 +13,14 @@ from prefect.client.schemas.objects import TaskRun
 
 from rl_core.data.manifest import DataManifest
 from rl_core.engine.stop import Interrupted
-from rl_core.planning.batches import batch_plan
+from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
-from tasks.context import RunContext, current_context
+from tasks.context import RunContext, current_context, named
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
 from tasks.run_facts import environment_facts
+from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
 from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
 from tasks.training_state import mark_started, settle_training
@@ -61,6 +62,7 @@ def settle(run: str) -> range:
         PlanError: the batch sizes do not fit the prepared rows.
     """
     context = current_context(run)
+    show_plan(context, _plan(context))
     chain = training_chain(context)
     for manifest in settle_training(context.run, chain, elsewhere=context.reuse):
         context.manifests[manifest.stage] = manifest
@@ -69,13 +71,16 @@ def settle(run: str) -> range:
 
 def training_chain(context: RunContext) -> list[tuple[str, str]]:
     """Name and digest of every epoch's stage; needs the prepared rows, whose number decides how many there are."""
-    rows = DataManifest.read(context.run.data).splits["train"].rows
-    return epoch_chain(context.config, context.digests, epochs=batch_plan(context.config, rows).epochs)
+    return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs)
+
+
+def _plan(context: RunContext) -> BatchPlan:
+    return batch_plan(context.config, DataManifest.read(context.run.data).splits["train"].rows)
 
 
 @task(
     name="train an epoch",
-    task_run_name="train epoch {epoch}",
+    task_run_name=named("train epoch {epoch}"),
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=[5, 30],
@@ -109,7 +114,8 @@ def _train(context: RunContext, epoch: int) -> "EpochResult":
     with (
         _closed_on_failure(context),
         context.tracking.following("train") as follow,
-        context.progress.calling(follow),
+        steps_shown(context) as steps,
+        context.progress.calling(follow, steps.refresh),
     ):
         return context.session.train_epoch(epoch)
 

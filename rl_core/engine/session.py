@@ -22,6 +22,7 @@ from rl_core.engine.records import StepRecorder
 from rl_core.engine.stop import StopRequest
 from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.engine.validation import Validator
+from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import committed_folder
@@ -110,14 +111,15 @@ class Session:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch)
 
-    def evaluate(self, contender: Contender) -> dict[Mode, list[EvaluationItem]]:
-        """Answer the held-out prompts with the base or the trained model. [mode] -> items."""
+    def evaluate(self, contender: Contender, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
+        """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
+        [mode] -> items."""
         self._load(contender)
         self.workers.sync_weights()
         dataset = self._dataset("validation")
         return evaluate_prompts(
             dataset[:],
-            generate=self.workers.generate,
+            generate=answers.around(self.workers.generate),
             pool=self.rewards,
             config=self.config.evaluation,
             max_response_length=self.config.rollout.max_response_length,

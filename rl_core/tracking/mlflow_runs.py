@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
@@ -28,6 +29,8 @@ Action = Callable[[MlflowClient, str], Result]
 
 RUN_TAG = "sightline.run"
 STAGE_TAG = "sightline.stage"
+LOCAL_PAGES = "http://127.0.0.1:5000"
+"""Where `sightline ui` serves MLflow's pages when no other port is asked for."""
 PIPELINE = "pipeline"
 """What STAGE_TAG says of the parent run."""
 SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
@@ -76,6 +79,12 @@ class MlflowRun:
             parent = {} if self._parent is None else {"mlflow.parentRunId": self._parent.run_id}
             self._run_id = self._access.call(lambda client: self._find_or_create(client, parent))
         return self._run_id
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the run: on the server, or where `sightline ui` shows a database."""
+        experiment, run_id = self._call(lambda client, run_id: (client.get_run(run_id).info.experiment_id, run_id))
+        return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}/runs/{run_id}"
 
     def set_status(self, status: RunStatus) -> None:
         """RUNNING also reopens a run that a killed process left behind or that had ended."""
@@ -250,6 +259,14 @@ class MlflowPipeline:
     def _run(self, stage: str, *, name: str, parent: MlflowRun | None = None) -> MlflowRun:
         tags = {RUN_TAG: self._run_name, STAGE_TAG: stage}
         return MlflowRun(self._access, experiment=self._experiment, name=name, tags=tags, parent=parent)
+
+
+def _pages_of(uri: str) -> str:
+    """Address of the pages of a store, without the name and password that it may hold."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https"):
+        return LOCAL_PAGES
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

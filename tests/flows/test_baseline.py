@@ -88,7 +88,7 @@ def task_runs_of(state: State) -> list[TaskRun]:
 
 def states_of(state: State) -> dict[str, str]:
     """Task run name -> name of its final state."""
-    return {run.name: run.state_name for run in task_runs_of(state) if run.name != "preflight"}
+    return {run.name: run.state_name for run in task_runs_of(state) if run.name != "small: preflight"}
 
 
 def mlflow_runs(place: Place) -> dict[str, Run]:
@@ -99,21 +99,21 @@ def mlflow_runs(place: Place) -> dict[str, Run]:
 
 
 def rerun_stages(state: State) -> set[str]:
-    return {name for name, final in states_of(state).items() if final != "Cached"}
+    return {name.removeprefix("small: ") for name, final in states_of(state).items() if final != "Cached"}
 
 
 def test_flow_and_task_runs_have_names_that_a_person_understands(finished: tuple[State, RunDirectory]) -> None:
     state, run = finished
     assert flow_run_of(state).name == run.name
     assert states_of(state) == {
-        "prepare data and model": "Completed",
-        "cold start": "Completed",
-        "train epoch 1": "Completed",
-        "evaluate base": "Completed",
-        "evaluate trained": "Completed",
-        "merge and prove": "Completed",
-        "describe the model": "Completed",
-        "report": "Completed",
+        "small: prepare data and model": "Completed",
+        "small: cold start": "Completed",
+        "small: train epoch 1": "Completed",
+        "small: evaluate base": "Completed",
+        "small: evaluate trained": "Completed",
+        "small: merge and prove": "Completed",
+        "small: describe the model": "Completed",
+        "small: report": "Completed",
     }
 
 
@@ -124,13 +124,23 @@ def test_the_flow_hands_back_the_accuracies(finished: tuple[State, RunDirectory]
     assert 0.0 <= summary["evaluation"]["trained"]["accuracy"] <= 1.0
 
 
-def test_every_stage_has_a_page_in_prefect(finished: tuple[State, RunDirectory]) -> None:
-    state, _ = finished
+def test_prefect_has_a_page_a_stage_the_plan_the_steps_rollouts_and_links(
+    place: Place, finished: tuple[State, RunDirectory]
+) -> None:
+    state, run = finished
     wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
     with get_client(sync_client=True) as client:
         pages = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=wanted)}
-    assert set(STAGES) <= pages.keys()
-    assert "| splits.train.rows | 12 |" in pages["prepare"].data
+    pages = {key.removeprefix("small-"): page.data for key, page in pages.items() if key}
+    assert pages.keys() == {*STAGES, "batch-plan", "steps", "rollouts", "links"}
+    assert "| splits.train.rows | 12 |" in pages["prepare"]
+    assert "| the run | 2 steps in 1 epoch(s), 4 optimizer steps |" in pages["batch-plan"]
+    assert [line.split(" | ")[0] for line in pages["steps"].splitlines() if line.startswith("| ")][2:] == ["| 2", "| 1"]
+    assert pages["rollouts"].count("![image](data:image/png;base64,") == 3
+    assert "| greedy | " in pages["evaluate-trained"] and "95 % interval" in pages["evaluate-trained"]
+    parent = mlflow_runs(place)["pipeline"].info
+    assert f"/#/experiments/{parent.experiment_id}/runs/{parent.run_id})" in pages["links"]
+    assert f"sightline run --resume {run.name}" in pages["links"]
 
 
 def test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(place: Place, finished: tuple[State, RunDirectory]) -> None:
@@ -245,7 +255,7 @@ def test_a_lost_device_costs_a_try_and_no_result(
     monkeypatch.setattr(TrainingLoop, "_run_step", failing_once(TrainingLoop._run_step, at_call=2))
     state = again.call(f"tracking.mlflow_uri={place.mlflow_uri}")
     assert state.is_completed(), state
-    (trained,) = [task for task in task_runs_of(state) if task.name == "train epoch 1"]
+    (trained,) = [task for task in task_runs_of(state) if task.name == "small: train epoch 1"]
     assert trained.run_count == 2
     assert copy.metrics.read_bytes() == run.metrics.read_bytes()
     assert copy.rollouts(2).read_bytes() == run.rollouts(2).read_bytes()

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,9 @@ def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = N
     @flow(flow_run_name=name_of_run)
     def opening(
         runs_dir: str,
-        config: str | None = None,
-        overrides: list[str] | None = None,
-        resume: str | None = None,
+        config: str = "",
+        overrides: Sequence[str] = (),
+        resume: str = "",
         fresh: bool = False,
     ):
         asked = Asked(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
@@ -46,11 +47,12 @@ def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = N
         return opening(str(runs_dir), **more, return_state=True)
 
 
-def pages_of(state: State) -> list[Artifact]:
-    """The artifacts of a flow run."""
+def ending_page_of(state: State) -> Artifact:
+    """The artifact that explains how a flow run ended."""
     wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
     with get_client(sync_client=True) as client:
-        return client.read_artifacts(artifact_filter=wanted)
+        (page,) = [page for page in client.read_artifacts(artifact_filter=wanted) if page.key == "how-to-continue"]
+    return page
 
 
 def the_run(runs_dir: Path) -> RunDirectory:
@@ -154,14 +156,14 @@ def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:
     command = f"sightline run --resume {run.name} --runs-dir {tmp_path}"
     assert state.is_failed()
     assert state.message == f"ArithmeticError: one and one is three; to continue: {command}"
-    (page,) = pages_of(state)
+    page = ending_page_of(state)
     for part in (command, f"prefect flow-run retry {state.state_details.flow_run_id}", "one and one is three"):
         assert part in page.data, part
     assert "Traceback (most recent call last)" in page.data  # the end of the run's log
 
 
 def test_a_failure_before_there_is_a_run_has_a_page_too(tmp_path: Path) -> None:
-    (page,) = pages_of(opened(tmp_path, config="nowhere.yaml"))
+    page = ending_page_of(opened(tmp_path, config="nowhere.yaml"))
     assert "no config file" in page.data and "sightline run" not in page.data
 
 

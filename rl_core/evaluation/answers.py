@@ -1,0 +1,77 @@
+"""Responses kept as they come, so that an evaluation that was interrupted goes on from the items already answered.
+
+A response is a function of its request's seed, prompt and weights (design contract 2), so kept and new ones together
+are what an unbroken evaluation draws. Only responses are kept: scoring them again is cheap beside drawing them, and
+gives a scorer that failed another chance.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_core.evaluation.evaluate import Generate
+from rl_core.types import GenerationRequest, Rollout, Sampling
+
+_ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
+
+
+class AnswerFile:
+    """A file of responses: a line that says what they belong to, then one line a response.
+
+    Args:
+        path: The file, made when the first response comes.
+        key: Digest of all that the responses depend on. A file with another key is started anew.
+    """
+
+    def __init__(self, path: Path, *, key: str) -> None:
+        self._path = path
+        self._key = key
+
+    def around(self, generate: Generate) -> Generate:
+        """`generate` that yields the kept responses first, draws the rest alone and keeps each as it comes."""
+
+        def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+            kept = self._open()
+            yield from (kept[request.seed] for request in requests if request.seed in kept)
+            missing = [request for request in requests if request.seed not in kept]
+            if missing:
+                yield from self._keeping(generate(missing, sampling), missing)
+
+        return resumed
+
+    def remove(self) -> None:
+        """The evaluation is written: nothing is to be continued."""
+        self._path.unlink(missing_ok=True)
+
+    def _keeping(self, rollouts: Iterator[Rollout], requests: Sequence[GenerationRequest]) -> Iterator[Rollout]:
+        seeds = {(request.prompt.uid, request.sample_index): request.seed for request in requests}
+        with self._path.open("a", encoding="utf-8") as file:
+            for rollout in rollouts:
+                file.write(json.dumps({"seed": seeds[rollout.key], **_as_json(rollout)}) + "\n")
+                file.flush()  # a killed process loses nothing that was flushed
+                yield rollout
+
+    def _open(self) -> dict[int, Rollout]:
+        """[seed] -> kept response. Cuts off a line that a killed process left unfinished."""
+        lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.is_file() else []
+        if not lines or json.loads(lines[0]) != {"key": self._key}:
+            lines = [json.dumps({"key": self._key}).encode()]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_bytes(b"".join(line + b"\n" for line in lines))
+        records = [json.loads(line) for line in lines[1:]]
+        return {record.pop("seed"): _of_json(record) for record in records}
+
+
+def _as_json(rollout: Rollout) -> dict[str, Any]:
+    arrays = {name: base64.b64encode(getattr(rollout, name).tobytes()).decode() for name in _ARRAYS}
+    return asdict(rollout) | arrays
+
+
+def _of_json(record: dict[str, Any]) -> Rollout:
+    arrays = {name: np.frombuffer(base64.b64decode(record[name]), dtype=kind) for name, kind in _ARRAYS.items()}
+    return Rollout(**(record | arrays))

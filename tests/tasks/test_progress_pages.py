@@ -1,0 +1,43 @@
+"""How far, and how long still."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.progress_pages import Eta
+
+
+def test_the_rest_takes_as_long_as_the_units_so_far() -> None:
+    eta = Eta(10)
+    for number in range(5):
+        eta.advance(1, now=100.0 + 2 * number)
+    assert str(eta) == "5 of 10, 10 s left"
+    assert eta.percent == 50.0
+
+
+def test_what_an_earlier_process_did_says_nothing_of_the_pace() -> None:
+    eta = Eta(100)
+    eta.advance(90, now=0.0)
+    assert str(eta) == "90 of 100"
+    eta.advance(1, now=3.0)
+    assert str(eta) == "91 of 100, 27 s left"
+
+
+def test_at_the_end_nothing_is_left() -> None:
+    eta = Eta(2)
+    eta.advance(1, now=0.0)
+    eta.advance(1, now=1.0)
+    assert eta.is_finished and str(eta) == "2 of 2"
+
+
+def test_work_without_units_is_no_error() -> None:
+    assert Eta(0).percent == 0.0
+
+
+@given(st.lists(st.integers(0, 5), min_size=1), st.integers(1, 50))
+def test_the_share_stays_between_0_and_100(counts: list[int], total: int) -> None:
+    eta = Eta(total)
+    for now, count in enumerate(counts):
+        eta.advance(count, now=float(now))
+    assert 0.0 <= eta.percent <= 100.0
+    assert eta.percent == pytest.approx(100 * min(sum(counts), total) / total)
