@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rl_core.config.loading import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
-from tasks.comparison_data import as_json, comparison_page, headline_metrics
+from tasks.comparison_data import comparison_page
+from tasks.comparison_figures import as_json, headline_metrics
 from tasks.comparison_groups import RunGroup
 from tasks.comparison_page import ComparisonPage, render_comparison
 

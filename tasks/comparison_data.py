@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from rl_core.evaluation.group_comparison import GroupComparison, Shares, compare_groups, group_accuracy, holm
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import item_shares, summarise
+from tasks.comparison_curves import charts
 from tasks.comparison_groups import ComparedRun, RunGroup, differing_keys, protocols_of
 from tasks.comparison_items import flip_counts, flipped_items
 from tasks.comparison_page import ComparisonPage, ComparisonRow, GroupRow, RunRow
-from tasks.report_charts import MOST_SERIES, Chart, Series
+from tasks.report_charts import MOST_SERIES
 from tasks.report_page import Accuracy
 
 
@@ -71,27 +71,30 @@ def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> 
     remarks = []
     for place in range(1, len(groups)):
         if not shares[0] or not shares[place]:
-            continue
+            continue  # a run that is not evaluated has a remark of its own
         try:
             done[place] = compare_groups(shares[0], shares[place])
         except ValueError as error:
             remarks.append(f"{groups[place].label} and {groups[0].label} cannot be compared: {error}.")
-    p_items = holm([comparison.p_value for comparison in done.values()])
+    p_items = _adjusted({place: comparison.p_value for place, comparison in done.items()})
     over_seeds = {place: comparison.over_seeds for place, comparison in done.items()}
-    p_known = {place: found.p_value for place, found in over_seeds.items() if found is not None}
-    p_seeds = dict(zip(p_known, holm(list(p_known.values())), strict=True))
+    p_seeds = _adjusted({place: found.p_value for place, found in over_seeds.items() if found is not None})
     rows = [
         ComparisonRow(
             label=groups[place].label,
             place=place,
             reference=groups[0].label,
             comparison=comparison,
-            p_items=p,
+            p_items=p_items[place],
             p_seeds=p_seeds.get(place),
         )
-        for (place, comparison), p in zip(done.items(), p_items, strict=True)
+        for place, comparison in done.items()
     ]
     return rows, remarks
+
+
+def _adjusted(p_values: Mapping[int, float]) -> dict[int, float]:
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
 def _group_row(group: RunGroup, shares: Sequence[Shares], mode: Mode) -> GroupRow:
@@ -136,80 +139,3 @@ def _remarks(groups: Sequence[RunGroup]) -> list[str]:
         if len(set(seeds)) < len(seeds):
             remarks.append(f"{group.label} has runs with one seed: they are no independent repetitions.")
     return remarks
-
-
-def charts(groups: Sequence[RunGroup]) -> list[Chart]:
-    """The curves: a line a group, with the range of its seeds."""
-    accuracy = f"reward/{groups[0].runs[0].config.evaluation.accuracy_key}"
-    shown = [
-        ("Reward", "Mean of the optimised reward over a step's rollouts.", "reward/overall", "plain"),
-        ("Training accuracy", "Share of right answers among a step's rollouts.", accuracy, "share"),
-        ("Held-out accuracy", "Greedy, on the rows that are validated on in training.", "val/accuracy", "share"),
-        ("Response length", "Mean tokens a response.", "response_length/mean", "plain"),
-        ("Entropy", "Mean entropy of the next token, nats.", "actor/entropy", "plain"),
-        ("KL", "How far a step moves the policy.", "actor/approx_kl", "plain"),
-        ("Gradient norm", "Before it is scaled down.", "actor/grad_norm", "plain"),
-    ]
-    return [
-        Chart(title=title, caption=caption, unit=unit, series=[_series(group, metric) for group in groups])
-        for title, caption, metric, unit in shown
-    ]
-
-
-def _series(group: RunGroup, metric: str) -> Series:
-    """Mean, lowest and highest value of the group's runs, at the steps that all of them have."""
-    curves = [{record["step"]: record[metric] for record in run.metrics if metric in record} for run in group.runs]
-    steps = sorted(set.intersection(*map(set, curves)))
-    values = [[curve[step] for curve in curves] for step in steps]
-    band = ([min(at) for at in values], [max(at) for at in values]) if len(curves) > 1 else None
-    return Series(label=group.label, steps=steps, values=[fmean(at) for at in values], band=band)
-
-
-def as_json(page: ComparisonPage, groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """The figures for scripts."""
-    return {
-        "mode": page.mode,
-        "groups": [_group_json(row, group) for row, group in zip(page.groups, groups, strict=True)],
-        "comparisons": [_comparison_json(row) for row in page.comparisons],
-        "differing": {key: list(values) for key, values in page.differing.items()},
-        "remarks": list(page.remarks),
-    }
-
-
-def _group_json(row: GroupRow, group: RunGroup) -> dict[str, Any]:
-    accuracy = row.accuracy
-    return {
-        "label": row.label,
-        "runs": [run.run.name for run in group.runs],
-        "seeds": list(row.seeds),
-        "base_accuracy": row.base,
-        "accuracy": accuracy and accuracy.mean,
-        "ci95": accuracy and list(accuracy.ci95),
-        "accuracy_by_seed": accuracy and list(accuracy.by_seed),
-    }
-
-
-def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
-    found: GroupComparison = row.comparison
-    seeds = found.over_seeds
-    return {
-        "label": row.label,
-        "reference": row.reference,
-        "items": found.n,
-        "difference": found.difference,
-        "over_items": {"ci95": list(found.ci95), "p_value": row.p_items},
-        "over_seeds": None if seeds is None else {"ci95": list(seeds.ci95), "p_value": row.p_seeds},
-        "verdict": row.verdict,
-        "flipped": dict(found.flipped),
-    }
-
-
-def headline_metrics(page: ComparisonPage) -> Mapping[str, float]:
-    """The figures that MLflow shows: accuracy of each group, difference and p-value of each comparison."""
-    metrics = {f"accuracy/{row.label}": row.accuracy.mean for row in page.groups if row.accuracy is not None}
-    for row in page.comparisons:
-        metrics[f"difference/{row.label}"] = row.comparison.difference
-        metrics[f"p_items/{row.label}"] = row.p_items
-        if row.p_seeds is not None:
-            metrics[f"p_seeds/{row.label}"] = row.p_seeds
-    return metrics

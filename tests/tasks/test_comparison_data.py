@@ -8,7 +8,9 @@ import pytest
 
 from rl_core.evaluation.group_comparison import compare_groups
 from rl_core.run_directory import RunDirectory
-from tasks.comparison_data import as_json, charts, comparison_page, group_shares, headline_metrics
+from tasks.comparison_curves import charts
+from tasks.comparison_data import comparison_page, group_shares
+from tasks.comparison_figures import as_json, headline_metrics
 from tasks.comparison_groups import RunGroup, group_runs
 from tasks.comparison_page import ComparisonPage
 from tests.tasks.finished_run import finish_run
