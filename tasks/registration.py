@@ -57,8 +57,8 @@ def _make(
     registry: "ModelRegistry", pipeline: "MlflowPipeline", facts: RunFacts, identity: dict[str, str]
 ) -> "RegisteredVersion":
     tags = {
+        **evaluation_tags(facts),  # first, as MLflow's pages show tags in their order
         **run_tags(facts.config, facts.run),
-        **evaluation_tags(facts),
         **identity,
         "evaluation_run": pipeline.stage("evaluate-trained").run_id,
     }

@@ -20,6 +20,9 @@ Result = TypeVar("Result")
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 """MLflow's own defaults (7 retries, 120 s) hold a run up for minutes. No retry: what is missing is sent later."""
 
+QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
+"""MLflow's bars of downloads would stand among those of the run."""
+
 _SQLITE = "sqlite:///"
 
 
@@ -32,7 +35,7 @@ class MlflowAccess:
     """
 
     def __init__(self, uri: str) -> None:
-        for name, value in PATIENCE.items():
+        for name, value in (PATIENCE | QUIET).items():
             os.environ.setdefault(name, value)
         self.uri = absolute_uri(uri)
         self._client: MlflowClient | None = None
