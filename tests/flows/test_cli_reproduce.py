@@ -1,9 +1,9 @@
 """`sightline reproduce`: every baseline is planned offline in seconds, from its config alone."""
 
+import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -108,15 +108,12 @@ except SystemExit as end:
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 assert not loaded, loaded
 """
-    times = []
-    for _ in range(3):
-        started = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-        times.append(time.monotonic() - started)
-        assert done.returncode == 0, done.stderr
-        if times[-1] < 3.0:
-            return
-    pytest.fail(f"took {times} s")
+    before = os.times()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    # Of the processor, not of the clock: other tests run beside this one.
+    assert after.children_user - before.children_user + after.children_system - before.children_system < 3.0
 
 
 def test_a_changed_baseline_says_what_stands_between() -> None:
