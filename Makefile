@@ -34,12 +34,15 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install demo test lint test-slow mutations chaos bench-trl docs ui clean
+.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 install: $(STAMP)-dev ## make .venv with everything, the tools of development too
+
+install-image: | $(BIN)/pip ## what the Dockerfile installs: no tools of development, and PostgreSQL's driver
+	$(call install,$(ACCELERATOR)$(comma)postgres)
 
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
@@ -47,11 +50,13 @@ demo: $(STAMP) ## train, evaluate and merge a small vision-language model on thi
 test: lint ## every check and every test but the slow ones
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder --cov=rl_core $(if $(COVERAGE_MIN),--cov-fail-under=$(COVERAGE_MIN))
 
-lint: $(STAMP)-dev ## format, style, types, and the contracts between the rooms
+lint: $(STAMP)-dev ## format, style, types, the contracts between the rooms, and the container files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml compose.gpu.yaml
 
 test-slow: $(STAMP)-dev ## the long proofs
 	$(BIN)/pytest -m slow
@@ -84,7 +89,7 @@ $(STAMP): | $(BIN)/pip
 	touch $@
 
 $(STAMP)-dev: | $(BIN)/pip
-	$(call install,$(ACCELERATOR)$(comma)dev$(comma)trackers)
+	$(call install,$(ACCELERATOR)$(comma)dev$(comma)postgres$(comma)trackers)
 	touch $@ $(STAMP)
 
 # TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and

@@ -52,6 +52,11 @@ def redact_tree(value: Any) -> Any:
             return value
 
 
+def is_secret_name(variable: str) -> bool:
+    """Whether an environment variable of that name holds a secret."""
+    return _SECRET_NAME.search(variable) is not None
+
+
 def redact_logs() -> None:
     """From now on no log record of this process holds a secret, whoever logs it and whichever handler writes it.
 
@@ -86,7 +91,7 @@ def _secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, value in environment.items():
-        if _SECRET_NAME.search(name):
+        if is_secret_name(name):
             yield name, value
         elif "://" in value:
             for pattern in (_PASSWORD_IN_ADDRESS, _SECRET_IN_QUERY):
