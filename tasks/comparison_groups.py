@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import ITEMS_FILE, read_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.run_directory import RunDirectory
 from tasks.run_facts import RunFacts
-from tasks.stages import protocol_digest, recipe_digest, settings
+from tasks.stages import recipe_digest, settings
 
 _NAMED_KEYS = 3
 _ABSENT = "-"
@@ -131,8 +132,17 @@ def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
 
 
 def protocols_of(runs: Sequence[ComparedRun]) -> set[str]:
-    """Digests of how the runs' models were measured."""
-    return {protocol_digest(run.config) for run in runs}
+    """Digests of what the configs say of measuring; the files that they name may be gone by now."""
+    return {
+        digest_of(
+            [
+                run.config.evaluation.model_dump(mode="json", exclude={"categories"}),
+                run.config.reward.model_dump(mode="json"),
+                run.config.rollout.max_response_length,
+            ]
+        )
+        for run in runs
+    }
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """A comparison is a page with its figures beside it, and the same in MLflow."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ def test_page_and_figures_lie_side_by_side(groups: list[RunGroup], tmp_path: Pat
     assert figures["comparisons"][0]["difference"] == page.comparisons[0].comparison.difference
 
 
-def test_mlflow_has_each_comparison_once(groups: list[RunGroup], tmp_path: Path) -> None:
-    out, uri = tmp_path / "page.html", f"sqlite:///{tmp_path}/mlflow.db"
+def test_mlflow_has_each_comparison_once(
+    groups: list[RunGroup], new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    out, uri = tmp_path / "page.html", new_database()
     for shown in (groups, groups, groups[::-1]):
         page = write_comparison(shown, out, num_items=3)
         show_comparison(page, shown, out, mlflow_uri=uri)

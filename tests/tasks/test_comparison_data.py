@@ -104,6 +104,14 @@ def test_what_stands_in_the_way_of_a_comparison_is_said(tmp_path: Path) -> None:
     assert "runs with one seed" in repeated
 
 
+def test_a_reward_file_that_is_gone_stands_in_no_ones_way(tmp_path: Path) -> None:
+    reward = tmp_path / "mine.py"
+    reward.write_text("def score(sample): return 0.0")
+    runs = [finish_run(tmp_path, f"rollout.n={n}", f"reward.function={reward}:score") for n in (2, 4)]
+    reward.unlink()
+    assert page_of(group_runs(runs)).remarks == []
+
+
 def test_several_comparisons_make_each_less_certain(tmp_path: Path) -> None:
     runs = [
         finish_run(tmp_path, f"rollout.n={n}", base="-" * 20, trained="+" * right + "-" * (20 - right))

@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,8 @@ BEST = "+++++++++-" * 4
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/mlflow.db"
+def uri(new_database: Callable[[], str]) -> str:
+    return new_database()
 
 
 def registered(uri: str, runs_dir: Path, seed: int, trained: str, *overrides: str, again: bool = False) -> RunDirectory:
@@ -105,14 +105,17 @@ def test_what_cannot_be_compared_wins_nothing(
     assert reason in version_of(uri, second).tags[DECISION]
 
 
-def test_an_outage_is_made_up_for_by_the_next_call(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").mkdir()
-    uri, events = f"sqlite:///{tmp_path}/mlflow.db", []
+def test_an_outage_is_made_up_for_by_the_next_call(uri: str, tmp_path: Path) -> None:
+    database = Path(uri.removeprefix("sqlite:///"))
+    database.rename(tmp_path / "away.db")
+    database.mkdir()
+    events = []
     run = finish_run(tmp_path / "runs", base=BASE, trained=BETTER)
     config = config_with(f"tracking.mlflow_uri={uri}")
     register_model(PipelineTracking(config, run, log_event=lambda kind, **facts: events.append(facts["what"])), run)
     assert events == ["the registered model"]
-    (tmp_path / "mlflow.db").rmdir()
+    database.rmdir()
+    (tmp_path / "away.db").rename(database)
     register_model(PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(kind)), run)
     assert champion(uri).tags["sightline.run"] == run.name
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,10 @@ def mlflow_runs(uri: str, experiment: str = "counting") -> dict[str, Run]:
     return {run.data.tags["sightline.stage"]: run for run in found}
 
 
-def test_every_run_carries_the_tags_whether_its_stage_ran_or_was_recognised(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_every_run_carries_the_tags_whether_its_stage_ran_or_was_recognised(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    uri = new_database()
     run = finish_run(tmp_path / "runs")
     config = config_with(f"tracking.mlflow_uri={uri}")
     shown = PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(f"{kind} {facts}"))
@@ -112,8 +115,8 @@ def test_every_run_carries_the_tags_whether_its_stage_ran_or_was_recognised(tmp_
     assert [stage for stage in runs if "code" in runs[stage].data.tags] == ["train", "pipeline"]
 
 
-def test_a_split_is_an_input_once_however_often_it_is_shown(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_a_split_is_an_input_once_however_often_it_is_shown(new_database: Callable[[], str], tmp_path: Path) -> None:
+    uri = new_database()
     run = finish_run(tmp_path / "runs")
     shown = PipelineTracking(config_with(f"tracking.mlflow_uri={uri}"), run, log_event=lambda kind, **facts: None)
     for _ in range(2):
