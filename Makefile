@@ -34,7 +34,11 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
+<<<<<<< HEAD
 .PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs ui clean
+=======
+.PHONY: help install demo test lint test-slow mutations chaos bench-trl docs server ui clean
+>>>>>>> 105ca00 (wip server)
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -73,6 +77,9 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 docs: $(STAMP) ## write docs/configuration.md and docs/migration.md anew from the configuration models
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
 	$(BIN)/python -m rl_core.config.easyr1.page docs/migration.md
+
+server: $(STAMP) ## start Prefect's server, a worker for the deployments, and MLflow, on this machine only
+	$(BIN)/sightline server
 
 ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
 	$(BIN)/sightline ui

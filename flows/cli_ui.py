@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Self
 
 import httpx
 from rich.console import Console
@@ -18,19 +18,19 @@ from flows.settings import set_flow_defaults
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
-_STOP_SECONDS = 10.0
 _SHOWN_LINES = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageServer:
-    """A server of pages: how it is started, and what answers when it is up."""
+    """A server of pages: how it is started, what answers when it is up, and how long it may take to stop."""
 
     name: str
     port: int
     command: Sequence[str]
     health: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    stop_seconds: float = 10.0
 
     @property
     def address(self) -> str:
@@ -65,34 +65,83 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
     ]
 
 
+def worker_server(*, pool: str, port: int, prefect_port: int) -> PageServer:
+    """The worker that carries deployments out; its page says that it is alive."""
+    start = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--with-healthcheck"]
+    return PageServer(
+        name="worker",
+        port=port,
+        command=[sys.executable, "-m", *start],
+        health="/health",
+        environment={
+            "PREFECT_API_URL": f"http://{_HOST}:{prefect_port}/api",
+            "PREFECT_WORKER_WEBSERVER_HOST": _HOST,
+            "PREFECT_WORKER_WEBSERVER_PORT": f"{port}",
+        },
+        stop_seconds=60.0,
+    )
+
+
 def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
     """Start the servers, say where they are, and wait for Ctrl-C. Returns the exit code: 1 when one ended by itself."""
-    set_flow_defaults()
-    with ExitStack() as stack:
-        # A closed terminal and SIGTERM act as Ctrl-C does: the servers must not outlive this process.
-        for number in (signal.SIGTERM, signal.SIGHUP):
+    with Serving(console) as serving:
+        return serving.wait() if serving.start(servers) else 1
+
+
+class Serving:
+    """Processes that live for the length of a `with`, whose end stops them, the last one first."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
+        self._stack = ExitStack()
+        self._stack.enter_context(self._said)
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        set_flow_defaults()
+        # A closed terminal and SIGTERM act as Ctrl-C does: the servers must not outlive this process. Ctrl-C itself
+        # too: a script that starts this in the background has it ignored, which a worker would inherit and not stop.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             before = signal.signal(number, signal.default_int_handler)
-            stack.callback(signal.signal, number, before)
-        said = stack.enter_context(tempfile.TemporaryFile())
-        running = []
-        for server in servers:
-            # In a group of its own: Ctrl-C reaches this process alone, which then stops the servers.
-            process = subprocess.Popen(
-                server.command,
-                env={**os.environ, **server.environment},
-                stdout=said,
-                stderr=said,
-                process_group=0,
-            )
-            stack.callback(_stop, process)
-            running.append((server, process))
+            self._stack.callback(signal.signal, number, before)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def start(self, servers: Sequence[PageServer]) -> bool:
+        """Start the servers beside each other and say where they are once they are up; or why one does not start."""
+        running = [(server, self._start(server)) for server in servers]
         for server, process in running:
             if not _is_up(server, process):
-                _say_why(server, said, console)
-                return 1
-            console.print(f"{server.name:8} {server.address}", highlight=False)
-        console.print("[dim]Ctrl-C stops both[/dim]")
-        return _wait([process for _, process in running])
+                _say_why(server, self._said, self._console)
+                return False
+            self._console.print(f"{server.name:8} {server.address}", highlight=False)
+        return True
+
+    def wait(self) -> int:
+        """Until Ctrl-C (0), or until one ends by itself (1)."""
+        self._console.print("[dim]Ctrl-C stops them[/dim]")
+        try:
+            while all(process.poll() is None for process in self._processes):
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return 0
+        return 1
+
+    def _start(self, server: PageServer) -> "subprocess.Popen[bytes]":
+        # In a group of its own: Ctrl-C reaches this process alone, which then stops the servers.
+        process = subprocess.Popen(
+            server.command,
+            env={**os.environ, **server.environment},
+            stdout=self._said,
+            stderr=self._said,
+            process_group=0,
+        )
+        self._stack.callback(_stop, process, server.stop_seconds)
+        self._processes.append(process)
+        return process
 
 
 def _say_why(server: PageServer, said: IO[bytes], console: Console) -> None:
@@ -114,19 +163,10 @@ def _is_up(server: PageServer, process: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def _wait(processes: Sequence["subprocess.Popen[bytes]"]) -> int:
-    try:
-        while all(process.poll() is None for process in processes):
-            time.sleep(0.5)
-    except KeyboardInterrupt:
-        return 0
-    return 1
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def _stop(process: "subprocess.Popen[bytes]", seconds: float) -> None:
     process.terminate()
     try:
-        process.wait(_STOP_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

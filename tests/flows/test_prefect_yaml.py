@@ -1,0 +1,72 @@
+"""Every deployment of prefect.yaml leads to a flow, with parameters that this flow takes and a config that loads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prefect import Flow
+from prefect.exceptions import ParameterTypeError
+from prefect.flows import load_flow_from_entrypoint
+
+from flows.cli_server import POOL
+from flows.work_pool import DEVICES
+from rl_core.config.loading import load_config
+
+pytestmark = pytest.mark.usefixtures("at_the_root")
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+
+each = pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: deployment["name"])
+
+
+def flow_of(deployment: dict[str, Any]) -> Flow:
+    file, _, _ = deployment["entrypoint"].partition(":")
+    assert (ROOT / file).is_file()
+    return load_flow_from_entrypoint(deployment["entrypoint"])
+
+
+def test_the_deployments_that_people_expect_are_there() -> None:
+    names = {deployment["name"] for deployment in DEPLOYMENTS}
+    assert {"quickstart", "geo3k", "clevr-count", "geoqa", "evaluate", "merge", "compare"} <= names
+
+
+@each
+def test_its_flow_takes_its_parameters_and_those_of_its_schedules(deployment: dict[str, Any]) -> None:
+    flow = flow_of(deployment)
+    flow.validate_parameters(deployment.get("parameters", {}))
+    for schedule in deployment.get("schedules", []):
+        flow.validate_parameters(schedule["parameters"])
+        assert schedule["slug"] and schedule["active"] is False
+
+
+@each
+def test_its_config_loads(deployment: dict[str, Any]) -> None:
+    config = deployment.get("parameters", {}).get("config")
+    assert config is None or load_config(Path(config)).experiment
+
+
+@each
+def test_its_form_explains_every_field(deployment: dict[str, Any]) -> None:
+    assert deployment["description"] and deployment["tags"]
+    fields = flow_of(deployment).parameters.model_dump_for_openapi()["properties"]
+    assert len(fields) <= 6
+    assert all(field.get("description") for field in fields.values())
+
+
+@each
+def test_what_needs_devices_waits_for_them(deployment: dict[str, Any]) -> None:
+    pool = deployment["work_pool"]
+    assert pool["name"] == POOL
+    assert pool["job_variables"]["env"]["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+    assert (pool.get("work_queue_name") == DEVICES) == (deployment["name"] != "compare")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"overrides": ["no equals sign"]}, {"stages": "everything"}, {"fresh": "perhaps"}],
+)
+def test_nonsense_is_refused_before_a_worker_starts(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ParameterTypeError):
+        flow_of(DEPLOYMENTS[0]).validate_parameters(parameters)
