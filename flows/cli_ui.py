@@ -15,6 +15,7 @@ import httpx
 from rich.console import Console
 
 from flows.settings import set_flow_defaults
+from rl_core.redaction import redact
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -44,7 +45,7 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
     from rl_core.tracking.mlflow_access import absolute_uri
 
     python = [sys.executable, "-m"]
-    mlflow = ["mlflow", "server", "--backend-store-uri", absolute_uri(mlflow_uri), "--workers", "1"]
+    mlflow = ["mlflow", "server", "--workers", "1"]
     prefect = ["prefect", "server", "start", "--host", _HOST, "--port", f"{prefect_port}"]
     return [
         PageServer(
@@ -52,7 +53,11 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
             port=mlflow_port,
             command=[*python, *mlflow, "--host", _HOST, "--port", f"{mlflow_port}"],
             health="/health",
-            environment={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+            # The address may hold a password, and every user of the machine can read a process's arguments.
+            environment={
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+                "MLFLOW_BACKEND_STORE_URI": absolute_uri(mlflow_uri),
+            },
         ),
         PageServer(
             name="Prefect",
@@ -148,7 +153,7 @@ def _say_why(server: PageServer, said: IO[bytes], console: Console) -> None:
     said.seek(0)
     last_lines = said.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
     console.print(f"[bold red]failed[/bold red] {server.name} did not start on port {server.port}:", highlight=False)
-    console.print("\n".join(last_lines), markup=False, highlight=False)
+    console.print(redact("\n".join(last_lines)), markup=False, highlight=False)
 
 
 def _is_up(server: PageServer, process: "subprocess.Popen[bytes]") -> bool:

@@ -1,7 +1,7 @@
 """What the training session asks of the workers; the driver touches no model tensor (design contract 9)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class UpdateResult:
     metrics: Mapping[str, float]
     policy_version: int
     nonfinite_streak: int
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float] = field(compare=False)
 
 
 class WorkerGroup(Protocol):

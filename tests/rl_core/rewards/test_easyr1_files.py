@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rl_core.config.reward import RewardConfig
@@ -103,12 +104,15 @@ def test_a_batch_larger_than_any_chunk_stays_whole() -> None:
     assert [score.overall for score in scores] == list(range(500))
 
 
-def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
-    import psutil
+def reward_servers() -> set[psutil.Process]:
+    return {p for p in psutil.Process().children() if "rl_core.rewards.server" in " ".join(p.cmdline())}
 
+
+def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
+    before = reward_servers()
     with pool_of(BATCH, "place", workers=1) as pool:
         pool.score_all([make_sample("x")])
-        (server,) = [p for p in psutil.Process().children() if "rl_core.rewards.server" in " ".join(p.cmdline())]
+        (server,) = reward_servers() - before
         next(p for p in server.children() if "spawn_main" in " ".join(p.cmdline())).kill()
         scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
     assert [score.components for score in scores] == [{"overall": float(i), "size": 3.0} for i in range(3)]
