@@ -34,11 +34,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-<<<<<<< HEAD
-.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs ui clean
-=======
-.PHONY: help install demo test lint test-slow mutations chaos bench-trl docs server ui clean
->>>>>>> 105ca00 (wip server)
+.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from flows.cli_evaluate import evaluate
+from flows.cli_operations import doctor, server, ui
 from flows.cli_options import Overrides, RunsDir, Target
 from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
@@ -22,8 +23,6 @@ app = typer.Typer(
 
 imports = typer.Typer(help="Turn the configuration of another tool into one of Sightline.", no_args_is_help=True)
 app.add_typer(imports, name="import")
-
-MLFLOW_URI = "sqlite:///mlflow.db"
 
 
 def main() -> None:
@@ -178,25 +177,8 @@ def compare(
     print_comparison(compare_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
 
 
-@app.command()
-def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
-    from flows.cli_doctor import examine
-
-    examine(Path(runs_dir), Console())
-
-
-@app.command()
-def ui(
-    mlflow_uri: Annotated[str, typer.Option(help="The database or server that runs are tracked in.")] = MLFLOW_URI,
-    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's pages.")] = 5000,
-    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's pages.")] = 4200,
-) -> None:
-    """Open the pages of MLflow and Prefect, reachable from this machine only."""
-    from flows.cli_ui import page_servers, serve_pages
-
-    servers = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
-    raise typer.Exit(serve_pages(servers, Console()))
+for operation in (doctor, ui, server):
+    app.command()(operation)
 
 
 @app.command()

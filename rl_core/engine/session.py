@@ -3,7 +3,7 @@
 The flow body owns it; tasks look it up by the run's name, because workers, pools and engines do not pickle.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
+from rl_core.types import GenerationRequest, Rollout, Sampling
 
 Contender = Literal["base", "trained"]
 _OPEN: dict[str, "Session"] = {}
@@ -113,19 +114,24 @@ class Session:
 
     def evaluate(self, contender: Contender, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
         """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
-        [mode] -> items."""
+        [mode] -> items. Raises Interrupted when a stop was requested; what was answered is kept."""
         self._load(contender)
         self.workers.sync_weights()
         dataset = self._dataset("validation")
         return evaluate_prompts(
             dataset[:],
-            generate=answers.around(self.workers.generate),
+            generate=answers.around(self._generate_until_stopped),
             pool=self.rewards,
             config=self.config.evaluation,
             max_response_length=self.config.rollout.max_response_length,
             run_seed=self.config.seed,
             progress=self._progress,
         )
+
+    def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        for rollout in self.workers.generate(requests, sampling):
+            yield rollout
+            self._stop.raise_if_requested()
 
     def export_trained(self, folder: Path) -> Checkpoint:
         """Write the checkpoint chosen by `merge.checkpoint` in Hugging Face format into an existing empty folder."""

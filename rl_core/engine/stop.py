@@ -5,10 +5,11 @@ from types import FrameType
 
 
 class Interrupted(RuntimeError):
-    """The run stopped on request after writing a checkpoint. `exit_code` is the shell's: 130 Ctrl-C, 143 SIGTERM."""
+    """The run stopped on request, in training after writing a checkpoint. `exit_code` is the shell's: 130 after Ctrl-C,
+    143 after SIGTERM."""
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} after a checkpoint was written")
+        super().__init__(f"stopped by {signal.Signals(signum).name}; what was finished is kept")
         self.exit_code = 128 + signum
 
 

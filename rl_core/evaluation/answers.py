@@ -7,6 +7,7 @@ gives a scorer that failed another chance.
 
 import base64
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from rl_core.evaluation.evaluate import Generate
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
+_LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
 
 
@@ -37,8 +39,10 @@ class AnswerFile:
 
         def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
             kept = self._open()
-            yield from (kept[request.seed] for request in requests if request.seed in kept)
             missing = [request for request in requests if request.seed not in kept]
+            if len(missing) < len(requests):
+                _LOG.info("%d of %d responses were drawn before", len(requests) - len(missing), len(requests))
+            yield from (kept[request.seed] for request in requests if request.seed in kept)
             if missing:
                 yield from self._keeping(generate(missing, sampling), missing)
 

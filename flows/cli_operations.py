@@ -1,0 +1,50 @@
+"""Commands for who operates runs: `sightline doctor`, `sightline ui`, `sightline server`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.cli_options import RunsDir
+from flows.request import RUNS_DIR
+
+_MLFLOW_URI = "sqlite:///mlflow.db"
+
+MlflowUri = Annotated[str, typer.Option(help="The database or server that runs are tracked in.")]
+MlflowPort = Annotated[int, typer.Option(help="Port of MLflow's pages.")]
+PrefectPort = Annotated[int, typer.Option(help="Port of Prefect's server and pages.")]
+
+
+def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
+    from flows.cli_doctor import examine
+
+    examine(Path(runs_dir), Console())
+
+
+def ui(mlflow_uri: MlflowUri = _MLFLOW_URI, mlflow_port: MlflowPort = 5000, prefect_port: PrefectPort = 4200) -> None:
+    """Open the pages of MLflow and Prefect, reachable from this machine only."""
+    from flows.cli_ui import page_servers, serve_pages
+
+    servers = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
+    raise typer.Exit(serve_pages(servers, Console()))
+
+
+def server(
+    mlflow_uri: MlflowUri = _MLFLOW_URI,
+    mlflow_port: MlflowPort = 5000,
+    prefect_port: PrefectPort = 4200,
+    worker_port: Annotated[int, typer.Option(help="Port where the worker says that it is alive.")] = 8080,
+) -> None:
+    """Start Prefect's server, a worker for the deployments, and MLflow, reachable from this machine only."""
+    from flows.cli_server import serve_with_worker
+
+    code = serve_with_worker(
+        Console(),
+        mlflow_uri=mlflow_uri,
+        mlflow_port=mlflow_port,
+        prefect_port=prefect_port,
+        worker_port=worker_port,
+    )
+    raise typer.Exit(code)
