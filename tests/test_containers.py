@@ -20,6 +20,7 @@ import yaml
 from mlflow.cli import server as mlflow_server
 
 from flows.request import RUNS_DIR
+from flows.work_pool import DEVICES
 from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
 from tests.test_packaging import PACKAGES, pins
@@ -134,7 +135,7 @@ def test_every_variable_is_read_by_the_program_that_gets_it() -> None:
 def test_every_command_is_installed() -> None:
     scripts = Path(sys.executable).parent
     commands = [command for service in SERVICES for command in words(service)]
-    assert len(commands) == 5
+    assert len(commands) == 6
     assert all(shutil.which(command[0], path=str(scripts)) for command in commands)
 
 
@@ -168,7 +169,10 @@ def test_volumes_lie_where_the_image_has_folders_of_its_user() -> None:
 def test_the_worker_serves_the_pool_that_deployments_ask_for() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     pools = {deployment["work_pool"]["name"] for deployment in deployments}
-    create, deploy = words("deploy")
+    queues = {deployment["work_pool"].get("work_queue_name") for deployment in deployments} - {None}
+    create, deploy, limit = words("deploy")
     (work,) = words("worker")
     assert {create[create.index("create") + 1], work[work.index("--pool") + 1]} == pools
     assert deploy[-2:] == ["deploy", "--all"]
+    assert {limit[limit.index("set-concurrency-limit") + 1]} == queues == {DEVICES}
+    assert {limit[limit.index("--pool") + 1]} == pools

@@ -15,9 +15,14 @@ def test_pages_are_served_on_loopback_by_one_worker() -> None:
         assert server.command[server.command.index("--host") + 1] == "127.0.0.1"
         assert server.address == f"http://127.0.0.1:{server.port}"
     assert mlflow.command[mlflow.command.index("--workers") + 1] == "1"
-    assert mlflow.command[mlflow.command.index("--backend-store-uri") + 1].startswith("sqlite:////")
+    assert mlflow.environment["MLFLOW_BACKEND_STORE_URI"].startswith("sqlite:////")
     assert mlflow.environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
     assert prefect.environment["PREFECT_UI_API_URL"] == "http://127.0.0.1:4201/api"
+
+
+def test_a_password_is_in_no_servers_arguments() -> None:
+    servers = page_servers(mlflow_uri="postgresql://weekly:geheim@db/mlflow", mlflow_port=5001, prefect_port=4201)
+    assert not any("geheim" in word for server in servers for word in server.command)
 
 
 def test_a_server_that_does_not_start_says_why_and_takes_the_other_one_along() -> None:
