@@ -181,26 +181,6 @@ for operation in (doctor, ui, server):
     app.command()(operation)
 
 
-@app.command()
-def server(
-    mlflow_uri: Annotated[str, typer.Option(help="The database or server that runs are tracked in.")] = MLFLOW_URI,
-    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow's pages.")] = 5000,
-    prefect_port: Annotated[int, typer.Option(help="Port of Prefect's server and pages.")] = 4200,
-    worker_port: Annotated[int, typer.Option(help="Port where the worker says that it is alive.")] = 8080,
-) -> None:
-    """Start Prefect's server, a worker for the deployments, and MLflow, reachable from this machine only."""
-    from flows.cli_server import serve_with_worker
-
-    code = serve_with_worker(
-        Console(),
-        mlflow_uri=mlflow_uri,
-        mlflow_port=mlflow_port,
-        prefect_port=prefect_port,
-        worker_port=worker_port,
-    )
-    raise typer.Exit(code)
-
-
 def _carry_out(
     flow: str,
     config: str | None,
