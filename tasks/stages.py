@@ -32,7 +32,7 @@ OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 _DRAWING: Final = frozenset({"rollout_batch_size", "shuffle", "source_weights"})
 """What of `data` chooses among prepared rows, and changes none of them."""
 
-_ADAPTING: Final = {"lora"}
+_TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """What of `model` begins with RL: a cold start knows nothing of it."""
 
 Fingerprint = Callable[[Any], str]
@@ -201,7 +201,7 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
 def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
-        "model": config.model.model_dump(mode="json", exclude=_ADAPTING),
+        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
         "shuffle": config.data.shuffle,
         "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
@@ -213,7 +213,7 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
     validating = {"accuracy_key", "limit"} if config.trainer.val_freq > 0 else {"accuracy_key"}
     return {
         "seed": config.seed,
-        "model": config.model.model_dump(mode="json", include=_ADAPTING),
+        "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*_DRAWING, "curriculum"}),
         "reward": _reward_parts(config),
         "rollout": config.rollout.model_dump(mode="json"),

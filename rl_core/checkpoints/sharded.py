@@ -128,10 +128,9 @@ def load_optimizer_state(
     without an entry there have none afterwards. Raises as load_sharded does."""
     state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder)
     load_sharded(folder, state, process_group=process_group)
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    by_index = {i: state[names[parameter]] for i, parameter in enumerate(parameters) if names[parameter] in state}
-    optimizer.load_state_dict({"state": by_index, "param_groups": optimizer.state_dict()["param_groups"]})
+    # Not by load_state_dict, which casts whatever belongs to a parameter to the parameter's own number format.
+    optimizer.state.clear()
+    optimizer.state.update({parameter: state[name] for name, parameter in model.named_parameters() if name in state})
 
 
 def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -> State:
@@ -147,7 +146,7 @@ def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -
         if stored.size == parameter.shape:
             value = torch.zeros_like(parameter, dtype=dtype)
         else:
-            value = torch.zeros(stored.size, dtype=dtype)
+            value = torch.zeros(stored.size, dtype=dtype, device=parameter.device)
         state.setdefault(name, {})[entry] = value
     return state
 

@@ -69,12 +69,16 @@ class ModelConfig(Section):
     source: ModelSource
     """Where the weights come from."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of the trainer's weights and of the engine's."""
+    """Number format of the trainer's weights and arithmetic and of the engine; what bfloat16 weights cut off is kept
+    beside them (actor.optim.strategy)."""
     attention: Literal["auto", "sdpa", "flash"] = "auto"
     """Attention kernel of the trainer; `auto` takes flash where flash-attn imports on a GPU, else sdpa."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
     """Tokens whose logits exist at one time in the output head."""
+    freeze_vision_tower: bool = False
+    """RL leaves the vision tower as it is, the layers that join its features to the text among it. A cold start trains
+    it all the same."""
     lora: LoraConfig | None = None
     """RL trains float32 adapters and nothing else; null trains the weights, as a cold start always does."""

@@ -25,6 +25,9 @@ class OptimConfig(Section):
     """After the warm-up: stay, or fall along a half cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
     """Where `cosine` ends, as a share of lr."""
+    strategy: Literal["adamw", "adamw_bf16"] = "adamw"
+    """`adamw` computes in float32: under bfloat16 weights it keeps what they cut off, and gradients and moments in
+    float32 (AMP). `adamw_bf16` keeps the first moment and the gradients in bfloat16: a quarter less memory."""
 
 
 class ColdStartConfig(Section):

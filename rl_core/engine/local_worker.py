@@ -36,10 +36,11 @@ from rl_core.models.loading import (
     stop_token_ids,
     write_hf_folder,
 )
-from rl_core.models.lora import UnadaptedPolicy, attach_lora
+from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.tree_layout import Int64Array
 from rl_core.models.value import load_value_model
 from rl_core.rollout.protocol import RolloutEngine
@@ -189,8 +190,8 @@ class LocalWorker:
         return metrics
 
     def load_policy(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew. The model that RL starts
-        from gets the run's adapters."""
+        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew. Of the
+        model that RL starts from only the configured part is trained."""
         self._rest_engine()
         self._policy = self._load(folder)
         self._optimizer = None
@@ -237,7 +238,7 @@ class LocalWorker:
             ProbeMismatch: it does not, by more than `merge.probe_tolerance`.
         """
         self._rest_engine()
-        if self._has_lora:
+        if self._has_lora or self._config.model.freeze_vision_tower:
             self._policy = self._load(self._folders.base)
         load_model_state(folder / "model", self._policy, trained_only=self._has_lora)
         self._check_probe(folder / "probe")
@@ -268,8 +269,8 @@ class LocalWorker:
 
     def _load(self, folder: Path) -> PolicyModel:
         policy = load_policy(folder, self._config.model)
-        if self._config.model.lora is not None and folder == self._folders.base:
-            attach_lora(policy.model, self._config.model.lora, run_seed=self._config.seed)
+        if folder == self._folders.base:
+            choose_trained_part(policy.model, self._config.model, run_seed=self._config.seed)
         return policy.to(self._device)
 
     def _update_policy(self, batch: UpdateBatch) -> tuple[Mapping[str, float], Mapping[str, float]]:

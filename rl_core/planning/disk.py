@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.memory import BYTES, GIB
+from rl_core.planning.memory import GIB
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
+from rl_core.planning.training_state import BYTES, rl_training_state, whole_training_state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,11 +50,18 @@ def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
 
 
 def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Weights, and unless `trainer.save_model_only` AdamW's two moments; the same three of a critic."""
-    weights = sizes.parameters * BYTES[config.model.dtype]
+    """Weights (with LoRA its adapters alone), and unless `trainer.save_model_only` the optimizer's state; the same of a
+    critic, whole."""
+    model = config.model
+    trained = rl_training_state(model, config.actor.optim, sizes)
+    weights = trained.weights if model.lora is not None else sizes.parameters * BYTES[model.dtype]
     if config.trainer.save_model_only:
         return weights
-    return 3 * weights if config.critic is None else 6 * weights
+    critic = 0
+    if config.critic is not None:
+        state = whole_training_state(model, config.critic.optim, sizes)
+        critic = state.weights + state.optimizer
+    return weights + trained.optimizer + critic
 
 
 def checkpoints_kept(config: RunConfig) -> int:

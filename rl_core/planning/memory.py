@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.config.training import ActorConfig, ColdStartConfig, CriticConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
+from rl_core.planning.training_state import BYTES, rl_training_state, whole_training_state
 
 GIB = 1 << 30
-BYTES = {"float32": 4, "bfloat16": 2}
 
 # Logits of a chunk live in float32: themselves, their log-softmax, and the gradient; a full KL adds the reference's
 # two, and their difference.
 _LOGIT_COPIES = 3
 _FULL_KL_COPIES = 3
 
-Phase = Literal["always", "generate", "update", "update critic"]
+Phase = Literal["always", "generate", "update", "update critic", "cold start"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,9 +54,9 @@ class MemoryForecast:
 
     @property
     def peak_gib(self) -> float:
-        """The most at one time: generation and the updates follow each other."""
+        """The most at one time: a cold start ends before RL, where generation and the updates follow each other."""
         turns: tuple[Phase, ...] = ("generate", "update", "update critic")
-        return self._total("always") + max(map(self._total, turns))
+        return max(self._total("always") + max(map(self._total, turns)), self._total("cold start"))
 
     def _total(self, phase: Phase) -> float:
         return sum(row.gib for row in self.rows if row.phase == phase)
@@ -67,12 +67,13 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
     weights = sizes.parameters * BYTES[config.model.dtype]
     one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
     cache = kv_cache_bytes(config, one_sequence=one_sequence, weights=weights, gpu_gib=gpu_gib)
+    trained = rl_training_state(config.model, config.actor.optim, sizes)
     rows = [
         MemoryRow(name="weights", num_bytes=weights, phase="always"),
-        MemoryRow(name="AdamW's two moments", num_bytes=2 * weights, phase="always"),
+        MemoryRow(name="optimizer state", num_bytes=trained.optimizer, phase="always"),
         MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib else "always"),
         MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib else "always"),
-        MemoryRow(name="gradients", num_bytes=weights, phase="update"),
+        MemoryRow(name="gradients", num_bytes=trained.gradients, phase="update"),
         MemoryRow(
             name="activations of the language model",
             num_bytes=activation_bytes(config, sizes, config.actor),
@@ -80,23 +81,35 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         ),
         MemoryRow(name="logits of a chunk", num_bytes=logit_bytes(config, sizes), phase="update"),
     ]
-    if config.algorithm.kl is not None:
+    if config.model.lora is not None:
+        rows.insert(1, MemoryRow(name="adapters", num_bytes=trained.weights, phase="always"))
+    elif config.algorithm.kl is not None:
         rows.insert(2, MemoryRow(name="reference weights", num_bytes=weights, phase="always"))
     if config.critic is not None:
         rows += _critic_rows(config, sizes, config.critic)
+    if config.cold_start is not None:
+        rows.append(_cold_start_row(config, config.cold_start, sizes))
     return MemoryForecast(rows=tuple(rows), cached_sequences=cache // one_sequence)
 
 
 def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
     """A second model with all that training needs; its head of one output weighs nothing."""
-    weights = sizes.parameters * BYTES[config.model.dtype]
+    state = whole_training_state(config.model, critic.optim, sizes)
     activations = activation_bytes(config, sizes, critic)
     return [
-        MemoryRow(name="critic's weights", num_bytes=weights, phase="always"),
-        MemoryRow(name="critic's AdamW moments", num_bytes=2 * weights, phase="always"),
-        MemoryRow(name="critic's gradients", num_bytes=weights, phase="update critic"),
+        MemoryRow(name="critic's weights", num_bytes=state.weights, phase="always"),
+        MemoryRow(name="critic's optimizer state", num_bytes=state.optimizer, phase="always"),
+        MemoryRow(name="critic's gradients", num_bytes=state.gradients, phase="update critic"),
         MemoryRow(name="critic's activations", num_bytes=activations, phase="update critic"),
     ]
+
+
+def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes) -> MemoryRow:
+    """Everything that the cold start needs: it trains whole weights, and no engine runs beside it."""
+    state = whole_training_state(config.model, cold_start.optim, sizes)
+    passing = activation_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
+    num_bytes = state.weights + state.optimizer + state.gradients + passing
+    return MemoryRow(name="cold start, all of it", num_bytes=num_bytes, phase="cold start")
 
 
 def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
@@ -163,7 +176,8 @@ def _size_problem(forecast: MemoryForecast, available_gib: float, on_gpu: bool) 
         what=f"about {forecast.peak_gib:.1f} GiB are needed and {available_gib:.1f} GiB are there; the largest part is "
         f"{largest.name}, {largest.gib:.1f} GiB",
         fix="lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
-        "model.gradient_checkpointing on, or take a smaller model",
+        "model.gradient_checkpointing on, train less (model.lora, model.freeze_vision_tower) or in less "
+        "(model.dtype bfloat16, actor.optim.strategy adamw_bf16), or take a smaller model",
     )
 
 

@@ -33,6 +33,7 @@ class ModelSizes:
         key_value_size: Key/value heads x head size.
         vocab_size: Rows of the embedding.
         max_positions: Longest sequence the model was made for, in tokens.
+        vision_parameters: Those of the vision tower and the layers that join it to the text; 0 for a text model.
     """
 
     parameters: int
@@ -43,6 +44,7 @@ class ModelSizes:
     key_value_size: int
     vocab_size: int
     max_positions: int
+    vision_parameters: int = 0
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
@@ -91,10 +93,9 @@ def sizes_of_config(fields: Fields) -> ModelSizes:
         "max_positions": text["max_position_embeddings"],
     }
     tied = bool(fields.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
-    parameters = _text_parameters(family, sizes, head_size=head_size, tied=tied)
-    if "vision_config" in fields:
-        parameters += _VISION[family](fields["vision_config"], sizes["hidden_size"])
-    return ModelSizes(parameters=parameters, **sizes)
+    text_parameters = _text_parameters(family, sizes, head_size=head_size, tied=tied)
+    vision = _VISION[family](fields["vision_config"], sizes["hidden_size"]) if "vision_config" in fields else 0
+    return ModelSizes(parameters=text_parameters + vision, vision_parameters=vision, **sizes)
 
 
 def _text_parameters(family: str, sizes: Mapping[str, int], *, head_size: int, tied: bool) -> int:

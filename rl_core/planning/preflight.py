@@ -11,6 +11,7 @@ from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import divisibility_problems, row_problems
 from rl_core.planning.memory import GIB, memory_problems
+from rl_core.planning.model_rules import missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
@@ -77,4 +78,5 @@ def _model_problems(config: RunConfig, gpu_gib: float | None) -> list[Problem]:
 
 def _size_problems(config: RunConfig, sizes: ModelSizes, gpu_gib: float | None) -> list[Problem]:
     available = gpu_gib or psutil.virtual_memory().total / GIB
-    return memory_problems(config, sizes, available_gib=available, on_gpu=gpu_gib is not None)
+    memory = memory_problems(config, sizes, available_gib=available, on_gpu=gpu_gib is not None)
+    return [*missing_part_problems(config.model, sizes), *memory]

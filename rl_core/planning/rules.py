@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.algorithm_rules import algorithm_problems
+from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
 from rl_core.planning.reward_rules import reward_problems
 
@@ -18,6 +19,7 @@ def value_problems(config: RunConfig) -> list[Problem]:
         *_tolerance_problems(config),
         *_data_problems(config),
         *_optimizer_problems(config),
+        *model_problems(config),
         *algorithm_problems(config),
         *reward_problems(config),
         *_evaluation_problems(config),

@@ -8,6 +8,7 @@ from torch import nn
 
 from rl_core.config.training import OptimConfig
 from rl_core.training.schedule import scheduled_lr
+from rl_core.training.split_adamw import SplitAdamW
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,13 +28,7 @@ class PolicyOptimizer:
         self._config = config
         self._max_grad_norm = max_grad_norm
         self._total_steps = total_steps
-        self.adamw = torch.optim.AdamW(
-            decay_groups(self._parameters, config.weight_decay),
-            lr=config.lr,
-            betas=config.betas,
-            eps=config.eps,
-            fused=True,
-        )
+        self.adamw = make_adamw(self._parameters, config)
         self.steps = 0
         self.nonfinite_streak = 0
 
@@ -65,6 +60,18 @@ class PolicyOptimizer:
         """Take back what `counters` gave."""
         self.steps = counters["steps"]
         self.nonfinite_streak = counters["nonfinite_streak"]
+
+
+def make_adamw(parameters: list[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    """torch's AdamW for float32 parameters; where some are bfloat16, the AdamW that `config.strategy` names."""
+    halves = [parameter for parameter in parameters if parameter.dtype == torch.bfloat16]
+    groups = decay_groups(parameters, config.weight_decay)
+    if not halves:
+        return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
+    first_moment = torch.bfloat16 if config.strategy == "adamw_bf16" else torch.float32
+    for parameter in halves:
+        parameter.grad_dtype = first_moment  # micro-batches add up in it
+    return SplitAdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, first_moment=first_moment)
 
 
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

@@ -63,6 +63,8 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("model.source.num_layers=2", ALL),
         ("model.lora={rank: 8}", AFTER_TRAINING),
         ("critic={cliprange_value: 0.2}", AFTER_TRAINING),
+        ("model.freeze_vision_tower=true", AFTER_TRAINING),
+        ("actor.optim.strategy=adamw_bf16", AFTER_TRAINING),
         ("seed=2", ALL),
         ("tracking.gallery_items=3", {"report"}),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),

@@ -167,9 +167,37 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def number_format(value: Any, config: EasyR1Config) -> Assignments:
-    """float32 weights where EasyR1 keeps a float32 master copy; bfloat16 reproduces a probe to a tenth only."""
-    if value in (None, "fp32", "float32"):
+    """float32 where weights and arithmetic both are; else bfloat16, which reproduces a probe to a tenth only."""
+    stored, computed = (_NUMBER_FORMATS.get(name) for name in (value, config["worker.actor.fsdp.mp_param_dtype"]))
+    if stored is None or computed is None:
+        raise NoEquivalent("model.dtype is float32 or bfloat16")
+    if stored == computed == "float32":
         return {"model.dtype": "float32"}
-    if value in ("bf16", "bfloat16"):
-        return {"model.dtype": "bfloat16", "merge.probe_tolerance": 0.1}
-    raise NoEquivalent("model.dtype is float32 or bfloat16")
+    return {"model.dtype": "bfloat16", "merge.probe_tolerance": 0.1}
+
+
+_NUMBER_FORMATS = {None: "float32", "fp32": "float32", "float32": "float32", "bf16": "bfloat16", "bfloat16": "bfloat16"}
+
+
+def when_lora(key: str) -> Convert:
+    """The value under `key` where adapters are trained."""
+    return lambda value, config: {key: value} if _has_lora(config) else {}
+
+
+def lora_rank(value: Any, config: EasyR1Config) -> Assignments:
+    """A rank of 0 is no adapter."""
+    return {"model.lora.rank": value} if _has_lora(config) else {"model.lora": None}
+
+
+def frozen_vision_tower(value: Any, config: EasyR1Config) -> Assignments:
+    """Adapters leave every weight frozen already."""
+    return {"model.freeze_vision_tower": bool(value) and not _has_lora(config)}
+
+
+def strategy(value: Any, config: EasyR1Config) -> Assignments:
+    """Adapters are float32, which `adamw` is for."""
+    return {"actor.optim.strategy": "adamw" if _has_lora(config) else value}
+
+
+def _has_lora(config: EasyR1Config) -> bool:
+    return int(config["worker.actor.model.lora.rank"]) > 0

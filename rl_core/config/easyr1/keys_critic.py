@@ -1,7 +1,7 @@
 """EasyR1's `worker.critic` section, without what shards and offloads."""
 
 from rl_core.config.easyr1.conversions import or_zero, same_body, under, warmup_ratio, warmup_steps, when_critic
-from rl_core.config.easyr1.key import Convert, Key, converted, needless
+from rl_core.config.easyr1.key import Convert, Key, converted, missing, needless
 
 _AS_POLICY = "As the policy's."
 
@@ -32,11 +32,11 @@ CRITIC: tuple[Key, ...] = (
     needless("model.override_config", {}, _AS_POLICY),
     needless("model.enable_gradient_checkpointing", True, _AS_POLICY),
     needless("model.trust_remote_code", True, _AS_POLICY),
-    needless("model.freeze_vision_tower", False, _AS_POLICY),
+    missing("model.freeze_vision_tower", False, False, remark="All of a critic is trained."),
     _with_critic("optim.lr", 1e-6),
     _with_critic("optim.betas", (0.9, 0.999)),
     _with_critic("optim.weight_decay", 1e-2),
-    needless("optim.strategy", "adamw", _AS_POLICY),
+    _with_critic("optim.strategy", "adamw"),
     converted(
         "optim.lr_warmup_ratio",
         0.0,

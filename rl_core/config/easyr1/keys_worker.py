@@ -3,12 +3,16 @@
 from dataclasses import replace
 
 from rl_core.config.easyr1.conversions import (
+    frozen_vision_tower,
+    lora_rank,
     number_format,
     or_zero,
     reward_arguments,
+    strategy,
     validation_sampling,
     warmup_ratio,
     warmup_steps,
+    when_lora,
 )
 from rl_core.config.easyr1.files import reward_function
 from rl_core.config.easyr1.key import Key, converted, missing, needless, same
@@ -29,9 +33,10 @@ _FSDP: tuple[Key, ...] = (
         number_format,
         "model.dtype",
         "merge.probe_tolerance",
-        remark="Null (float32 master weights, bfloat16 arithmetic) is float32 throughout: slower.",
+        remark="Null (float32 master weights, bfloat16 arithmetic) is bfloat16, with what the weights cut off kept "
+        "beside them: the same 32 bits.",
     ),
-    needless("fsdp.mp_param_dtype", "bf16", "All arithmetic is in model.dtype."),
+    needless("fsdp.mp_param_dtype", "bf16", "Arithmetic is in model.dtype: float32 where this and torch_dtype are."),
     needless("fsdp.mp_reduce_dtype", "fp32", _ONE_DEVICE),
     needless("fsdp.mp_buffer_dtype", "fp32", "Rotary angles and the like are float32."),
 )
@@ -84,16 +89,28 @@ _ACTOR: tuple[Key, ...] = (
     missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
     same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
     same("model.trust_remote_code", True, "model.source.trust_remote_code"),
-    missing("model.freeze_vision_tower", False, False, remark="The vision tower cannot be frozen yet."),
-    missing("model.lora.rank", 0, 0, remark="There is no LoRA yet."),
-    needless("model.lora.alpha", 64, "Belongs to model.lora.rank."),
-    needless("model.lora.target_modules", "all-linear", "Belongs to model.lora.rank."),
-    needless("model.lora.exclude_modules", None, "Belongs to model.lora.rank."),
+    converted("model.freeze_vision_tower", False, frozen_vision_tower, "model.freeze_vision_tower"),
+    converted("model.lora.rank", 0, lora_rank, "model.lora.rank", remark="0 is `model.lora: null`."),
+    converted("model.lora.alpha", 64, when_lora("model.lora.alpha"), "model.lora.alpha"),
+    converted(
+        "model.lora.target_modules",
+        "all-linear",
+        when_lora("model.lora.target_modules"),
+        "model.lora.target_modules",
+        remark="The engine is handed merged weights, so that any linear layer can be adapted.",
+    ),
+    converted(
+        "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"
+    ),
     same("optim.lr", 1e-6, "actor.optim.lr"),
     same("optim.betas", (0.9, 0.999), "actor.optim.betas"),
     same("optim.weight_decay", 1e-2, "actor.optim.weight_decay", remark="Of matrices, not of biases and norms."),
-    missing(
-        "optim.strategy", "adamw", "adamw", remark="AdamW in model.dtype; there is no compensated bfloat16 AdamW yet."
+    converted(
+        "optim.strategy",
+        "adamw",
+        strategy,
+        "actor.optim.strategy",
+        remark="`adamw_bf16` keeps the second moment in float32, where 0.999 of it is another number.",
     ),
     converted(
         "optim.lr_warmup_ratio",

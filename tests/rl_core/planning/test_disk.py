@@ -8,6 +8,7 @@ import pytest
 from rl_core.config.run import RunConfig
 from rl_core.planning.disk import check_free_disk, checkpoint_bytes, disk_forecast
 from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.training_state import adapter_parameters
 
 Configure = Callable[..., RunConfig]
 
@@ -29,6 +30,19 @@ def test_the_forecast_counts_every_copy(
     weights = sizes.parameters * 4
     assert checkpoint_bytes(config, sizes) == weights_each * weights
     assert disk_forecast(config, sizes).total_bytes == weights * (models + checkpoints * weights_each)
+
+
+def test_a_checkpoint_of_adapters_leaves_the_base_out(configure: Configure) -> None:
+    config = configure("model.lora={rank: 8}")
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == 12 * adapter_parameters(config.model.lora, sizes)
+    assert checkpoint_bytes(config, sizes) < sizes.parameters
+
+
+def test_a_bfloat16_checkpoint_holds_what_the_weights_cut_off(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16")
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == (2 + 2 + 8) * sizes.parameters
 
 
 def test_enough_disk_is_no_problem(tmp_path: Path) -> None:

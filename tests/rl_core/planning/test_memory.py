@@ -29,17 +29,52 @@ def rows_of(config: RunConfig, **machine: float) -> dict[str, float]:
     return {row.name: row.gib for row in memory_forecast(config, SEVEN_BILLION, **machine).rows}
 
 
-def test_weights_gradients_and_moments_follow_from_the_parameters(configure: Configure) -> None:
-    rows = rows_of(configure("model.dtype=bfloat16"))
-    weights = 8_292_166_656 * 2 / GIB
-    assert rows["weights"] == rows["gradients"] == rows["engine weights"] == pytest.approx(weights)
-    assert rows["AdamW's two moments"] == pytest.approx(2 * weights)
+@pytest.mark.parametrize(
+    ("overrides", "weights", "gradients", "optimizer"),
+    [
+        (["model.dtype=float32"], 4, 4, 8),
+        (["model.dtype=bfloat16"], 2, 4, 10),
+        (["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"], 2, 2, 8),
+    ],
+)
+def test_weights_gradients_and_optimizer_follow_from_the_parameters(
+    configure: Configure, overrides: list[str], weights: int, gradients: int, optimizer: int
+) -> None:
+    """Bytes a parameter."""
+    rows = rows_of(configure(*overrides))
+    parameters = 8_292_166_656 / GIB
+    assert rows["weights"] == rows["engine weights"] == pytest.approx(weights * parameters)
+    assert rows["gradients"] == pytest.approx(gradients * parameters)
+    assert rows["optimizer state"] == pytest.approx(optimizer * parameters)
 
 
-def test_float32_takes_twice_of_bfloat16(configure: Configure) -> None:
+def test_activations_take_half_in_bfloat16(configure: Configure) -> None:
     single, half = rows_of(configure("model.dtype=float32")), rows_of(configure("model.dtype=bfloat16"))
-    for name in ("weights", "gradients", "AdamW's two moments", "activations of the language model"):
-        assert single[name] == 2 * half[name]
+    assert single["activations of the language model"] == 2 * half["activations of the language model"]
+
+
+def test_adapters_cost_little_and_need_no_reference(configure: Configure) -> None:
+    adapted = rows_of(configure("model.dtype=bfloat16", "model.lora={rank: 64}", "algorithm.kl={coef: 0.01}"))
+    each = 64 * 28 * (3584 * 2 + 2 * (3584 + 512) + 3584 * 2 + 3 * (3584 + 18944)) / GIB
+    assert adapted["adapters"] == adapted["gradients"] == pytest.approx(4 * each)
+    assert adapted["optimizer state"] == pytest.approx(8 * each)
+    assert "reference weights" not in adapted
+
+
+def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure: Configure) -> None:
+    overrides = ["model.dtype=bfloat16", "model.lora={rank: 8}"]
+    alone = memory_forecast(configure(*overrides), SEVEN_BILLION).peak_gib
+    warmed = memory_forecast(configure(*overrides, "cold_start={steps: 1}"), SEVEN_BILLION).peak_gib
+    assert alone < 45.0
+    assert warmed > 16 * 8_292_166_656 / GIB
+
+
+def test_a_frozen_vision_tower_has_no_gradient_and_no_moments(configure: Configure) -> None:
+    sizes = replace(SEVEN_BILLION, vision_parameters=676_550_144)
+    config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
+    rows = {row.name: row.gib for row in memory_forecast(config, sizes).rows}
+    assert rows["gradients"] == pytest.approx(4 * (8_292_166_656 - 676_550_144) / GIB)
+    assert rows["weights"] == pytest.approx(2 * 8_292_166_656 / GIB)
 
 
 def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
@@ -53,7 +88,7 @@ def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     without, config = configure(), configure(*gae)
     rows = rows_of(config)
     assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
-    assert rows["critic's AdamW moments"] == 2 * rows["weights"]
+    assert rows["critic's optimizer state"] == rows["optimizer state"] == 2 * rows["weights"]
     assert rows["critic's activations"] == 2 * rows["activations of the language model"]
     more = memory_forecast(config, SEVEN_BILLION).peak_gib - memory_forecast(without, SEVEN_BILLION).peak_gib
     turns = rows["critic's activations"] - rows["activations of the language model"] - rows["logits of a chunk"]
@@ -127,7 +162,7 @@ def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) 
         configure("rollout.cpu_kv_cache_gib=30"), SEVEN_BILLION, available_gib=24.0, on_gpu=False
     )
     assert problem.where == "memory of this machine"
-    assert "24.0 GiB are there; the largest part is AdamW's two moments, 61.8 GiB" in problem.what
+    assert "24.0 GiB are there; the largest part is optimizer state, 61.8 GiB" in problem.what
     assert not memory_problems(configure(), SEVEN_BILLION, available_gib=400.0, on_gpu=False)
 
 

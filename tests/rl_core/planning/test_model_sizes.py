@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from rl_core.config.model import Family, PretrainedModel, TinyModel
 from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
@@ -38,12 +38,16 @@ PUBLISHED = {
 }
 
 
-def parameters_of(config_json: Path) -> int:
-    """Counted on the modules themselves, without memory for them."""
+def model_of(config_json: Path) -> PreTrainedModel:
+    """The modules themselves, without memory for them."""
     config = AutoConfig.from_pretrained(config_json.parent)
     factory = AutoModelForImageTextToText if config.model_type in VISION_FAMILIES else AutoModelForCausalLM
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in factory.from_config(config).parameters())
+        return factory.from_config(config)
+
+
+def parameters_of(config_json: Path) -> int:
+    return sum(parameter.numel() for parameter in model_of(config_json).parameters())
 
 
 @pytest.mark.parametrize("family", get_args(Family))
@@ -54,6 +58,9 @@ def test_the_count_of_a_tiny_model_is_exact(family: Family, sizes: dict[str, int
     tiny_config(source, tokenizer).save_pretrained(tmp_path)
     counted = parameters_of(tmp_path / "config.json")
     assert read_sizes(tmp_path / "config.json").parameters == counted
+    named = model_of(tmp_path / "config.json").named_parameters()
+    in_vision = sum(parameter.numel() for name, parameter in named if name.startswith("model.visual."))
+    assert read_sizes(tmp_path / "config.json").vision_parameters == in_vision
     vocabulary = read_sizes(tmp_path / "config.json").vocab_size
     as_planned = model_sizes(source.model_copy(update={"max_vocab_size": vocabulary}))
     assert as_planned.parameters == counted, "what is planned before the folder is written must be what is written"

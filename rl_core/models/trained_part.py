@@ -1,0 +1,27 @@
+"""Which part of a model RL trains: all of it, all but the vision tower, or adapters."""
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from rl_core.config.model import ModelConfig
+from rl_core.models.lora import attach_lora
+
+
+def choose_trained_part(model: PreTrainedModel, config: ModelConfig, *, run_seed: int) -> None:
+    """Freeze what `freeze_vision_tower` and `lora` leave alone, and attach the adapters, in place.
+
+    Raises:
+        ValueError: there is no vision tower to freeze, or no layer to adapt.
+    """
+    if config.lora is not None:
+        attach_lora(model, config.lora, run_seed=run_seed)
+    elif config.freeze_vision_tower:
+        freeze_vision_tower(model)
+
+
+def freeze_vision_tower(model: PreTrainedModel) -> None:
+    """No gradient is computed in the tower. Raises ValueError where there is none."""
+    tower = getattr(model.base_model, "visual", None)
+    if not isinstance(tower, nn.Module):
+        raise ValueError(f"model.freeze_vision_tower is set, but a {model.config.model_type} model has no vision tower")
+    tower.requires_grad_(False)

@@ -1,0 +1,74 @@
+"""Rules between the number format of the weights, what of them is trained, and the optimizer."""
+
+from collections.abc import Iterator
+
+from rl_core.config.model import ModelConfig
+from rl_core.config.run import RunConfig
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.problem import Problem
+from rl_core.planning.training_state import adapter_parameters
+
+
+def model_problems(config: RunConfig) -> Iterator[Problem]:
+    """Every such rule that is broken."""
+    yield from _contradictions(config)
+    yield from _strategy_problems(config)
+
+
+def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem]:
+    """What of the model is to be frozen or adapted and is not there."""
+    problems = []
+    if model.freeze_vision_tower and not sizes.vision_parameters:
+        problems.append(
+            Problem(
+                where="model.freeze_vision_tower",
+                what="the model has no vision tower",
+                fix="set it to false, or take a vision-language model",
+            )
+        )
+    lora = model.lora
+    if lora is not None and lora.exclude_modules is not None and not adapter_parameters(lora, sizes):
+        problems.append(
+            Problem(
+                where="model.lora.target_modules",
+                what=f"{lora.target_modules!r} without exclude_modules {lora.exclude_modules!r} is no linear layer of "
+                "the language model",
+                fix="set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
+                "down_proj",
+            )
+        )
+    return problems
+
+
+def _contradictions(config: RunConfig) -> Iterator[Problem]:
+    model = config.model
+    if model.lora is not None and model.freeze_vision_tower:
+        yield Problem(
+            where="model.freeze_vision_tower",
+            what="model.lora freezes every weight, and its exclude_modules says where no adapters are",
+            fix="set it to false; the default of model.lora.exclude_modules leaves the vision tower alone",
+        )
+
+
+def _strategy_problems(config: RunConfig) -> Iterator[Problem]:
+    """`adamw_bf16` is for bfloat16 weights."""
+    if config.actor.optim.strategy == "adamw_bf16" and config.model.lora is not None:
+        yield Problem(
+            where="actor.optim.strategy",
+            what="adamw_bf16 is for bfloat16 weights, and the adapters of model.lora are float32",
+            fix="set it to adamw",
+        )
+    if config.model.dtype != "float32":
+        return
+    optimizers = {"actor.optim": config.actor.optim}
+    if config.cold_start is not None:
+        optimizers["cold_start.optim"] = config.cold_start.optim
+    if config.critic is not None:
+        optimizers["critic.optim"] = config.critic.optim
+    for key, optim in optimizers.items():
+        if optim.strategy == "adamw_bf16":
+            yield Problem(
+                where=f"{key}.strategy",
+                what="adamw_bf16 is for bfloat16 weights, and model.dtype is float32",
+                fix="set it to adamw, or model.dtype to bfloat16",
+            )

@@ -1,0 +1,97 @@
+"""How many parameters are trained, and what the optimizer keeps for each."""
+
+import re
+from dataclasses import dataclass
+
+from rl_core.config.model import LoraConfig, ModelConfig
+from rl_core.config.training import OptimConfig
+from rl_core.planning.model_sizes import ModelSizes
+
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingState:
+    """What a stage keeps for what it trains, in bytes.
+
+    Attributes:
+        parameters: Trained parameters.
+        weights: The trained parameters themselves.
+        gradients: Their gradients.
+        optimizer: The optimizer's state: two moments, and what bfloat16 weights cut off.
+    """
+
+    parameters: int
+    weights: int
+    gradients: int
+    optimizer: int
+
+
+def rl_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
+    """Of RL, which may train adapters (float32) or leave the vision tower out."""
+    if model.lora is not None:
+        return _state(adapter_parameters(model.lora, sizes), dtype="float32", optim=optim)
+    frozen = sizes.vision_parameters if model.freeze_vision_tower else 0
+    return _state(sizes.parameters - frozen, dtype=model.dtype, optim=optim)
+
+
+def whole_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
+    """Of a cold start, which trains every weight."""
+    return _state(sizes.parameters, dtype=model.dtype, optim=optim)
+
+
+def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
+    """Parameters of the language model's adapters: a layer of I inputs and O outputs has rank * (I + O). Those of a
+    vision tower, which are adapted only if `exclude_modules` lets them, are not counted."""
+    prefix = "model.language_model.layers" if sizes.vision_parameters else "model.layers"
+    return sum(
+        lora.rank * ends
+        for layer in range(sizes.num_layers)
+        for name, ends in _linear_layers(sizes).items()
+        if is_adapted(f"{prefix}.{layer}.{name}", lora)
+    )
+
+
+def is_adapted(name: str, lora: LoraConfig) -> bool:
+    """Whether the linear layer of that name gets an adapter, by peft's rules."""
+    if lora.exclude_modules is not None and _matches(name, lora.exclude_modules):
+        return False
+    return lora.target_modules == "all-linear" or _matches(name, lora.target_modules)
+
+
+def _matches(name: str, wanted: str | tuple[str, ...]) -> bool:
+    if isinstance(wanted, str):
+        return re.fullmatch(wanted, name) is not None
+    return any(name == ending or name.endswith(f".{ending}") for ending in wanted)
+
+
+def _linear_layers(sizes: ModelSizes) -> dict[str, int]:
+    """Inputs plus outputs of the linear layers of a block."""
+    width, query, key_value, inner = (
+        sizes.hidden_size,
+        sizes.query_size,
+        sizes.key_value_size,
+        sizes.intermediate_size,
+    )
+    return {
+        "self_attn.q_proj": width + query,
+        "self_attn.k_proj": width + key_value,
+        "self_attn.v_proj": width + key_value,
+        "self_attn.o_proj": query + width,
+        "mlp.gate_proj": width + inner,
+        "mlp.up_proj": width + inner,
+        "mlp.down_proj": inner + width,
+    }
+
+
+def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:
+    """float32: two moments. bfloat16: two moments and a rest of 2 bytes; `adamw_bf16` halves gradient and first
+    moment."""
+    gradient = 2 if dtype == "bfloat16" and optim.strategy == "adamw_bf16" else 4
+    second_moment, rest = 4, 2 if dtype == "bfloat16" else 0
+    return TrainingState(
+        parameters=parameters,
+        weights=parameters * BYTES[dtype],
+        gradients=parameters * gradient,
+        optimizer=parameters * (gradient + second_moment + rest),
+    )

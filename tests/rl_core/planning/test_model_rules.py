@@ -1,0 +1,53 @@
+"""What of the model is trained, and by which optimizer: contradictions are named."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.preflight import check_config
+
+Configure = Callable[..., RunConfig]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "where", "what"),
+    [
+        (
+            ["model.lora={rank: 4}", "model.freeze_vision_tower=true"],
+            "model.freeze_vision_tower",
+            "freezes every weight",
+        ),
+        (["model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "adapters"),
+        (["actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "model.dtype is float32"),
+        (
+            ["cold_start={steps: 1, optim: {strategy: adamw_bf16}}"],
+            "cold_start.optim.strategy",
+            "model.dtype is float32",
+        ),
+        (
+            ["model.source.family=llama", "model.freeze_vision_tower=true"],
+            "model.freeze_vision_tower",
+            "no vision tower",
+        ),
+        (["model.lora={target_modules: [query]}"], "model.lora.target_modules", "no linear layer"),
+    ],
+)
+def test_a_contradiction_is_named(configure: Configure, overrides: list[str], where: str, what: str) -> None:
+    problems = [problem for problem in check_config(configure(*overrides)) if problem.fatal]
+    assert where in [problem.where for problem in problems]
+    assert any(what in problem.what for problem in problems if problem.where == where)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.lora={rank: 4}"],
+        ["model.lora={rank: 4, exclude_modules: null, target_modules: [qkv]}"],
+        ["model.freeze_vision_tower=true"],
+        ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16", "merge.probe_tolerance=0.1"],
+    ],
+)
+def test_what_fits_together_is_no_problem(configure: Configure, overrides: list[str]) -> None:
+    where = [problem.where for problem in check_config(configure(*overrides)) if problem.fatal]
+    assert not [key for key in where if key.startswith(("model.", "actor.optim"))]

@@ -1,0 +1,98 @@
+"""Updates far below bfloat16's resolution add up."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from rl_core.training.split_adamw import SplitAdamW
+from rl_core.training.split_weights import join
+
+OPTIONS = {"lr": 1e-6, "betas": (0.9, 0.999), "eps": 1e-8}
+
+
+def split_adamw(weight: nn.Parameter, *, first_moment: torch.dtype = torch.float32, **options: object) -> SplitAdamW:
+    group = {"params": [weight], "weight_decay": options.pop("weight_decay", 0.0)}
+    return SplitAdamW([group], first_moment=first_moment, **{**OPTIONS, **options})
+
+
+def number_of(optimizer: SplitAdamW, weight: nn.Parameter) -> torch.Tensor:
+    return join(weight.detach(), optimizer.state[weight]["rest"])
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 1000),
+    steps=st.integers(1, 40),
+    lr=st.sampled_from([1e-7, 1e-6, 1e-4, 1e-1]),
+    scale=st.sampled_from([1e-3, 1.0, 100.0]),
+    weight_decay=st.sampled_from([0.0, 0.01]),
+)
+def test_it_is_torchs_adamw_on_a_float32_copy_to_the_bit(
+    seed: int, steps: int, lr: float, scale: float, weight_decay: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weight = nn.Parameter((scale * torch.randn(17, 3, generator=generator)).bfloat16())
+    weight.grad_dtype = torch.float32
+    copy = nn.Parameter(weight.detach().float())
+    mine = split_adamw(weight, lr=lr, weight_decay=weight_decay)
+    torchs = torch.optim.AdamW([copy], **{**OPTIONS, "lr": lr}, weight_decay=weight_decay, fused=True)
+    for _ in range(steps):
+        weight.grad = torch.randn(17, 3, generator=generator)
+        copy.grad = weight.grad.clone()
+        mine.step()
+        torchs.step()
+    assert torch.equal(number_of(mine, weight), copy)
+    assert torch.equal((copy - weight).abs(), (copy - copy.bfloat16()).abs())  # the nearest bfloat16
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    size=st.floats(0.01, 8.0),
+    sign=st.sampled_from([-1.0, 1.0]),
+    first_moment=st.sampled_from([torch.bfloat16, torch.float32]),
+)
+def test_updates_below_the_resolution_of_the_weight_add_up(size: float, sign: float, first_moment: torch.dtype) -> None:
+    """A constant gradient moves a weight by the learning rate a step; bfloat16 alone would not move at all."""
+    weight = nn.Parameter(torch.tensor([size]).bfloat16())
+    start, steps, lr = weight.item(), 400, size * 2.0**-14
+    optimizer = split_adamw(weight, lr=lr, first_moment=first_moment)
+    for _ in range(steps):
+        weight.grad = torch.tensor([sign]).bfloat16()
+        optimizer.step()
+    moved = number_of(optimizer, weight).item() - start
+    assert moved == pytest.approx(-sign * lr * steps, rel=0.02)
+    assert weight.item() != start
+
+
+def test_plain_adamw_on_bfloat16_weights_stands_still() -> None:
+    """The control: what the others are for."""
+    weight = nn.Parameter(torch.tensor([0.5]).bfloat16())
+    plain = torch.optim.AdamW([weight], **{**OPTIONS, "lr": 0.5 * 2.0**-14}, weight_decay=0.0)
+    for _ in range(400):
+        weight.grad = torch.ones(1).bfloat16()
+        plain.step()
+    assert weight.item() == 0.5
+
+
+def test_the_second_moment_falls_when_gradients_do() -> None:
+    """In bfloat16 0.999 of it would round to itself."""
+    weight = nn.Parameter(torch.ones(1).bfloat16())
+    optimizer = split_adamw(weight, first_moment=torch.bfloat16)
+    for _ in range(50):
+        weight.grad = torch.full((1,), 100.0).bfloat16()
+        optimizer.step()
+    high = optimizer.state[weight]["exp_avg_sq"].item()
+    for _ in range(1000):
+        weight.grad = torch.zeros(1).bfloat16()
+        optimizer.step()
+    assert optimizer.state[weight]["exp_avg_sq"].item() == pytest.approx(high * 0.999**1000, rel=1e-3)
+
+
+def test_a_weight_without_a_gradient_has_no_state_and_stays() -> None:
+    weight = nn.Parameter(torch.ones(1).bfloat16())
+    optimizer = split_adamw(weight, weight_decay=0.5)
+    optimizer.step()
+    assert not optimizer.state
+    assert weight.item() == 1.0
