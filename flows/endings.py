@@ -12,6 +12,7 @@ from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
+from flows.flow_runs import told_its_end
 from flows.request import Asked, resume_command
 from rl_core.engine.stop import Interrupted
 from rl_core.redaction import redact
@@ -50,14 +51,14 @@ class Ending:
 
 
 def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
-    """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed, and then
-    explained on its page."""
+    """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed. Its page
+    explains it."""
     run, error = ending.run, ending.error
     go_on = f"; to continue: {resume_command(run)}" if run else ""
-    if isinstance(error, Interrupted):
-        return Cancelled(name="Interrupted", message=f"{error}{go_on}")
     cause = redact(cause_of(error))
     show_ending(flow_run_id, run, cause)
+    if isinstance(error, Interrupted):
+        return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)
 
 
@@ -76,6 +77,8 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     except ValueError as error:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None
+    if run is not None and told_its_end(run, str(flow_run.id)):
+        return
     show_ending(flow_run.id, run, state.message or state.name or "it ended early")
 
 

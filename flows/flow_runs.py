@@ -45,6 +45,15 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
         remember(run, flow_run_id, end=end)
 
 
+def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
+    """Whether this flow run, in its newest attempt, wrote this run and came to say how it ended."""
+    try:
+        noted = read_json(run.root / _FILE)
+    except FileNotFoundError:
+        return False
+    return bool(noted["flow_run"] == flow_run_id and noted.get("end"))
+
+
 def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | None:
     """Give the flow run that wrote this run before its final state, if it still says that it is running: how it ended,
     or Crashed when its process was killed.

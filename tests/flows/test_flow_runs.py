@@ -10,7 +10,7 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Completed, Running, Scheduled
 
-from flows.flow_runs import mark_abandoned, remember, remembered
+from flows.flow_runs import mark_abandoned, remember, remembered, told_its_end
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
 
@@ -96,3 +96,13 @@ def test_other_flow_runs_are_left_alone(client: SyncPrefectClient, run: RunDirec
 def test_a_flow_run_of_a_deleted_database_is_no_error(run: RunDirectory) -> None:
     remember(run, str(uuid4()))
     mark_abandoned(run, current=str(uuid4()))
+
+
+def test_a_killed_flow_run_has_not_told_its_end(run: RunDirectory) -> None:
+    flow_run, other = str(uuid4()), str(uuid4())
+    assert not told_its_end(run, flow_run)
+    remember(run, flow_run)
+    assert not told_its_end(run, flow_run)
+    with remembered(run, flow_run):
+        assert not told_its_end(run, flow_run)
+    assert told_its_end(run, flow_run) and not told_its_end(run, other)

@@ -124,6 +124,7 @@ def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path,
     state = opened(tmp_path, body)
     assert state.is_cancelled() and state.name == "Interrupted"
     assert f"to continue: sightline run --resume {the_run(tmp_path).name}" in state.message
+    assert "what was finished is kept" in ending_page_of(state).data
     assert signal.getsignal(signum) is before
 
 
