@@ -20,11 +20,17 @@ _VARIABLES = {
     "VLLM_CPU_ATTN_SPLIT_KV": "0",
 }
 
+# torch's process groups, which vLLM makes even for one device, listen at the address of the machine's name, and ask
+# nobody who they are. A person who spreads an engine over machines names the network between them.
+_LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
+
 
 def prepare_process() -> None:
     """Set what vLLM reads from the environment. Must run before the first import of vllm in the process."""
     disable_telemetry()
     os.environ.update(_VARIABLES)
+    for name, value in _LOOPBACK.items():
+        os.environ.setdefault(name, value)
     logger = logging.getLogger("vllm")
     if logger.level == logging.NOTSET:  # a level that somebody chose stays
         logger.setLevel(logging.ERROR)

@@ -2,10 +2,12 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -78,3 +80,42 @@ def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatc
     logger.setLevel(logging.INFO)
     prepare_process()
     assert logger.level == logging.INFO
+
+
+LISTENING = """
+import psutil, torch.distributed
+from rl_core.rollout.vllm_process import prepare_process
+
+prepare_process()
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+print(*{c.laddr.ip for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN})
+"""
+
+
+def interfaces() -> list[tuple[str, str]]:
+    """Name and IPv4 address of every interface that leads out of this machine."""
+    return [
+        (name, address.address)
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if address.family == socket.AF_INET and not address.address.startswith("127.")
+    ]
+
+
+def listened(variables: dict[str, str]) -> list[str]:
+    plain = {name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], env=plain | variables, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_process_groups_listen_on_loopback() -> None:
+    assert listened({}) == ["127.0.0.1"]
+
+
+def test_process_groups_listen_where_they_are_told() -> None:
+    if not interfaces():
+        pytest.skip("this machine has no interface but loopback")
+    name, address = interfaces()[0]
+    assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]
