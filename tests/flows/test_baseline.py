@@ -170,7 +170,11 @@ def test_mlflow_has_data_answers_images_and_report(place: Place, finished: tuple
     def files(stage: str, folder: str | None = None) -> set[str]:
         return {file.path for file in client.list_artifacts(runs[stage].info.run_id, folder)}
 
-    assert len(runs["prepare"].inputs.dataset_inputs) == 2
+    inputs = {stage: [entry.tags[0].value for entry in run.inputs.dataset_inputs] for stage, run in runs.items()}
+    assert sorted(inputs["prepare"]) == sorted(inputs["pipeline"]) == ["evaluation", "training"]
+    assert (inputs["train"], inputs["evaluate-trained"]) == (["training"], ["evaluation"])
+    assert {run.data.tags["algorithm"] for run in runs.values()} == {"grpo"}
+    assert len({run.data.tags["dataset"] for stage, run in runs.items() if stage != "prepare"}) == 1
     assert "items.json" in files("evaluate-trained")
     assert {"report.html", "summary.json"} <= files("report")
     assert len(files("report", "samples")) == 4
