@@ -1,0 +1,32 @@
+"""One run in a process of its own; without a recipe it prepares what all runs share.
+
+python -m benchmarks.algorithms.one --work WORK [--recipe RECIPE --seed SEED --out FOLDER]
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.algorithms.race import prepare, train
+from benchmarks.algorithms.recipes import RECIPES
+from rl_core.run_directory import RunDirectory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--recipe", choices=RECIPES)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    prepared = arguments.work / "prepared"
+    if arguments.recipe is None:
+        prepare(prepared)
+        return
+    folder = arguments.work / f"{arguments.recipe}-{arguments.seed}"
+    curve = train(arguments.recipe, arguments.seed, prepared=RunDirectory(prepared), folder=folder)
+    curve.write(arguments.out or arguments.work)
+    print(curve)
+
+
+if __name__ == "__main__":
+    main()
