@@ -43,7 +43,7 @@ class Place:
         """A word of compose.yaml as it reads without a network of containers."""
         for name, port in self.ports.items():
             text = re.sub(rf"(://(?:\w+@)?){name}(:\d+)?", rf"\g<1>127.0.0.1:{port}", text)
-            text = re.sub(rf"127\.0\.0\.1:{self.inside[name]}", f"127.0.0.1:{port}", text)
+            text = re.sub(rf"127\.0\.0\.1:{self.inside[name]}\b", f"127.0.0.1:{port}", text)
         return text.replace("0.0.0.0", "127.0.0.1").replace("/artifacts", str(self.folder / "artifacts"))
 
     def command(self, service: str) -> list[str]:
