@@ -1,4 +1,4 @@
-"""Runs that are killed or stopped end with the same results as one that was not."""
+"""A run that is killed and stopped ends with the same results as one that was not."""
 
 import os
 import signal
@@ -38,11 +38,11 @@ def wait_for_step(runs_dir: Path, step: int, process: subprocess.Popen[bytes]) -
     raise AssertionError(f"the run ended before step {step}: {output_of(runs_dir.parent)}")
 
 
-def start(home: Path) -> subprocess.Popen[bytes]:
+def start(home: Path, *, launcher: tuple[str, ...] = ("-m", "flows.cli")) -> subprocess.Popen[bytes]:
     """A run whose output goes to a file: a pipe would stay open for as long as a child that outlives the run."""
     with (home / "output.txt").open("wb") as output:
         return subprocess.Popen(
-            command(*run_arguments(home)),
+            command(*run_arguments(home), launcher=launcher),
             env=environment(home),
             cwd=REPOSITORY,
             start_new_session=True,
@@ -51,40 +51,27 @@ def start(home: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def resumed_differences(home: Path, expected: RunDirectory) -> list[str]:
-    sightline(*run_arguments(home), home=home, timeout=600)
-    return differences(fingerprint(expected), fingerprint(the_run(home / "runs")))
+def test_a_run_that_is_stopped_and_killed_twice_leaves_what_an_unbroken_one_leaves(
+    finished: RunDirectory, tmp_path: Path
+) -> None:
+    """Each interrupts what the one before it left; tests/e2e/chaos.py does one at a time."""
+    runs_dir = tmp_path / "runs"
 
+    stopped = start(tmp_path)
+    wait_for_step(runs_dir, 1, stopped)
+    stopped.terminate()
+    assert stopped.wait(timeout=300) == 143, output_of(tmp_path)
+    assert "sightline run" in output_of(tmp_path)
+    assert list(the_run(runs_dir).checkpoints.glob("step-*"))
 
-def test_sigkill_in_the_middle_of_training(finished: RunDirectory, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for_step(tmp_path / "runs", 5, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert resumed_differences(tmp_path, finished) == []
+    killed_in_a_save = start(tmp_path, launcher=(KILLER, "before", "checkpoints/step-000004"))
+    assert killed_in_a_save.wait(timeout=300) == -signal.SIGKILL, output_of(tmp_path)
+    assert not list(the_run(runs_dir).checkpoints.glob("step-000004"))
 
+    killed_in_a_step = start(tmp_path)
+    wait_for_step(runs_dir, 5, killed_in_a_step)
+    os.killpg(killed_in_a_step.pid, signal.SIGKILL)
+    killed_in_a_step.wait()
 
-def test_sigkill_inside_the_replacement_of_a_checkpoint(finished: RunDirectory, tmp_path: Path) -> None:
-    watcher = (KILLER, "before", "checkpoints/step-000004")
-    done = subprocess.run(
-        command(*run_arguments(tmp_path), launcher=watcher),
-        env=environment(tmp_path),
-        cwd=REPOSITORY,
-        check=False,
-        stdout=subprocess.DEVNULL,  # a pipe would stay open for as long as a child that outlives the kill
-        stderr=subprocess.DEVNULL,
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert resumed_differences(tmp_path, finished) == []
-
-
-def test_sigterm_writes_a_checkpoint_says_how_to_continue_and_exits_143(finished: RunDirectory, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for_step(tmp_path / "runs", 1, process)
-    process.terminate()
-    process.wait(timeout=300)
-    output = output_of(tmp_path)
-    assert process.returncode == 143, output
-    assert "sightline run" in output
-    assert list(the_run(tmp_path / "runs").checkpoints.glob("step-*"))
-    assert resumed_differences(tmp_path, finished) == []
+    sightline(*run_arguments(tmp_path), home=tmp_path, timeout=600)
+    assert differences(fingerprint(finished), fingerprint(the_run(runs_dir))) == []

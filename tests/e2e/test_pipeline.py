@@ -49,11 +49,3 @@ def test_without_the_databases_the_second_call_still_finds_everything(
     output = sightline(*run_arguments(tmp_path), home=tmp_path).stdout
     assert all("finished before" in line for line in output.splitlines() if line.startswith("✓")), output
     assert differences(fingerprint(finished), fingerprint(the_run(tmp_path / "runs"))) == []
-
-
-def test_another_reward_weight_keeps_preparation_and_cold_start(home: Path, finished: RunDirectory) -> None:
-    output = sightline(*run_arguments(home), "--set", "reward.kwargs.format_weight=0.2", home=home, timeout=600).stdout
-    again = {line.split(":")[0].removeprefix("✓ ") for line in output.splitlines() if "finished in" in line}
-    kept = {line.split(":")[0].removeprefix("✓ ") for line in output.splitlines() if line.startswith("✓")} - again
-    assert {"prepare", "cold-start"} <= kept
-    assert {"train-epoch-001", "train-epoch-002", "evaluate-trained", "merge"} <= again

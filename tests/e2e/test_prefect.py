@@ -125,6 +125,9 @@ def test_a_killed_run_leaves_no_process_and_ctrl_c_stops_its_continuation(
         assert process.wait(timeout=200) == 130, (tmp_path / "second.txt").read_text()
     assert f"sightline run --resume {run.name}" in (tmp_path / "second.txt").read_text()
     assert flow_run_states(home, run) == ["Crashed", "Interrupted"]
+    # another learning rate trains anew, on the rows and from the weights of the finished run
+    origins = {json.loads(run.stage_manifest(stage).read_text())["reused_from"] for stage in ("prepare", "cold-start")}
+    assert origins == {finished.name}
     assert '"kind":"reward_failed"' not in run.events.read_text()
 
 
