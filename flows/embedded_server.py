@@ -1,8 +1,8 @@
-"""Prefect's server for a flow at a terminal: the configured one, or the embedded one with its loose ends tied.
+"""Prefect's server for a flow at a terminal: the configured one, or the embedded one, with their loose ends tied.
 
 Prefect starts its embedded server as a child and ends it at the interpreter's exit. Two things are missing: Ctrl-C,
 which a terminal sends to every process of a command, would end it before the flow could say how it ended; and a killed
-parent would leave it running for ever.
+parent would leave it running for ever. And a run whose server has gone would wait minutes at its end for each event.
 """
 
 import signal
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prefect.client.orchestration import get_client
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.settings import get_current_settings
 
 
@@ -28,16 +30,26 @@ def reached_prefect() -> Iterator[None]:
             client.hello().raise_for_status()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if get_current_settings().api.url is not None:
+    configured = get_current_settings().api.url
+    if configured is not None:
+        if not emit_events_to_cloud():
+            _give_events_up_soon(configured)
         yield
         return
     # Imported here: it takes a second, and is loaded already where the embedded server was started.
     from prefect.server.api.server import SubprocessASGIServer
 
-    server = SubprocessASGIServer().server_process
+    embedded = SubprocessASGIServer()
+    server = embedded.server_process
     assert server is not None, "get_client starts the embedded server where no other one is configured"
+    _give_events_up_soon(embedded.api_url)
     with _ended_with_this_process(server.pid):
         yield
+
+
+def _give_events_up_soon(api_url: str) -> None:
+    """Two attempts an event; Prefect makes eleven, a second apart, before the process may end."""
+    EventsWorker.set_client_override(PrefectEventsClient, api_url=api_url, reconnection_attempts=1)
 
 
 @contextmanager
