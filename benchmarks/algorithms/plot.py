@@ -34,5 +34,5 @@ def plot(curves: Sequence[Curve], path: Path) -> None:
     axes.set(xlabel="training step", ylabel=f"held-out greedy accuracy ({curves[0].items} scenes)", ylim=(0, 1))
     axes.set_title("From one cold start: objects counted, 1 to 4", fontsize=11)
     axes.grid(alpha=0.25)
-    axes.legend(ncols=2, fontsize=9, frameon=False, loc="lower right")
+    axes.legend(ncols=2, fontsize=9, frameon=False, loc="upper left")
     figure.savefig(path, dpi=150, metadata={"Software": None})

@@ -25,6 +25,6 @@ def run(recipe: str, seed: int, *, work: Path, results: Path) -> Curve:
 def _run(work: Path, name: str, *words: str) -> None:
     work.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.algorithms.one", "--work", str(work), *words]
-    settings = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
+    settings = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     with (work / f"{name}.log").open("w") as log:
         subprocess.run(command, env={**os.environ, **settings}, stdout=log, stderr=subprocess.STDOUT, check=True)
