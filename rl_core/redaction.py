@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 HIDDEN = "***"
@@ -19,7 +20,7 @@ SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile(
     r"(^|_)(TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|APIKEY|KEY|AUTH_STRING)(_|$)|PASSWORD|PASSWD", re.I
 )
-_PASSWORD_IN_ADDRESS = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<password>[^\s/@]+)(?=@)", re.I)
+_PASSWORD_IN_ADDRESS = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{0,31}://[^\s/:@]*:)(?P<password>[^\s/@]+)(?=@)", re.I)
 _SECRET_IN_QUERY = re.compile(
     r"(?P<before>[?&][\w-]*(?:password|passwd|token|secret|api_?key)=)(?P<password>[^\s&#'\"]+)", re.I
 )
@@ -27,7 +28,7 @@ _SECRET_IN_QUERY = re.compile(
 
 def redact(text: str) -> str:
     """`text` with `[NAME]` in place of the value of each secret variable, and `***` for passwords in addresses."""
-    for value, name in sorted(_secrets(os.environ).items(), key=lambda secret: -len(secret[0])):
+    for value, name in _secrets(tuple(os.environ.items())):
         text = text.replace(value, f"[{name}]")
     return redact_addresses(text)
 
@@ -84,13 +85,15 @@ class _RedactingFactory:
         return record
 
 
-def _secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Secret value -> name of its variable."""
-    return {value: name for name, value in _candidates(environment) if len(value) >= SHORTEST_SECRET}
+@lru_cache(maxsize=1)  # torch logs two records a tensor that it saves, and an environment hardly ever changes
+def _secrets(environment: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """(secret value, name of its variable), the longest value first."""
+    found = {value: name for name, value in _candidates(environment) if len(value) >= SHORTEST_SECRET}
+    return tuple(sorted(found.items(), key=lambda secret: -len(secret[0])))
 
 
-def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, value in environment.items():
+def _candidates(environment: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+    for name, value in environment:
         if is_secret_name(name):
             yield name, value
         elif "://" in value:
