@@ -30,8 +30,9 @@ def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, pro
     records = read_rollouts(path)
     console.print(f"[bold]{run.name}[/bold], step {shown}: {len(records)} rollouts", highlight=False)
     groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
+    own_version = max(record.policy_version for record in records)
     for group in groups[:prompts]:
-        _print_group(group, run, console)
+        _print_group(group, run, console, own_version=own_version)
     if len(groups) > prompts:
         console.print(f"[dim]{len(groups) - prompts} more prompts: --prompts {len(groups)}[/dim]", highlight=False)
 
@@ -45,13 +46,15 @@ def newest_step(run: RunDirectory) -> int:
     return max(steps)
 
 
-def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console) -> None:
+def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console, *, own_version: int) -> None:
     first = group[0]
     console.print()
     console.print(first.prompt.strip(), markup=False, highlight=False, style="cyan", soft_wrap=True)
     for path in image_files(run, first.image_uids):
         console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"answer  {first.answer}", markup=False, highlight=False, soft_wrap=True)
+    if first.policy_version < own_version:
+        console.print(f"kept    from the step before (policy version {first.policy_version})", highlight=False)
     table = Table()
     for column, justify in (("#", "right"), ("response", "left"), ("reward", "right"), ("advantage", "right")):
         table.add_column(column, justify="right" if justify == "right" else "left")

@@ -36,7 +36,8 @@ RETRIES = 2
 def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
     """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
     training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
-    from rl_core.engine.sampling import StaleWeights, TooFewInformativeGroups
+    from rl_core.engine.filtering import TooFewInformativeGroups
+    from rl_core.engine.sampling import StaleWeights
     from rl_core.engine.scoring import TooManyFailedRewards
     from rl_core.engine.training_loop import NonFiniteGradients
     from rl_core.training.agreement import AgreementError

@@ -76,6 +76,9 @@ class OnlineFilteringConfig(Section):
     """Groups at or above it are left out; null has no upper bound (`spread`)."""
     max_try_make_batch: int = Field(default=20, ge=1)
     """Draws of data.rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
+    surplus: Literal["discard", "keep"] = "discard"
+    """What becomes of such groups above the batch's size: `keep` learns from them in the next step, their engine
+    log-probs as old ones, and drops them after it."""
 
 
 Correction = Annotated[TruncatedCorrection | MaskedCorrection, Field(discriminator="type")]
@@ -111,7 +114,7 @@ class AlgorithmConfig(Section):
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
     online_filtering: OnlineFilteringConfig | None = None
-    """Which groups are learned from; null learns from all. Groups above the batch's size are discarded."""
+    """Which groups are learned from; null learns from all."""
     kl: KLConfig | None = None
     """KL to the reference; null builds no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"

@@ -1,6 +1,6 @@
 """Hands out the prompts of each step, epoch after epoch, and can continue anywhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rl_core.data.ordering import Arrangement, Int64Array, Shuffle
@@ -59,6 +59,10 @@ class PromptLoader:
         batch = [self._dataset[int(number)] for number in self._order[start : start + self._batch_size]]
         self._move_to(*divmod(self._epoch * self.steps_per_epoch + self._position + 1, self.steps_per_epoch))
         return batch
+
+    def find(self, uids: Collection[str]) -> dict[str, Prompt]:
+        """The prompts of these uids, by uid; one that no row has is left out."""
+        return {prompt.uid: prompt for prompt in self._dataset if prompt.uid in uids}
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, with the settings that this place depends on."""

@@ -57,7 +57,7 @@ def build_experience(
     values = _values(groups, config, workers, timer)
     inputs = advantage_inputs(
         groups,
-        drawn.scores,
+        drawn.all_scores,
         config=config,
         kl_penalties=penalties,
         greedy_rewards=drawn.greedy_rewards,

@@ -285,7 +285,9 @@ class LocalWorker:
             pixels=self._pixels,
             config=self._config,
         )
-        metrics = update.run(batch.optimizer_batches, check_agreement=batch.check_agreement)
+        metrics = update.run(
+            batch.optimizer_batches, policy_version=self._policy_version, check_agreement=batch.check_agreement
+        )
         self._weights_changed(self._policy_version + 1)
         return metrics, update.timer.seconds
 

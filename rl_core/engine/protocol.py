@@ -26,7 +26,8 @@ class UpdateBatch:
             again. Empty while the critic warms up: the policy stays as it is.
         critic_batches: The same for the critic; empty without one.
         kl_coef: Weight of the KL term in this step's loss or reward; None without one.
-        check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move.
+        check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move, of
+            the rollouts that these weights have drawn.
     """
 
     step: int

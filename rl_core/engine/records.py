@@ -19,8 +19,15 @@ class StepRecorder:
         self._logs = RunLogs(run)
 
     def record(self, record: StepRecord, validation: Metrics) -> None:
-        """Write the rollouts, then timings, incidents and, last, the step's metrics line."""
-        write_rollouts(self._rollouts(record.step), record.groups, record.scores, record.trained, step=record.step)
+        """Write the rollouts (what was drawn, then what was kept from the step before), then timings, incidents and,
+        last, the step's metrics line."""
+        write_rollouts(
+            self._rollouts(record.step),
+            [*record.groups, *record.stale.groups],
+            {**record.scores, **record.stale.scores},
+            record.trained,
+            step=record.step,
+        )
         self._logs.log_timing(record.step, throughput(record))
         for (uid, index), score in record.scores.items():
             if score.error is not None:

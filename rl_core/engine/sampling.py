@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rl_core.algorithms.group_filter import is_informative
 from rl_core.config.algorithm import OnlineFilteringConfig
 from rl_core.config.run import RunConfig
 from rl_core.engine.advantages import scored_groups
+from rl_core.engine.filtering import informative_groups, too_few
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.scoring import StepScores, TooManyFailedRewards, check_failed_share
+from rl_core.engine.surplus import NOTHING_KEPT, Surplus
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.timing import PhaseTimer
@@ -23,22 +24,20 @@ class StaleWeights(RuntimeError):
     """The engine sampled with other weights than the trainer holds."""
 
 
-class TooFewInformativeGroups(RuntimeError):
-    """Group filtering has not filled the batch within `algorithm.online_filtering.max_try_make_batch` draws."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutBatch:
     """What a step has drawn.
 
     Attributes:
         groups: Every group, in the loader's order.
-        scores: The score of every rollout.
+        scores: The score of every rollout of them.
         scored: The groups without the rollouts that have no score; those of which too few are left are left out.
-        kept: Those of them to learn from.
+        kept: Those of them to learn from, and after them the stale ones.
         prompts: The rollout batch: prompts whose groups may be learned from.
         metrics: Of the filtering and of the greedy responses; empty without either.
         greedy_rewards: By prompt uid the reward of its greedy response; empty but for ReMax.
+        stale: Groups kept from the step before that are learned from.
+        surplus: Groups to keep for the next step.
     """
 
     groups: Sequence[Group]
@@ -48,6 +47,13 @@ class RolloutBatch:
     prompts: Sequence[Prompt]
     metrics: Mapping[str, float]
     greedy_rewards: Mapping[str, float] = field(default_factory=dict)
+    stale: Surplus = NOTHING_KEPT
+    surplus: Surplus = NOTHING_KEPT
+
+    @property
+    def all_scores(self) -> Mapping[RolloutKey, Score]:
+        """Those of the stale groups too."""
+        return {**self.scores, **self.stale.scores}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,12 +66,15 @@ class RolloutSampler:
     rewards: RewardPool
     timer: PhaseTimer
 
-    def batch(self, prompts: Sequence[Prompt], *, next_prompts: NextPrompts) -> RolloutBatch:
+    def batch(
+        self, prompts: Sequence[Prompt], *, next_prompts: NextPrompts, kept: Surplus = NOTHING_KEPT
+    ) -> RolloutBatch:
         """The rollouts of `prompts`; with group filtering, of as many more as fill their number of groups.
 
         Args:
             prompts: A rollout batch of the loader.
             next_prompts: Gives its next ones.
+            kept: Groups that the step before has kept; fewer than there are prompts.
 
         Raises:
             StaleWeights: a rollout was drawn with other weights than the trainer's.
@@ -75,7 +84,7 @@ class RolloutSampler:
         drawn = self._draw(prompts)
         filtering = self.config.algorithm.online_filtering
         if filtering is not None:
-            drawn = self._fill(drawn, len(prompts), filtering, next_prompts)
+            drawn = self._fill(drawn, kept, filtering, next_prompts)
         if self.config.algorithm.adv_estimator == "remax":
             drawn = self._with_greedy_rewards(drawn)
         if not drawn.kept:
@@ -83,18 +92,23 @@ class RolloutSampler:
         return drawn
 
     def _fill(
-        self, drawn: RolloutBatch, wanted: int, filtering: OnlineFilteringConfig, next_prompts: NextPrompts
+        self, drawn: RolloutBatch, kept: Surplus, filtering: OnlineFilteringConfig, next_prompts: NextPrompts
     ) -> RolloutBatch:
-        draws = 1
-        while len(informative := _informative(drawn, filtering)) < wanted:
+        """The batch's worth of informative groups: those of this step first, so that engine and trainer are compared on
+        them, then those of the step before whose prompt has not come round again."""
+        stale = kept.without(drawn.prompts)
+        wanted = len(drawn.prompts)
+        missing, draws = wanted - len(stale.groups), 1
+        while len(informative := informative_groups(drawn.scored, drawn.scores, filtering)) < missing:
             if draws == filtering.max_try_make_batch:
-                raise _too_few(len(informative), wanted, drawn, filtering)
-            drawn = _joined(drawn, self._draw(_unseen(next_prompts(), drawn)))
+                found = len(informative) + len(stale.groups)
+                raise too_few(found=found, wanted=wanted, drawn=len(drawn.groups), filtering=filtering)
+            drawn = _joined(drawn, self._draw(_unseen(next_prompts(), [*drawn.groups, *stale.groups])))
             draws += 1
-        kept = informative[:wanted]
-        share = len(informative) / len(drawn.scored)
-        metrics = {"filter/kept_share": share, "filter/draws": float(draws)}
-        return replace(drawn, kept=kept, prompts=[group.prompt for group in kept], metrics=metrics)
+        chosen = [*informative[:missing], *stale.groups]
+        metrics = {"filter/kept_share": len(informative) / len(drawn.scored), "filter/draws": float(draws)}
+        filled = replace(drawn, kept=chosen, prompts=[group.prompt for group in chosen], stale=stale, metrics=metrics)
+        return filled if filtering.surplus == "discard" else _keeping(filled, informative[missing:], offered=kept)
 
     def _with_greedy_rewards(self, drawn: RolloutBatch) -> RolloutBatch:
         """One greedy response a kept prompt, judged as the others; a group without this baseline is left out."""
@@ -147,9 +161,21 @@ def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
         raise StaleWeights(f"rollouts of policy version(s) {sorted(versions)}, the trainer is at {policy_version}")
 
 
-def _unseen(prompts: Sequence[Prompt], drawn: RolloutBatch) -> list[Prompt]:
-    """A small data set may come round within a step; a prompt's rollouts would be the same again."""
-    seen = {group.prompt.uid for group in drawn.groups}
+def _keeping(drawn: RolloutBatch, surplus: Sequence[Group], *, offered: Surplus) -> RolloutBatch:
+    """With `surplus` kept for the next step, and counted beside those that were `offered` by the step before."""
+    counts = {
+        "filter/kept_groups": len(surplus),
+        "filter/stale_groups": len(drawn.stale.groups),
+        "filter/dropped_groups": len(offered.groups) - len(drawn.stale.groups),
+    }
+    metrics = {**drawn.metrics, **{name: float(count) for name, count in counts.items()}}
+    return replace(drawn, surplus=Surplus.of(surplus, drawn.scores), metrics=metrics)
+
+
+def _unseen(prompts: Sequence[Prompt], groups: Sequence[Group]) -> list[Prompt]:
+    """A small data set may come round within a step; a prompt's rollouts would be the same again, and a batch has no
+    place for two groups of one prompt."""
+    seen = {group.prompt.uid for group in groups}
     return [prompt for prompt in prompts if prompt.uid not in seen]
 
 
@@ -161,37 +187,4 @@ def _joined(first: RolloutBatch, second: RolloutBatch) -> RolloutBatch:
         kept=[*first.kept, *second.kept],
         prompts=[*first.prompts, *second.prompts],
         metrics={},
-    )
-
-
-def _informative(drawn: RolloutBatch, filtering: OnlineFilteringConfig) -> list[Group]:
-    return [
-        group
-        for group in drawn.scored
-        if is_informative(
-            _component(group, drawn.scores, filtering.filter_key),
-            statistic=filtering.statistic,
-            low=filtering.filter_low,
-            high=filtering.filter_high,
-        )
-    ]
-
-
-def _component(group: Group, scores: Mapping[RolloutKey, Score], key: str) -> np.ndarray:
-    components = [scores[rollout.key].components for rollout in group.rollouts]
-    missing = [found for found in components if key not in found]
-    if missing:
-        raise ValueError(
-            f"algorithm.online_filtering.filter_key is {key!r}, and the reward gave {sorted(missing[0])} for a "
-            f"response to prompt {group.prompt.uid}: name one of these"
-        )
-    return np.array([found[key] for found in components], dtype=np.float64)
-
-
-def _too_few(found: int, wanted: int, drawn: RolloutBatch, filtering: OnlineFilteringConfig) -> TooFewInformativeGroups:
-    return TooFewInformativeGroups(
-        f"{filtering.max_try_make_batch} draws (algorithm.online_filtering.max_try_make_batch) of {len(drawn.groups)} "
-        f"different prompts gave {found} of {wanted} groups whose {filtering.statistic} of {filtering.filter_key} is "
-        f"above {filtering.filter_low} and below {filtering.filter_high}; widen the bounds, give easier or harder "
-        f"prompts, lower data.rollout_batch_size, or allow more draws"
     )

@@ -9,6 +9,7 @@ from rl_core.engine.experience import build_experience
 from rl_core.engine.protocol import UpdateBatch, WorkerGroup
 from rl_core.engine.sampling import NextPrompts, RolloutSampler, no_more_prompts
 from rl_core.engine.step_metrics import reward_metrics, rollout_metrics
+from rl_core.engine.surplus import NOTHING_KEPT, Surplus
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt, RolloutKey, Score, TrainGroup
@@ -16,8 +17,9 @@ from rl_core.types import Group, Prompt, RolloutKey, Score, TrainGroup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRecord:
-    """What a step leaves: all its groups and scores, what was trained on, metrics, and seconds by phase; `mean_kl` is
-    the mean KL to the reference, None without one."""
+    """What a step leaves: all groups that it has drawn and their scores, what was trained on, metrics, and seconds by
+    phase; `mean_kl` is the mean KL to the reference, None without one; `stale` are groups of the step before that were
+    trained on, `surplus` those that the next step may train on."""
 
     step: int
     groups: Sequence[Group]
@@ -27,6 +29,8 @@ class StepRecord:
     seconds: Mapping[str, float]
     nonfinite_streak: int
     mean_kl: float | None
+    stale: Surplus = NOTHING_KEPT
+    surplus: Surplus = NOTHING_KEPT
 
 
 def take_step(
@@ -38,6 +42,7 @@ def take_step(
     rewards: RewardPool,
     kl_coef: float | None = None,
     next_prompts: NextPrompts = no_more_prompts,
+    kept: Surplus = NOTHING_KEPT,
 ) -> StepRecord:
     """Sample, score and learn from one rollout batch.
 
@@ -49,6 +54,7 @@ def take_step(
         rewards: Judge.
         kl_coef: Weight of the KL term, None without one.
         next_prompts: Gives the next rollout batches of the loader, where groups are filtered.
+        kept: The surplus of the step before, where the filter keeps it.
 
     Raises:
         AgreementError: engine and trainer disagree on the log-probs.
@@ -60,7 +66,7 @@ def take_step(
     with timer.phase("sync"):
         workers.sync_weights()
     sampler = RolloutSampler(step=step, config=config, workers=workers, rewards=rewards, timer=timer)
-    drawn = sampler.batch(prompts, next_prompts=next_prompts)
+    drawn = sampler.batch(prompts, next_prompts=next_prompts, kept=kept)
     experience = build_experience(drawn, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
     with timer.phase("update"):
         batch = update_batch(experience.groups, drawn.prompts, step=step, config=config, kl_coef=kl_coef)
@@ -81,6 +87,8 @@ def take_step(
         seconds=timer.result(),
         nonfinite_streak=update.nonfinite_streak,
         mean_kl=experience.mean_kl,
+        stale=drawn.stale,
+        surplus=drawn.surplus,
     )
 
 

@@ -1,7 +1,7 @@
 """The training loop: steps, validation, records, checkpoints; resumes exactly."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from rl_core.engine.records import StepRecorder
 from rl_core.engine.reference_kl import kl_controller
 from rl_core.engine.step import StepRecord, take_step
 from rl_core.engine.stop import StopRequest
+from rl_core.engine.surplus import NOTHING_KEPT, load_surplus, save_surplus
 from rl_core.engine.validation import Validator
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
-from rl_core.types import Group
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class TrainingLoop:
         self._parts = parts
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
+        self._kept = NOTHING_KEPT
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
@@ -115,6 +116,7 @@ class TrainingLoop:
         self._parts.loader.load_state_dict(checkpoint.info.loader)
         if self._config.algorithm.kl is not None:
             self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
+        self._kept = load_surplus(checkpoint.folder, self._parts.loader.find)
         self._parts.recorder.cut_back(checkpoint.info.step)
         logger.info("resumed from step %d", checkpoint.info.step)
         return checkpoint.info.step
@@ -133,12 +135,13 @@ class TrainingLoop:
             config=self._config,
             kl_coef=None if self._kl is None else self._kl.coef,
             next_prompts=self._parts.loader.next_batch,
+            kept=self._kept,
             workers=self._parts.workers,
             rewards=self._parts.rewards,
         )
         validation = self._validation_metrics(step)
         self._parts.recorder.record(record, validation)
-        self._step = step
+        self._step, self._kept = step, record.surplus
         self._follow_kl(record)
         if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
             raise NonFiniteGradients(
@@ -171,11 +174,12 @@ class TrainingLoop:
             counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
         )
-        probe = record.groups[:PROBE_GROUPS]
-        self._parts.store.save(record.step, lambda folder: self._write_state(folder, probe), info=info)
+        self._parts.store.save(record.step, lambda folder: self._write_state(folder, record), info=info)
 
-    def _write_state(self, folder: Path, probe: Sequence[Group]) -> None:
+    def _write_state(self, folder: Path, record: StepRecord) -> None:
+        probe = record.groups[:PROBE_GROUPS]
         self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
+        save_surplus(record.surplus, folder, step=record.step)
 
     def _checkpoint_at_or_after(self, step: int) -> Checkpoint:
         return next(c for c in sorted(self._parts.store.complete(), key=lambda c: c.info.step) if c.info.step >= step)

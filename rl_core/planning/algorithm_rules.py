@@ -69,13 +69,21 @@ def _critic_problems(config: RunConfig) -> Iterator[Problem]:
 
 def _filter_problems(config: RunConfig) -> Iterator[Problem]:
     filtering = config.algorithm.online_filtering
-    if filtering is None or filtering.filter_high is None or filtering.filter_low < filtering.filter_high:
+    if filtering is None:
         return
-    yield Problem(
-        where="algorithm.online_filtering.filter_low",
-        what=f"no number is above {filtering.filter_low} and below filter_high {filtering.filter_high}",
-        fix="lower it, or raise filter_high",
-    )
+    if filtering.filter_high is not None and filtering.filter_low >= filtering.filter_high:
+        yield Problem(
+            where="algorithm.online_filtering.filter_low",
+            what=f"no number is above {filtering.filter_low} and below filter_high {filtering.filter_high}",
+            fix="lower it, or raise filter_high",
+        )
+    if filtering.surplus == "keep" and config.algorithm.old_log_probs == "recompute":
+        yield Problem(
+            where="algorithm.online_filtering.surplus",
+            what="a group that was kept was drawn by weights that are gone, so that old_log_probs recompute would give "
+            "those of other weights, and the ratio would not see how old it is",
+            fix="set it to discard, or algorithm.old_log_probs to engine",
+        )
 
 
 def _loss_problems(config: RunConfig) -> Iterator[Problem]:

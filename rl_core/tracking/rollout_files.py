@@ -54,7 +54,8 @@ class RolloutRecord:
         response_ids: [R] token ids.
         log_probs: [R] the engine's log-probs, float32.
         finish_reason: "stop" or "length".
-        policy_version: Version of the weights it was drawn with.
+        policy_version: Version of the weights it was drawn with; lower than its neighbours' where the group was kept
+            from the step before (`online_filtering.surplus`), whose file has it too.
         components: The reward's components, `overall` among them; empty when the reward failed.
         parsed: The answer that the reward read from the response.
         error: Why there is no score.

@@ -17,9 +17,15 @@ class AgreementError(RuntimeError):
 
 
 class AgreementMeter:
-    """Collects the largest and the mean difference over an optimizer batch."""
+    """Collects the largest and the mean difference over an optimizer batch.
 
-    def __init__(self) -> None:
+    Args:
+        policy_version: Of the trainer's weights. What other weights have drawn (a group kept by the filter from the
+            step before) cannot agree with them and is left out.
+    """
+
+    def __init__(self, policy_version: int) -> None:
+        self._policy_version = policy_version
         self._sum = 0.0
         self._count = 0
         self._worst = (0.0, "")
@@ -30,8 +36,10 @@ class AgreementMeter:
         gaps = np.abs(engine - trainer_log_probs)
         # A NaN on either side is the largest disagreement there is, and max() would lose it.
         gaps = np.where(np.isnan(gaps), np.inf, gaps)
+        own = np.concatenate([np.full(len(s.rollout.log_probs), self._is_own(s)) for s in samples])
+        gaps = np.where(own, gaps, 0.0)
         self._sum += float(gaps.sum())
-        self._count += gaps.size
+        self._count += int(own.sum())
         position = int(gaps.argmax())
         if gaps[position] > self._worst[0]:
             self._worst = (float(gaps[position]), _locate(samples, position))
@@ -46,6 +54,12 @@ class AgreementMeter:
         """Mean absolute difference, nats."""
         return self._sum / self._count
 
+    def metrics(self) -> dict[str, float]:
+        """Both gaps under `agreement/`; nothing where nothing was compared."""
+        if self._count == 0:
+            return {}
+        return {"agreement/log_prob_gap_max": self.max_gap, "agreement/log_prob_gap_mean": self.mean_gap}
+
     def check(self, bound: float) -> None:
         """Raises AgreementError when the largest difference is above `bound`."""
         if self.max_gap > bound:
@@ -55,6 +69,9 @@ class AgreementMeter:
                 f"look for a missed weight sync, another temperature or token ban, or images processed differently; "
                 f"raise the bound only when the number format explains the gap"
             )
+
+    def _is_own(self, sample: TrainSample) -> bool:
+        return sample.rollout.policy_version == self._policy_version
 
 
 def _locate(samples: Sequence[TrainSample], position: int) -> str:

@@ -46,8 +46,15 @@ class PolicyUpdate:
         self._config = config
         self.timer = PhaseTimer()
 
-    def run(self, optimizer_batches: Sequence[Sequence[TrainGroup]], *, check_agreement: bool) -> dict[str, float]:
+    def run(
+        self, optimizer_batches: Sequence[Sequence[TrainGroup]], *, policy_version: int, check_agreement: bool
+    ) -> dict[str, float]:
         """One optimizer step a batch; the first is compared with the engine before the weights move.
+
+        Args:
+            optimizer_batches: The groups of each step.
+            policy_version: Of the weights before the update; what others have drawn is not compared.
+            check_agreement: Compare at all.
 
         Returns:
             Metrics: token means over the optimizer batches, functions of config, data and seed only.
@@ -56,14 +63,13 @@ class PolicyUpdate:
             AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap`.
         """
         means, outcomes = TokenMeans(), []
-        gaps = AgreementMeter() if check_agreement else None
+        gaps = AgreementMeter(policy_version) if check_agreement else None
         for groups in optimizer_batches:
             with self.timer.phase("forward_backward"):
                 self.accumulate_gradient(groups, means=means, gaps=gaps)
             if gaps is not None:
                 gaps.check(self._config.rollout.max_log_prob_gap)
-                means.constants["agreement/log_prob_gap_max"] = gaps.max_gap
-                means.constants["agreement/log_prob_gap_mean"] = gaps.mean_gap
+                means.constants |= gaps.metrics()
                 gaps = None
             with self.timer.phase("optimizer"):
                 outcomes.append(self._optimizer.step())

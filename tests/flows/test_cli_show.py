@@ -17,15 +17,15 @@ from rl_core.tracking.rollout_files import write_rollouts
 from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
 
 
-def rollout(index: int, text: str) -> Rollout:
+def rollout(index: int, text: str, *, uid: str = "p1", version: int = 3) -> Rollout:
     return Rollout(
-        prompt_uid="p1",
+        prompt_uid=uid,
         sample_index=index,
         response_ids=np.array([1, 2], dtype=np.int32),
         log_probs=np.zeros(2, dtype=np.float32),
         text=text,
         finish_reason="stop" if index == 0 else "length",
-        policy_version=0,
+        policy_version=version,
     )
 
 
@@ -91,6 +91,24 @@ def test_what_a_model_said_is_shown_as_it_is(run: RunDirectory) -> None:
 def test_a_rollout_without_a_score_says_why(run: RunDirectory) -> None:
     text = shown(run)
     assert "took more than 10 s" in text and "not trained on" in text
+
+
+def test_a_group_that_was_kept_from_the_step_before_says_so(run: RunDirectory) -> None:
+    assert "from the step before" not in shown(run)
+    ids = np.array([1], dtype=np.int32)
+    groups = [
+        Group(
+            prompt=Prompt(
+                uid=uid, data_source="a", question="?", text="?", answer="1", token_ids=ids, engine_token_ids=ids
+            ),
+            rollouts=[rollout(0, "1", uid=uid, version=version)],
+        )
+        for uid, version in (("drawn", 3), ("older", 2))
+    ]
+    scores = {(group.prompt.uid, 0): Score(components={"overall": 1.0}) for group in groups}
+    write_rollouts(run.rollouts(5), groups, scores, [], step=5)
+    assert "from the step before (policy version 2)" in shown(run)
+    assert "from the step before" not in shown(run, prompts=1), "the group of this step"
 
 
 def test_images_lie_where_the_path_says(run: RunDirectory) -> None:

@@ -6,7 +6,8 @@ import pytest
 from prefect.states import Failed
 
 from rl_core.checkpoints.disk import DiskFull
-from rl_core.engine.sampling import StaleWeights, TooFewInformativeGroups
+from rl_core.engine.filtering import TooFewInformativeGroups
+from rl_core.engine.sampling import StaleWeights
 from rl_core.engine.scoring import TooManyFailedRewards
 from rl_core.engine.stop import Interrupted
 from rl_core.engine.training_loop import NonFiniteGradients

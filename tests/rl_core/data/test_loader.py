@@ -72,3 +72,9 @@ def test_a_place_in_other_data_is_refused(change):
     state = loader().state_dict()
     with pytest.raises(ValueError, match=f"{name} was {state[name]} and is {value}"):
         loader(**change).load_state_dict(state)
+
+
+def test_prompts_are_found_by_uid_wherever_the_loader_stands():
+    stream = loader(5, batch_size=2)
+    stream.next_batch()
+    assert uids([stream.find({"3", "0", "gone"}).values()]) == ["0", "3"]

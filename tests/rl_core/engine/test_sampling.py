@@ -3,20 +3,25 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rl_core.config.algorithm import OnlineFilteringConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
-from rl_core.engine.sampling import RolloutBatch, RolloutSampler, TooFewInformativeGroups
-from rl_core.engine.step import take_step
+from rl_core.engine.filtering import TooFewInformativeGroups
+from rl_core.engine.sampling import RolloutBatch, RolloutSampler
+from rl_core.engine.step import StepRecord, take_step
+from rl_core.engine.surplus import NOTHING_KEPT
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 
 Sample = Callable[..., RolloutBatch]
 
 SPREAD = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
+KEEP = OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep")
+"""Passes every group of an odd answer, so that which are kept is known from the data."""
 PARITY = f"{Path(__file__).with_name('parity_reward.py')}:judge"
 
 
@@ -91,6 +96,66 @@ def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity
     assert len(record.trained) == config.data.rollout_batch_size < len(record.groups)
     assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
     assert record.metrics["actor/grad_norm"] > 0.0
+
+
+@pytest.fixture
+def two_steps(worker, parity, config, loader) -> list[StepRecord]:
+    """The second learns from what the first one kept, at a rate that moves the log-probs."""
+    keeping, records, kept = filtering(config, KEEP), [], NOTHING_KEPT
+    for number in (1, 2):
+        records.append(
+            take_step(
+                loader.next_batch(),
+                step=number,
+                config=keeping,
+                workers=worker,
+                rewards=parity,
+                next_prompts=loader.next_batch,
+                kept=kept,
+            )
+        )
+        kept = records[-1].surplus
+    return records
+
+
+def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_steps, config) -> None:
+    first, second = two_steps
+    size = config.data.rollout_batch_size
+    learned = [{group.prompt.uid for group in record.trained} for record in two_steps]
+    waiting = {group.prompt.uid for group in first.surplus.groups}
+    assert waiting and not waiting & learned[0]
+    assert {group.prompt.uid for group in second.stale.groups} == waiting & learned[1] != set()
+    assert [len(record.trained) for record in two_steps] == [size, size]
+    assert not {group.prompt.uid for group in second.groups} & {group.prompt.uid for group in second.stale.groups}
+    assert [first.metrics[f"filter/{name}_groups"] for name in ("kept", "stale", "dropped")] == [len(waiting), 0, 0]
+    used = len(second.stale.groups)
+    assert second.metrics["filter/stale_groups"] == used
+    assert second.metrics["filter/dropped_groups"] == len(waiting) - used
+
+
+def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker) -> None:
+    first, second = two_steps
+    drawn = {rollout.key: rollout for group in first.groups for rollout in group.rollouts}
+    stale = [sample for group in second.trained for sample in group.samples if sample.rollout.policy_version == 0]
+    assert len(stale) == sum(len(group.rollouts) for group in second.stale.groups) > 0
+    for sample in stale:
+        assert np.array_equal(sample.old_log_probs, drawn[sample.rollout.key].log_probs)
+    fresh = {s.rollout.policy_version for g in second.trained for s in g.samples} - {0}
+    assert fresh == {1} and worker.policy_version == 2
+
+
+def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, config, worker, parity, loader) -> None:
+    """The weights have moved: the same step with the bound over all groups is stopped."""
+    _, second = two_steps
+    bound = config.rollout.max_log_prob_gap
+    assert second.metrics["agreement/log_prob_gap_max"] < bound
+    groups = second.stale.groups
+    gaps = [
+        np.abs(rollout.log_probs - trainer).max()
+        for group, log_probs in zip(groups, worker.log_probs(groups, reference=False), strict=True)
+        for rollout, trainer in zip(group.rollouts, log_probs, strict=True)
+    ]
+    assert max(gaps) > 10 * bound
 
 
 def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:

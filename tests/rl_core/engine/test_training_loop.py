@@ -125,10 +125,18 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     assert len(coefs) == len(set(coefs)) == 6
 
 
-def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path) -> None:
-    """A step takes as many prompts as it needs, so the place in the data is no function of the step."""
-    informative = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None)
-    algorithm = validating.algorithm.model_copy(update={"online_filtering": informative})
+@pytest.mark.parametrize(
+    "filtering",
+    [
+        OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None),
+        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
+    ],
+    ids=["discard", "keep"],
+)
+def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path, filtering) -> None:
+    """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps
+    of them is learned from in the next one."""
+    algorithm = validating.algorithm.model_copy(update={"online_filtering": filtering})
     parity = f"{Path(__file__).with_name('parity_reward.py')}:judge"
     reward = validating.reward.model_copy(update={"function": parity})
     trainer = validating.trainer.model_copy(update={"val_freq": -1})
@@ -141,7 +149,11 @@ def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validatin
         open_loop(cut, config=config, pool=pool).train_epoch(1)
         open_loop(cut, config=config, pool=pool).train_epoch(2)
     assert differing(results(whole), results(cut)) == []
-    assert max(line["filter/draws"] for line in read(whole / "metrics.jsonl")) > 1.0
+    lines = {line["step"]: line for line in read(whole / "metrics.jsonl")}
+    assert max(line["filter/draws"] for line in lines.values()) > 1.0
+    if filtering.surplus == "keep":
+        assert lines[3]["filter/kept_groups"] > 0.0, "at the checkpoint that the cut run continues from"
+        assert lines[4]["filter/stale_groups"] > 0.0
 
 
 def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:

@@ -62,6 +62,11 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
             "algorithm.online_filtering.filter_low",
             "below filter_high",
         ),
+        (
+            ["algorithm.online_filtering={surplus: keep}", "algorithm.old_log_probs=recompute"],
+            "algorithm.online_filtering.surplus",
+            "algorithm.old_log_probs to engine",
+        ),
         (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
         (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),

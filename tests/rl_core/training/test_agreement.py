@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from tests.rl_core.builders import make_train_group
 
 
 def meter_with(trainer: list[float]) -> AgreementMeter:
-    meter = AgreementMeter()
+    meter = AgreementMeter(policy_version=0)
     meter.add(make_train_group(lengths=(3, 1)).samples, np.array(trainer, dtype=np.float32))
     return meter
 
@@ -30,3 +31,16 @@ def test_a_nan_is_the_largest_gap() -> None:
     meter = meter_with([-0.5, math.nan, -0.5, -0.5])
     with pytest.raises(AgreementError, match="token 1"):
         meter.check(1e9)
+
+
+def test_what_other_weights_have_drawn_is_left_out() -> None:
+    group = make_train_group(lengths=(2,))
+    rollout = replace(group.samples[0].rollout, policy_version=1)
+    stale, fresh = group.samples[0], replace(group.samples[0], rollout=rollout)
+    meter = AgreementMeter(policy_version=1)
+    meter.add([stale], np.array([-9.0, math.nan], dtype=np.float32))
+    assert meter.metrics() == {}
+    meter.add([stale, fresh], np.array([-9.0, -9.0, -0.5, -0.25], dtype=np.float32))
+    assert meter.metrics() == {"agreement/log_prob_gap_max": 0.25, "agreement/log_prob_gap_mean": 0.125}
+    with pytest.raises(AgreementError, match="sample 0, token 1"):
+        meter.check(0.2)
