@@ -21,6 +21,9 @@ class OptimConfig(Section):
     """Decoupled weight decay, applied to matrices and not to biases and norms."""
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
+    lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """The same as a share of the run's training steps, rounded down to whole ones, with all their optimizer steps; of
+    the cold start's own steps there. Only one of the two may be set."""
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
     """After the warm-up: stay, or fall along a half cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)

@@ -16,6 +16,7 @@ from rl_core.config.training import CriticConfig
 from rl_core.files import atomic_write_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
+from rl_core.planning.batches import optimizer_steps_a_step
 from rl_core.training.log_prob_pass import compute_values
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import longest_sequence
@@ -43,7 +44,11 @@ class Critic:
         self._pixels = pixels
         self._experience_budget = critic.micro_batch_size_per_device_for_experience * longest_sequence(config)
         self._optimizer = PolicyOptimizer(
-            model, config=critic.optim, max_grad_norm=critic.max_grad_norm, total_steps=total_steps
+            model,
+            config=critic.optim,
+            max_grad_norm=critic.max_grad_norm,
+            total_steps=total_steps,
+            steps_at_once=optimizer_steps_a_step(config, critic),
         )
         self._update = ValueUpdate(
             model,

@@ -43,6 +43,7 @@ from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.tree_layout import Int64Array
 from rl_core.models.value import load_value_model
+from rl_core.planning.batches import optimizer_steps_a_step
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.timing import PhaseTimer
@@ -323,6 +324,7 @@ class LocalWorker:
                 config=actor.optim,
                 max_grad_norm=actor.max_grad_norm,
                 total_steps=self._total_optimizer_steps,
+                steps_at_once=optimizer_steps_a_step(self._config, actor),
             )
         return self._optimizer
 

@@ -54,7 +54,7 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     prompts, n = config.data.rollout_batch_size, config.rollout.n
     steps_per_epoch = train_rows // prompts
     total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
-    optimizer_steps = _optimizer_steps_a_step(config, config.actor)
+    optimizer_steps = optimizer_steps_a_step(config, config.actor)
     return BatchPlan(
         train_rows=train_rows,
         prompts_per_step=prompts,
@@ -66,14 +66,15 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         epochs=math.ceil(total_steps / steps_per_epoch),
         total_steps=total_steps,
         total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
-        total_critic_steps=total_steps * _optimizer_steps_a_step(config, config.critic) if config.critic else 0,
+        total_critic_steps=total_steps * optimizer_steps_a_step(config, config.critic) if config.critic else 0,
         update_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update,
         experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
         parts_per_longest_group=_parts_per_longest_group(config),
     )
 
 
-def _optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
+def optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
+    """Optimizer steps of one training step of the policy or the critic, all PPO epochs together."""
     return config.data.rollout_batch_size // owner.global_batch_size * owner.ppo_epochs
 
 
@@ -159,7 +160,7 @@ def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
 
 
 def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
-    optimizer_steps = steps * max(1, _optimizer_steps_a_step(config, owner))
+    optimizer_steps = steps * max(1, optimizer_steps_a_step(config, owner))
     if owner.optim.lr_warmup_steps >= optimizer_steps:
         yield Problem(
             where=f"{name}.optim.lr_warmup_steps",

@@ -88,6 +88,13 @@ def _optimizer_problems(config: RunConfig) -> Iterator[Problem]:
             yield Problem(
                 where=f"{key}.betas", what=f"{list(optim.betas)} are no decay rates", fix="set both in [0, 1)"
             )
+        if optim.lr_warmup_steps and optim.lr_warmup_ratio:
+            yield Problem(
+                where=f"{key}.lr_warmup_ratio",
+                what=f"{optim.lr_warmup_ratio:g} of the run and lr_warmup_steps {optim.lr_warmup_steps} are two "
+                "lengths of one warm-up",
+                fix="set one of them to 0",
+            )
     cold_start = config.cold_start
     if cold_start is not None and cold_start.optim.lr_warmup_steps >= cold_start.steps:
         yield Problem(

@@ -21,13 +21,22 @@ class StepOutcome:
 
 
 class PolicyOptimizer:
-    """Owns the optimizer state of one module and counts its steps."""
+    """Owns the optimizer state of one module and counts its steps; `steps_at_once` of them are a training step."""
 
-    def __init__(self, module: nn.Module, *, config: OptimConfig, max_grad_norm: float, total_steps: int) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        config: OptimConfig,
+        max_grad_norm: float,
+        total_steps: int,
+        steps_at_once: int = 1,
+    ) -> None:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._config = config
         self._max_grad_norm = max_grad_norm
         self._total_steps = total_steps
+        self._steps_at_once = steps_at_once
         self.adamw = make_adamw(self._parameters, config)
         self.steps = 0
         self.nonfinite_streak = 0
@@ -38,7 +47,9 @@ class PolicyOptimizer:
         A non-finite gradient (an overflow, a bad sample) would destroy every weight at once, so the step is skipped and
         counted in `nonfinite_streak`; the caller ends the run when the streak is too long.
         """
-        lr = scheduled_lr(self.steps, config=self._config, total_steps=self._total_steps)
+        lr = scheduled_lr(
+            self.steps, config=self._config, total_steps=self._total_steps, steps_at_once=self._steps_at_once
+        )
         for group in self.adamw.param_groups:
             group["lr"] = lr
         grad_norm = float(nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm))

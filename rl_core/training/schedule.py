@@ -5,14 +5,29 @@ import math
 from rl_core.config.training import OptimConfig
 
 
-def scheduled_lr(step: int, *, config: OptimConfig, total_steps: int) -> float:
-    """Learning rate of optimizer step `step`, counted from 0, of `total_steps`.
+def warmup_steps(config: OptimConfig, *, total_steps: int, steps_at_once: int = 1) -> int:
+    """Optimizer steps of the warm-up: `lr_warmup_steps`, or int(`lr_warmup_ratio` x training steps) training steps, as
+    EasyR1 counts a ratio.
+
+    Args:
+        config: At most one of the two is set (planning refuses both).
+        total_steps: Optimizer steps of the run.
+        steps_at_once: Optimizer steps of one training step.
+    """
+    if config.lr_warmup_ratio == 0.0:
+        return config.lr_warmup_steps
+    return int(config.lr_warmup_ratio * (total_steps // steps_at_once)) * steps_at_once
+
+
+def scheduled_lr(step: int, *, config: OptimConfig, total_steps: int, steps_at_once: int = 1) -> float:
+    """Learning rate of optimizer step `step`, counted from 0, of `total_steps`, of which a training step has
+    `steps_at_once`.
 
     It rises linearly to `lr` over the warm-up. From there `constant` stays and `cosine` falls to `min_lr_ratio * lr`,
     which the step after the last would have (Loshchilov and Hutter 2017, eq. 5, without restarts); later ones stay
     there.
     """
-    warmup = config.lr_warmup_steps
+    warmup = warmup_steps(config, total_steps=total_steps, steps_at_once=steps_at_once)
     if step < warmup:
         return config.lr * (step + 1) / (warmup + 1)
     if config.lr_scheduler_type == "constant":

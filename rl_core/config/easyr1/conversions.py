@@ -93,21 +93,11 @@ def warmup_steps(owner: str) -> Convert:
 
 
 def warmup_ratio(owner: str) -> Convert:
-    """A share of the run's training steps; EasyR1 overrides it with lr_warmup_steps."""
-    key = f"{owner}.optim.lr_warmup_steps"
+    """A share of the run's training steps, where EasyR1 does not override it with lr_warmup_steps."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
-        if config[f"worker.{key}"] is not None:
-            return {}
-        if not value:
-            return {key: 0}
-        steps, each = config["trainer.max_steps"], optimizer_steps_a_step(config, owner)
-        if steps is None:
-            raise NoEquivalent(
-                f"the length of the run is known with the data only: set {key} to {value:g} x steps x {each} "
-                f"({each} optimizer steps a step)"
-            )
-        return {key: int(float(value) * int(steps)) * each}
+        is_overridden = config[f"worker.{owner}.optim.lr_warmup_steps"] is not None
+        return {} if is_overridden else {f"{owner}.optim.lr_warmup_ratio": value}
 
     return convert
 
@@ -187,6 +177,15 @@ def when_lora(key: str) -> Convert:
 def lora_rank(value: Any, config: EasyR1Config) -> Assignments:
     """A rank of 0 is no adapter."""
     return {"model.lora.rank": value} if _has_lora(config) else {"model.lora": None}
+
+
+def lora_targets(value: Any, config: EasyR1Config) -> Assignments:
+    """Name endings in one text, separated by commas, are a list; a text alone is a regular expression here."""
+    if not _has_lora(config):
+        return {}
+    is_list_of_names = isinstance(value, str) and value != "all-linear"
+    names = [name.strip() for name in value.split(",") if name.strip()] if is_list_of_names else value
+    return {"model.lora.target_modules": names}
 
 
 def frozen_vision_tower(value: Any, config: EasyR1Config) -> Assignments:

@@ -41,7 +41,7 @@ CRITIC: tuple[Key, ...] = (
         "optim.lr_warmup_ratio",
         0.0,
         when_critic(warmup_ratio("critic")),
-        "critic.optim.lr_warmup_steps",
+        "critic.optim.lr_warmup_ratio",
         remark="As the actor's.",
     ),
     converted(

@@ -128,7 +128,8 @@ ALGORITHM: tuple[Key, ...] = (
         False,
         without_filter,
         "algorithm.online_filtering",
-        remark="`false` is null. An empty draw asks for more prompts; EasyR1 stops there.",
+        remark="`false` is null. An empty draw asks for more prompts; EasyR1 stops there. What exceeds the batch is "
+        "discarded, as there.",
     ),
     converted(
         "algorithm.filter_key",

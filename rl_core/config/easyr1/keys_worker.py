@@ -5,6 +5,7 @@ from dataclasses import replace
 from rl_core.config.easyr1.conversions import (
     frozen_vision_tower,
     lora_rank,
+    lora_targets,
     number_format,
     or_zero,
     reward_arguments,
@@ -95,9 +96,10 @@ _ACTOR: tuple[Key, ...] = (
     converted(
         "model.lora.target_modules",
         "all-linear",
-        when_lora("model.lora.target_modules"),
+        lora_targets,
         "model.lora.target_modules",
-        remark="The engine is handed merged weights, so that any linear layer can be adapted.",
+        remark="Names separated by commas become a list. The engine is handed merged weights, so that any linear layer "
+        "can be adapted.",
     ),
     converted(
         "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"
@@ -116,8 +118,9 @@ _ACTOR: tuple[Key, ...] = (
         "optim.lr_warmup_ratio",
         0.0,
         warmup_ratio("actor"),
-        "actor.optim.lr_warmup_steps",
-        remark="Of trainer.max_steps; without it, set the number yourself. The first step has a rate above 0 already.",
+        "actor.optim.lr_warmup_ratio",
+        remark="Rounded down to whole training steps, as there; overridden by lr_warmup_steps, as there. The first "
+        "optimizer step has a rate above 0 already.",
     ),
     converted(
         "optim.lr_warmup_steps",

@@ -36,6 +36,11 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
         (["model.dtype=bfloat16"], "merge.probe_tolerance", "set it to 0.1"),
         (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
+        (
+            ["actor.optim={lr_warmup_steps: 2, lr_warmup_ratio: 0.1}"],
+            "actor.optim.lr_warmup_ratio",
+            "two lengths of one warm-up",
+        ),
         (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
         (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
         (["rollout.n=1"], "rollout.n", "set it to 2 or more"),

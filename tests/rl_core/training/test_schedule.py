@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.config.training import OptimConfig
-from rl_core.training.schedule import scheduled_lr
+from rl_core.training.schedule import scheduled_lr, warmup_steps
 
 
 def rates(total_steps: int, **options) -> list[float]:
@@ -35,3 +35,19 @@ def test_no_rate_is_above_lr_and_after_the_warm_up_none_rises(total: int, warmup
     found = rates(total, lr_warmup_steps=warmup, lr_scheduler_type=kind, min_lr_ratio=floor)
     assert all(0.0 < rate <= 1.0 or floor == 0.0 for rate in found)
     assert found[warmup:] == sorted(found[warmup:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "total", "at_once", "steps"),
+    [(0.05, 60, 1, 3), (0.05, 50, 1, 2), (0.05, 50 * 4, 4, 8), (0.1, 9 * 8, 8, 0), (0.0, 60, 1, 7)],
+)
+def test_a_ratio_is_a_share_of_the_training_steps_rounded_down(ratio, total, at_once, steps) -> None:
+    """EasyR1's int(ratio * training_steps), in optimizer steps; without a ratio the number of steps counts."""
+    config = OptimConfig(lr_warmup_ratio=ratio, lr_warmup_steps=7 if ratio == 0.0 else 0)
+    assert warmup_steps(config, total_steps=total, steps_at_once=at_once) == steps
+
+
+def test_a_ratio_is_the_same_schedule_as_its_steps() -> None:
+    as_ratio = rates(20, lr_warmup_ratio=0.15, lr_scheduler_type="cosine")
+    assert as_ratio == rates(20, lr_warmup_steps=3, lr_scheduler_type="cosine")
+    assert as_ratio != rates(20, lr_warmup_steps=2, lr_scheduler_type="cosine")

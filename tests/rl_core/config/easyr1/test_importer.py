@@ -111,10 +111,11 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
         (["algorithm.kl_coef=0"], "algorithm.kl", None),
         (["algorithm.kl_type=adaptive"], "algorithm.kl.adaptive", None),
         (["worker.actor.optim.lr_warmup_steps=10"], "actor.optim.lr_warmup_steps", 40),
+        (["worker.actor.optim.lr_warmup_ratio=0.05"], "actor.optim.lr_warmup_ratio", 0.05),
         (
-            ["worker.actor.optim.lr_warmup_ratio=0.05", "trainer.max_steps=60", "worker.actor.ppo_epochs=2"],
-            "actor.optim.lr_warmup_steps",
-            24,
+            ["worker.actor.optim.lr_warmup_ratio=0.05", "worker.actor.optim.lr_warmup_steps=0"],
+            "actor.optim.lr_warmup_ratio",
+            0.0,
         ),
         (["worker.actor.optim.min_lr_ratio=0.1"], "actor.optim.min_lr_ratio", 0.1),
         (["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"], "algorithm.clip_ratio_low", 3e-4),
@@ -128,6 +129,19 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
         (["worker.actor.model.lora.rank=32"], "model.lora.rank", 32),
         (["worker.actor.model.lora.rank=32"], "model.lora.alpha", 64.0),
         (["worker.actor.model.lora.rank=32"], "model.lora.exclude_modules", ".*visual.*"),
+        (["worker.actor.model.lora.rank=32"], "model.lora.target_modules", "all-linear"),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules='q_proj, v_proj'"],
+            "model.lora.target_modules",
+            ("q_proj", "v_proj"),
+        ),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules=o_proj"],
+            "model.lora.target_modules",
+            ("o_proj",),
+        ),
+        (["worker.actor.model.enable_gradient_checkpointing=false"], "model.gradient_checkpointing", False),
+        (["algorithm.adv_estimator=reinforce_plus_plus", "algorithm.gamma=0.99"], "algorithm.gamma", 0.99),
         (
             ["worker.actor.model.lora.rank=32", "worker.actor.model.freeze_vision_tower=true"],
             "model.freeze_vision_tower",
@@ -195,11 +209,40 @@ def test_a_critic_is_taken_over_where_there_is_one(importing: Import) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("global_batch_size", 64),
+        ("micro_batch_size_per_device_for_update", 2),
+        ("micro_batch_size_per_device_for_experience", 8),
+        ("max_grad_norm", 0.5),
+        ("cliprange_value", 0.2),
+        ("loss_avg_mode", "seq"),
+        ("ppo_epochs", 3),
+        ("optim.lr", 3e-5),
+        ("optim.betas", (0.9, 0.95)),
+        ("optim.weight_decay", 0.1),
+        ("optim.strategy", "adamw_bf16"),
+        ("optim.lr_warmup_ratio", 0.1),
+        ("optim.min_lr_ratio", 0.2),
+        ("optim.lr_scheduler_type", "cosine"),
+    ],
+)
+def test_each_key_of_the_critic_is_taken_over(importing: Import, name: str, value: Any) -> None:
+    text = list(value) if isinstance(value, tuple) else value
+    overrides = ["algorithm.adv_estimator=gae", f"worker.critic.{name}={text}"]
+    imported = importing(*SMALL, *NO_OFFLOAD, *overrides)
+    found: Any = valid(imported).critic
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert (found, lost(imported)) == (value, {})
+
+
+@pytest.mark.parametrize(
     ("override", "key", "words"),
     [
         ("worker.rollout.top_p=0.95", "worker.rollout.top_p", "refused in training"),
         ("worker.rollout.val_override_config={top_k: 5, n: 2}", "worker.rollout.val_override_config", "top_k"),
-        ("worker.actor.optim.lr_warmup_ratio=0.05", "worker.actor.optim.lr_warmup_ratio", "0.05 x steps x 4"),
+        ("worker.actor.optim.lr_warmup_ratio=1.0", "worker.actor.optim.lr_warmup_ratio", "less than 1"),
         ("trainer.save_limit=-1", "trainer.save_limit", "1 and more"),
         ("data.format_prompt=./gone.jinja", "data.format_prompt", "no file ./gone.jinja"),
         ("data.train_files=/gone/rows.parquet", "data.train_files", "no file or folder /gone/rows.parquet"),
