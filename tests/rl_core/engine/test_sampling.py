@@ -13,7 +13,7 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.engine.filtering import TooFewInformativeGroups
 from rl_core.engine.sampling import RolloutBatch, RolloutSampler
 from rl_core.engine.step import StepRecord, take_step
-from rl_core.engine.surplus import NOTHING_KEPT
+from rl_core.engine.surplus import NOTHING_KEPT, Surplus
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 
@@ -156,6 +156,16 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
         for rollout, trainer in zip(group.rollouts, log_probs, strict=True)
     ]
     assert max(gaps) > 10 * bound
+
+
+def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
+    kept = Surplus.of(two_steps[0].groups[:1], two_steps[0].scores)
+    sampler = RolloutSampler(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
+    worker.sync_weights()
+    again = kept.groups[0].prompt
+    others = [prompt for prompt in loader.next_batch() if prompt.uid != again.uid]
+    batch = sampler.batch([again, *others], next_prompts=loader.next_batch, kept=kept)
+    assert batch.stale.groups == [] and batch.metrics["filter/dropped_groups"] == 1.0
 
 
 def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
