@@ -62,8 +62,13 @@ def reward_problems(config: RunConfig) -> list[Problem]:
     from rl_core.rewards.preflight import try_on_ground_truth
 
     template = config.cold_start.target_template if config.cold_start else None
+    filtering = config.algorithm.online_filtering
     trial = try_on_ground_truth(
-        config.reward, prompts, target_template=template, accuracy_key=config.evaluation.accuracy_key
+        config.reward,
+        prompts,
+        target_template=template,
+        accuracy_key=config.evaluation.accuracy_key,
+        filter_key=filtering.filter_key if filtering else None,
     )
     fix = "mend the reward or the answers' column"
     return [

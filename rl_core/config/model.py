@@ -1,8 +1,9 @@
 """The policy: which checkpoint, or which tiny random model, and how it is run."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rl_core.config.section import Section
 
@@ -61,6 +62,16 @@ class LoraConfig(Section):
     """Which linear layers: `all-linear`, a regular expression of whole names, or a list of name endings."""
     exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
     """Which of these not, in the same forms; the default leaves the vision tower as it is."""
+
+    @field_validator("target_modules", "exclude_modules")
+    @classmethod
+    def _text_is_a_pattern(cls, modules: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if isinstance(modules, str):
+            try:
+                re.compile(modules)
+            except re.error as error:
+                raise ValueError(f"a text must be a regular expression, and {error}; or give a list of names") from None
+        return modules
 
 
 class ModelConfig(Section):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from PIL import Image
 
 from rl_core.config.data import CountingSource
-from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.scene_layout import Scene, draw_scene
 from rl_core.data.scenes import render_scenes
+from rl_core.planning.scene_rules import scene_problems
 
 _CHUNK = 64
 
@@ -27,17 +27,8 @@ class CountingReader:
     source: CountingSource
 
     def __post_init__(self) -> None:
-        source = self.source
-        if source.min_objects > source.max_objects:
-            raise ValueError(f"min_objects {source.min_objects} is above max_objects {source.max_objects}")
-        low, high = source.object_size
-        if not 0 < low <= high < 0.5:
-            raise ValueError(f"object_size {source.object_size} must be smallest, largest with 0 < both < 0.5")
-        dim, bright = source.lighting
-        if not 0 < dim <= bright <= 2:
-            raise ValueError(f"lighting {source.lighting} must be weakest, strongest with 0 < both <= 2")
-        if source.question.count(IMAGE_PLACE) != 1:
-            raise ValueError(f"the question of a counting source needs one {IMAGE_PLACE}: {source.question!r}")
+        for problem in scene_problems("data source counting", self.source):
+            raise ValueError(str(problem))
 
     @property
     def name(self) -> str:

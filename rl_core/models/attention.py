@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
@@ -14,6 +13,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
 from rl_core.models.vision_attention import VISION_SDPA
+from rl_core.planning.attention_rules import attention_problems, missing_for_flash
 
 Backend = Literal["sdpa", "flash"]
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
@@ -29,20 +29,10 @@ def attention_backend(config: ModelConfig) -> Backend:
     Raises:
         ValueError: flash was asked for where it does not run.
     """
-    missing = _missing_for_flash(config)
-    if config.attention == "flash" and missing:
-        raise ValueError(f"model.attention is 'flash', but {missing}: set it to 'auto' or 'sdpa'")
-    return "sdpa" if config.attention == "sdpa" or missing else "flash"
-
-
-def _missing_for_flash(config: ModelConfig) -> str | None:
-    if not torch.cuda.is_available():
-        return "there is no NVIDIA GPU"
-    if find_spec("flash_attn") is None:
-        return "flash-attn is not installed (extra `flash`)"
-    if config.dtype == "float32":
-        return "flash-attn has no float32 kernels and model.dtype is 'float32'"
-    return None
+    has_gpu = torch.cuda.is_available()
+    for problem in attention_problems(config, has_gpu=has_gpu):
+        raise ValueError(str(problem))
+    return "sdpa" if config.attention == "sdpa" or missing_for_flash(config, has_gpu=has_gpu) else "flash"
 
 
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:

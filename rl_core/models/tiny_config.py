@@ -20,6 +20,7 @@ from rl_core.models.tiny_tokenizer import (
     VISION_END_TOKEN,
     VISION_START_TOKEN,
 )
+from rl_core.planning.tiny_rules import tiny_size_problems
 
 VISION_FAMILIES: frozenset[str] = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
 
@@ -40,7 +41,8 @@ def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfi
     Raises:
         ValueError: Heads do not divide the widths, or leave a head size that rotary embeddings cannot split.
     """
-    _check_sizes(source)
+    for problem in tiny_size_problems(source):
+        raise ValueError(str(problem))
     match source.family:
         case "qwen2_vl":
             return _qwen2_vl(source, tokenizer)
@@ -158,21 +160,3 @@ def _vision_token_ids(tokenizer: Qwen2Tokenizer) -> dict[str, Any]:
 
 def _head_size(source: TinyModel) -> int:
     return source.hidden_size // source.num_heads
-
-
-def _check_sizes(source: TinyModel) -> None:
-    if source.num_heads % source.num_key_value_heads:
-        raise ValueError(
-            f"model.source.num_heads ({source.num_heads}) must be a multiple of num_key_value_heads "
-            f"({source.num_key_value_heads})"
-        )
-    if source.hidden_size % (8 * source.num_heads):
-        raise ValueError(
-            f"model.source.hidden_size ({source.hidden_size}) must be a multiple of 8 x num_heads "
-            f"({8 * source.num_heads}): rotary embeddings split each head in eighths"
-        )
-    if source.family in VISION_FAMILIES and source.vision_hidden_size % (4 * source.num_heads):
-        raise ValueError(
-            f"model.source.vision_hidden_size ({source.vision_hidden_size}) must be a multiple of 4 x num_heads "
-            f"({4 * source.num_heads})"
-        )

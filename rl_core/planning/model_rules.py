@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator
 
-from rl_core.config.model import ModelConfig
+from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
+from rl_core.planning.tiny_rules import tiny_size_problems
 from rl_core.planning.training_state import adapter_parameters
+
+# What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py).
+_CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 def model_problems(config: RunConfig) -> Iterator[Problem]:
     """Every such rule that is broken."""
+    if isinstance(config.model.source, TinyModel):
+        yield from tiny_size_problems(config.model.source)
     yield from _contradictions(config)
     yield from _strategy_problems(config)
 
@@ -38,6 +44,19 @@ def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem
             )
         )
     return problems
+
+
+def engine_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:
+    """What of the model the rollout engine cannot compute on this machine."""
+    if on_gpu or sizes.head_size in _CPU_HEAD_SIZES:
+        return
+    known = ", ".join(map(str, _CPU_HEAD_SIZES))
+    what = f"attention heads of width {sizes.head_size}, and the rollout engine's kernels for a CPU have {known}"
+    if isinstance(model.source, TinyModel):
+        fix = "change it, or model.source.num_heads, so that hidden_size / num_heads is one of them"
+        yield Problem(where="model.source.hidden_size", what=f"it makes {what}", fix=fix)
+    else:
+        yield Problem(where="model.source.path", what=f"it has {what}", fix="take another model, or a GPU")
 
 
 def _contradictions(config: RunConfig) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ class ModelSizes:
         num_layers: Layers of the language model.
         hidden_size: Its width.
         intermediate_size: Width of its feed-forward layers.
+        head_size: Width of an attention head.
         query_size: Attention heads x head size.
         key_value_size: Key/value heads x head size.
         vocab_size: Rows of the embedding.
@@ -40,6 +41,7 @@ class ModelSizes:
     num_layers: int
     hidden_size: int
     intermediate_size: int
+    head_size: int
     query_size: int
     key_value_size: int
     vocab_size: int
@@ -87,6 +89,7 @@ def sizes_of_config(fields: Fields) -> ModelSizes:
         "num_layers": text["num_hidden_layers"],
         "hidden_size": text["hidden_size"],
         "intermediate_size": text["intermediate_size"],
+        "head_size": head_size,
         "query_size": heads * head_size,
         "key_value_size": (text.get("num_key_value_heads") or heads) * head_size,
         "vocab_size": text["vocab_size"],

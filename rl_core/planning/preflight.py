@@ -9,13 +9,15 @@ import psutil
 
 from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
+from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
 from rl_core.planning.memory import GIB, memory_problems
-from rl_core.planning.model_rules import missing_part_problems
+from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.sources import (
+    counting_problems,
     file_problems,
     model_path_problems,
     offline_problems,
@@ -37,10 +39,12 @@ def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Pro
         *divisibility_problems(config),
         *_known_row_problems(config),
         *file_problems(config),
+        *counting_problems(config),
         *overlap_problems(config),
         *weight_problems(config),
         *offline_problems(config),
         *_model_problems(config, gpu_gib),
+        *attention_problems(config.model, has_gpu=gpu_gib is not None),
         *library_problems(),
         *tracker_problems(config),
     ]
@@ -79,4 +83,8 @@ def _model_problems(config: RunConfig, gpu_gib: float | None) -> list[Problem]:
 def _size_problems(config: RunConfig, sizes: ModelSizes, gpu_gib: float | None) -> list[Problem]:
     available = gpu_gib or psutil.virtual_memory().total / GIB
     memory = memory_problems(config, sizes, available_gib=available, on_gpu=gpu_gib is not None)
-    return [*missing_part_problems(config.model, sizes), *memory]
+    return [
+        *missing_part_problems(config.model, sizes),
+        *engine_problems(config.model, sizes, on_gpu=gpu_gib is not None),
+        *memory,
+    ]

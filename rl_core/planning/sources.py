@@ -10,6 +10,7 @@ from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureS
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
+from rl_core.planning.scene_rules import scene_problems
 
 
 def configured_sources(config: RunConfig) -> Iterator[tuple[str, SingleSource]]:
@@ -50,6 +51,16 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
             yield f"{key}.path", Path(source.path), "file or folder"
         if isinstance(source, LocalSource | HubSource) and source.media_dir is not None:
             yield f"{key}.media_dir", Path(source.media_dir), "folder"
+
+
+def counting_problems(config: RunConfig) -> list[Problem]:
+    """Scenes that cannot be drawn as they are described."""
+    return [
+        problem
+        for key, source in configured_sources(config)
+        if isinstance(source, CountingSource)
+        for problem in scene_problems(key, source)
+    ]
 
 
 def overlap_problems(config: RunConfig) -> list[Problem]:

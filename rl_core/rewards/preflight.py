@@ -1,7 +1,7 @@
 """Trying the reward on the ground truth, before anything expensive starts (design contract 8)."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jinja2
@@ -33,7 +33,12 @@ class GroundTruthTrial:
 
 
 def try_on_ground_truth(
-    config: RewardConfig, prompts: Sequence[Prompt], *, target_template: str | None, accuracy_key: str
+    config: RewardConfig,
+    prompts: Sequence[Prompt],
+    *,
+    target_template: str | None,
+    accuracy_key: str,
+    filter_key: str | None = None,
 ) -> GroundTruthTrial:
     """Score the true answers of a few prompts in a pool of one process, which ends before this returns.
 
@@ -43,6 +48,7 @@ def try_on_ground_truth(
         target_template: Jinja text (variables `answer`, `question`) that turns an answer into a response; null takes
             the form that a built-in reward gives its full score to, and the bare answer for a reward of the user's.
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
+        filter_key: The one that groups are filtered by (`algorithm.online_filtering.filter_key`); None for none.
     """
     try:
         routing = resolve_rewards(config)
@@ -55,10 +61,13 @@ def try_on_ground_truth(
     with RewardPool(config.model_copy(update={"workers": 1})) as pool:
         scores = pool.score_all(samples)
     names = [_name_of(prompt, routing) for prompt in prompts]
+    read = {"evaluation.accuracy_key": accuracy_key}
+    if filter_key is not None:
+        read["algorithm.online_filtering.filter_key"] = filter_key
     return GroundTruthTrial(
         responses=responses,
         scores=scores,
-        problems=_problems(names, prompts, scores, accuracy_key),
+        problems=_problems(names, prompts, scores, read),
         warnings=_warnings(names, prompts, scores, accuracy_key),
     )
 
@@ -77,16 +86,25 @@ def _name_of(prompt: Prompt, routing: Routing) -> str:
     return "reward" if route is None else f"reward {route.name!r}"
 
 
-def _problems(names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
-    reasons: dict[tuple[str, str], list[str]] = {}
+def _problems(
+    names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], read: Mapping[str, str]
+) -> list[str]:
+    """Failed scores, and components that are missing of those that are `read`, by the key that names each."""
+    rows_of: dict[tuple[str, str], list[str]] = {}
     for name, prompt, score in zip(names, prompts, scores, strict=True):
-        if score.error is not None:
-            reasons.setdefault((name, score.error), []).append(prompt.uid)
-        elif accuracy_key not in score.components:
-            known = ", ".join(sorted(score.components))
-            reason = f"its components ({known}) lack {accuracy_key!r}: name one of them as evaluation.accuracy_key"
-            reasons.setdefault((name, reason), []).append(prompt.uid)
-    return [f"{name} on the ground truth of {_few(uids)}: {why}" for (name, why), uids in reasons.items()]
+        for reason in _reasons(score, read):
+            rows_of.setdefault((name, reason), []).append(prompt.uid)
+    return [f"{name} on the ground truth of {_few(uids)}: {why}" for (name, why), uids in rows_of.items()]
+
+
+def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
+    if score.error is not None:
+        yield score.error
+        return
+    known = ", ".join(sorted(score.components))
+    for key, component in read.items():
+        if component not in score.components:
+            yield f"its components ({known}) lack {component!r}: name one of them as {key}"
 
 
 def _warnings(names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:

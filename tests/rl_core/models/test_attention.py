@@ -18,7 +18,7 @@ from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 def gpu_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that answers as one with a GPU and flash-attn would."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("rl_core.models.attention.find_spec", lambda name: name)
+    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: name)
 
 
 def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path: P
 
 @pytest.mark.usefixtures("gpu_machine")
 def test_flash_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rl_core.models.attention.find_spec", lambda name: None)
+    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
 

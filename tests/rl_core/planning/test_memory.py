@@ -18,6 +18,7 @@ SEVEN_BILLION = ModelSizes(
     num_layers=28,
     hidden_size=3584,
     intermediate_size=18944,
+    head_size=128,
     query_size=3584,
     key_value_size=512,
     vocab_size=152064,

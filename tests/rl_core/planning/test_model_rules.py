@@ -31,6 +31,11 @@ Configure = Callable[..., RunConfig]
             "no vision tower",
         ),
         (["model.lora={target_modules: [query]}"], "model.lora.target_modules", "no linear layer"),
+        (["model.attention=flash"], "model.attention", "no NVIDIA GPU"),
+        (["model.source.num_heads=8"], "model.source.hidden_size", "attention heads of width 16"),
+        (["model.source.hidden_size=48"], "model.source.hidden_size", "no multiple of 8 x num_heads (32)"),
+        (["model.source.num_key_value_heads=3"], "model.source.num_key_value_heads", "do not share 3"),
+        (["model.source.vision_hidden_size=24"], "model.source.vision_hidden_size", "no multiple of 4 x num_heads"),
     ],
 )
 def test_a_contradiction_is_named(configure: Configure, overrides: list[str], where: str, what: str) -> None:
@@ -45,6 +50,7 @@ def test_a_contradiction_is_named(configure: Configure, overrides: list[str], wh
         ["model.lora={rank: 4}"],
         ["model.lora={rank: 4, exclude_modules: null, target_modules: [qkv]}"],
         ["model.freeze_vision_tower=true"],
+        ["model.source={type: tiny, family: llama, vision_hidden_size: 24}"],
         ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16", "merge.probe_tolerance=0.1"],
     ],
 )

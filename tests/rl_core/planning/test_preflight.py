@@ -34,6 +34,10 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set data.rollout_batch_size to 8 or 16"),
         (["data.rollout_batch_size=104"], "data.rollout_batch_size", "more than the 96 training rows"),
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
+        (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
+        (["data.validation.object_size=[0.2, 0.1]"], "data.validation.object_size", "no range of radii"),
+        (["data.train.lighting=[0.0, 1.0]"], "data.train.lighting", "no range of light"),
+        (["data.train.question=How many?"], "data.train.question", "mark the one place"),
         (["model.dtype=bfloat16"], "merge.probe_tolerance", "set it to 0.1"),
         (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
         (

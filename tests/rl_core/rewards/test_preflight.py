@@ -52,6 +52,14 @@ def test_a_missing_accuracy_component_is_a_problem_that_names_the_others() -> No
     )
 
 
+def test_a_missing_component_of_the_filter_is_a_problem_too() -> None:
+    config = RewardConfig(function="count")
+    named = {"target_template": None, "accuracy_key": "accuracy"}
+    (problem,) = try_on_ground_truth(config, prompts("1"), filter_key="correct", **named).problems
+    assert problem.endswith("lack 'correct': name one of them as algorithm.online_filtering.filter_key")
+    assert try_on_ground_truth(config, prompts("1"), filter_key="format", **named).problems == []
+
+
 def test_a_wrong_keyword_argument_and_a_missing_file_are_problems() -> None:
     assert "unexpected keyword argument 'wieght'" in trial("count", "1", wieght=1.0).problems[0]
     assert "there is no file" in trial("nowhere.py:score", "1").problems[0]
