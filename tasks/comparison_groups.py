@@ -12,6 +12,7 @@ from rl_core.evaluation.folder import ITEMS_FILE, read_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.run_directory import RunDirectory
 from tasks.run_facts import RunFacts
+from tasks.run_tags import algorithm_name
 from tasks.stages import recipe_digest, settings
 
 _NAMED_KEYS = 3
@@ -108,10 +109,12 @@ def _refuse_repeated(groups: Mapping[str, Sequence[ComparedRun]]) -> None:
 
 
 def label_groups(configs: Sequence[RunConfig]) -> list[str]:
-    """A name for each config: its experiment where these differ, else its values of the keys that differ."""
-    experiments = [config.experiment for config in configs]
-    if len(set(experiments)) == len(experiments):
-        return experiments
+    """A name for each config: its experiment where these differ, else its algorithm, else its values of the keys that
+    differ."""
+    for name_of in (lambda config: config.experiment, lambda config: algorithm_name(config.algorithm)):
+        names = [name_of(config) for config in configs]
+        if len(set(names)) == len(names):
+            return names
     rows = list(differing_keys(configs).items())
     if len(rows) == 1:
         return rows[0][1]

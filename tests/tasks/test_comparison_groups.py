@@ -49,7 +49,12 @@ def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
             [["rollout.n=4"], ["actor.optim.lr=0.5", "rollout.n=8"]],
             ["n=4, lr=1e-06", "n=8, lr=0.5"],
         ),
-        ([[], ["algorithm.kl={coef: 0.5}"]], ["kl=null, coef=-, penalty=-", "kl=-, coef=0.5, penalty=low_var_kl"]),
+        ([[], ["algorithm.kl={coef: 0.5}"]], ["grpo", "grpo-kl"]),
+        (
+            [[], ["algorithm.loss_type=gspo_token", "algorithm.loss_avg_mode=seq", "algorithm.clip_ratio_low=0.0003"]],
+            ["grpo", "grpo-gspo_token"],
+        ),
+        ([[], ["model.lora={rank: 4, alpha: 8}"]], ["lora=null, rank=-, alpha=-", "lora=-, rank=4, alpha=8.0"]),
     ],
 )
 def test_a_label_says_what_differs(changes: list[list[str]], labels: list[str]) -> None:
