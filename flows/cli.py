@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from flows.cli_evaluate import evaluate
-from flows.cli_operations import doctor, server, ui
+from flows.cli_operations import doctor, reproduce, server, ui
 from flows.cli_options import Overrides, RunsDir, Target
 from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
@@ -128,19 +128,6 @@ def plan(
 
 
 @app.command()
-def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A baseline of configs/baselines, or its file.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
-    overrides: Overrides = None,
-    runs_dir: RunsDir = RUNS_DIR,
-) -> None:
-    """Run a published baseline and say whether its number is reproduced."""
-    from flows.cli_reproduce import reproduce_baseline
-
-    raise typer.Exit(reproduce_baseline(name, overrides or (), Console(), runs_dir=runs_dir, dry_run=dry_run))
-
-
-@app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
     step: Annotated[int | None, typer.Option(help="The step to look at; the newest one by default.")] = None,
@@ -177,7 +164,7 @@ def compare(
     print_comparison(compare_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
 
 
-for operation in (doctor, ui, server):
+for operation in (reproduce, doctor, ui, server):
     app.command()(operation)
 
 

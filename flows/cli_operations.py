@@ -1,12 +1,13 @@
-"""Commands for who operates runs: `sightline doctor`, `sightline ui`, `sightline server`."""
+"""Commands for who operates runs: `sightline reproduce`, `doctor`, `ui`, `server`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from flows.cli_options import RunsDir
+from flows.cli_options import Overrides, RunsDir
 from flows.request import RUNS_DIR
 
 _MLFLOW_URI = "sqlite:///mlflow.db"
@@ -14,6 +15,34 @@ _MLFLOW_URI = "sqlite:///mlflow.db"
 MlflowUri = Annotated[str, typer.Option(help="The database or server that runs are tracked in.")]
 MlflowPort = Annotated[int, typer.Option(help="Port of MLflow's pages.")]
 PrefectPort = Annotated[int, typer.Option(help="Port of Prefect's server and pages.")]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Baselines of configs/baselines, or their files.")
+    ] = None,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Every baseline of configs/baselines.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plans and stop.")] = False,
+    overrides: Overrides = None,
+    resume: Annotated[str | None, typer.Option(metavar="SET", help="Go on with this set, by its name.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Runs of their own that take nothing from others.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Run published baselines and say whether their numbers are reproduced and whether one became worse."""
+    from flows.cli_reproduce import reproduce_set
+    from flows.reproducing import ALL, AskedSet
+
+    asked = AskedSet.of_parameters(
+        {
+            "baselines": [ALL] if all_of_them else names or [],
+            "overrides": overrides or [],
+            "resume": resume or "",
+            "fresh": fresh,
+            "runs_dir": runs_dir,
+        },
+        datetime.now(UTC),
+    )
+    raise typer.Exit(reproduce_set(asked, Console(), dry_run=dry_run))
 
 
 def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:

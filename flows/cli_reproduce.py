@@ -1,134 +1,69 @@
-"""`sightline reproduce`: a published baseline by its name, from the plan to the verdict."""
+"""`sightline reproduce`: published baselines by their names, from the plan to the verdict."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from flows.cli_plan import batch_table
-from flows.request import resolve_request
-from rl_core.config.published import PublishedConfig
-from rl_core.config.run import RunConfig
-from rl_core.evaluation.protocols.registry import protocol_named
-from rl_core.evaluation.reproduction import Reproduction, published_band
-from rl_core.planning.batches import batch_plan
-from rl_core.planning.memory import memory_forecast
-from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.problem import Problem
-from tasks.reproduction import dry_run_problems, judge_run, obstacles, published_of
+from flows.causes import cause_of
+from flows.cli_reproduce_plan import print_baseline_plan
+from flows.reproducing import AskedSet
+from flows.terminal import Watcher, watched_by
+from rl_core.files import read_json
 
-BASELINES = Path("configs/baselines")
-
-_COLOURS = {"reproduced": "green", "above": "green", "below": "red", "not comparable": "yellow"}
+_COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparable": "yellow"}
 
 
-def baseline_path(name: str, folder: Path = BASELINES) -> Path:
-    """The config of a baseline, by its name or its path. Raises ValueError naming those that there are."""
-    for path in (Path(name), folder / f"{name}.yaml"):
-        if path.is_file():
-            return path
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    raise ValueError(f"there is no baseline {name}; {folder} has {', '.join(known) or 'none'}")
-
-
-def reproduce_baseline(name: str, overrides: Sequence[str], console: Console, *, runs_dir: str, dry_run: bool) -> int:
-    """Print the plan of a baseline; unless it is a dry run, carry it out and say whether it reproduces the published
-    number.
+def reproduce_set(asked: AskedSet, console: Console, *, dry_run: bool) -> int:
+    """Print the plan of every baseline; unless it is a dry run, carry them out and say what each came to.
 
     Returns:
-        The exit code: 0 for a dry run without a problem, and for a run that is neither below nor incomparable.
+        The exit code: 0 when all baselines are good or could be, 1 when one is not, 130 after Ctrl-C and 143 after
+        SIGTERM.
 
     Raises:
-        ValueError: there is no such baseline, or its config is refused.
+        ValueError: a baseline is not there, or its config is refused.
     """
-    path = baseline_path(name)
-    request, baseline = (resolve_request(path, changes, runs_dir=runs_dir) for changes in (overrides, ()))
-    problems = dry_run_problems(request.config)
-    _print_plan(request.config, baseline.config, problems, console)
-    if any(problem.fatal for problem in problems):
+    could_work = [print_baseline_plan(plan, console) for plan in asked.planned()]
+    if not all(could_work):
         return 1
-    if dry_run:
-        return 0
-    from flows.cli_run import Order, carry_out
-
-    order = Order(flow="baseline", target=str(path), overrides=list(overrides), runs_dir=runs_dir)
-    if code := carry_out(order, console):
-        return code
-    found = judge_run(request.run, baseline.config)
-    print_reproduction(found, published_of(baseline.config), console)
-    return int(found.outcome in ("below", "not comparable"))
+    return 0 if dry_run else _carry_out(asked, console)
 
 
-def print_reproduction(found: Reproduction, published: PublishedConfig, console: Console) -> None:
-    """The verdict, both numbers with their intervals, and what stands between them."""
-    low, high = found.ci95
-    console.print(f"\n[bold {_COLOURS[found.outcome]}]{found.outcome}[/]", highlight=False)
-    console.print(
-        f"  this run: {found.accuracy_before:.3f} -> {found.accuracy:.3f} (95 % {low:.3f} to {high:.3f})",
-        highlight=False,
-    )
-    console.print(f"  published: {_published_words(published)}", highlight=False, markup=False, soft_wrap=True)
-    for obstacle in found.obstacles:
-        console.print(f"  {obstacle}", highlight=False, markup=False, soft_wrap=True)
+def _carry_out(asked: AskedSet, console: Console) -> int:
+    """The flow of a deployment, called here; its runs draw their own bars."""
+    from flows.cli_run import call_flow, messages, say_stopped
+
+    asked.save()
+    watcher = Watcher()
+    with messages(console), watched_by(watcher):
+        from flows.reproduce import reproduce_baselines  # what torch warns of at its import goes to the log
+
+        error = call_flow(reproduce_baselines, {"resume": asked.name, "runs_dir": asked.runs_dir})
+    if watcher.completed:
+        return print_conclusion(asked.folder, console)
+    if watcher.stop.signum is not None:
+        return say_stopped(watcher.stop.signum, asked.command, console)
+    console.print("[bold red]failed[/bold red] ", end="")
+    console.print(cause_of(watcher.error or error), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"[dim]to continue: {asked.command}[/dim]", soft_wrap=True)
+    return 1
 
 
-def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Problem], console: Console) -> None:
-    published = published_of(config)
-    console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
-    console.print(_published_table(published))
-    if not any(problem.fatal for problem in problems):
-        console.print(batch_table(config, batch_plan(config, published.train_rows)))
-    console.print(_memory_table(config))
-    console.print(_hours_words(published), highlight=False, soft_wrap=True)
-    for obstacle in obstacles(config, baseline):
-        console.print(f"[yellow]not comparable[/yellow] {obstacle}", highlight=False, soft_wrap=True)
-    for problem in problems:
-        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
-        console.print(f"{label} ", end="")
-        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
-
-
-def _published_table(published: PublishedConfig) -> Table:
-    table = Table(title="Published", title_justify="left", show_header=False)
-    protocol = protocol_named(published.protocol)
-    table.add_row("number", _published_words(published))
-    table.add_row("source", published.source)
-    table.add_row("conditions", published.conditions)
-    table.add_row("protocol", f"{protocol.name}, digest {protocol.digest()}; prompt: {protocol.prompt_origin}")
-    table.add_row("reference", f"{published.total_steps} steps, {published.steps_per_epoch} an epoch")
-    return table
-
-
-def _published_words(published: PublishedConfig) -> str:
-    band = published_band(published)
-    if published.accuracy is None or band is None:
-        return "none"
-    before = "" if published.accuracy_before is None else f"{published.accuracy_before:.2f} -> "
-    tolerated = f"{band[0]:.3f} or more" if published.at_least else f"{band[0]:.3f} to {band[1]:.3f}"
-    return f"{before}{published.accuracy:.2f} on {published.items} items; reproduced by {tolerated}"
-
-
-def _memory_table(config: RunConfig) -> Table:
-    table = Table(title="Memory of one worker with the whole model", title_justify="left", show_header=False)
-    sizes = model_sizes(config.model.source)
-    if sizes is None:
-        table.add_row("known once the model was downloaded")
-        return table
-    forecast = memory_forecast(config, sizes)
-    table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")
-    for row in forecast.rows:
-        table.add_row(row.name, f"{row.gib:.1f} GiB")
-    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB")
-    return table
-
-
-def _hours_words(published: PublishedConfig) -> str:
-    speed = published.speed
-    if speed is None:
-        return "expected hours: not known, the reference tells no speed"
-    hours = published.total_steps * speed.seconds_per_step / 3600
-    return (
-        f"expected hours: {hours:.1f} on {speed.num_devices} x {speed.device} at the reference's "
-        f"{speed.seconds_per_step:g} s a step, {hours * speed.num_devices:.0f} of one such device ({speed.source})"
-    )
+def print_conclusion(folder: Path, console: Console) -> int:
+    """What a set came to, from its folder. Returns the exit code."""
+    baselines = read_json(folder / "summary.json")["baselines"]
+    table = Table(title="Baselines", title_justify="left")
+    for column in ("baseline", "standing", "accuracy", "run"):
+        table.add_column(column, overflow="fold")
+    for one in baselines:
+        found = one["reproduction"]
+        accuracy = f"{found['accuracy_before']:.3f} -> {found['accuracy']:.3f}" if found else "-"
+        table.add_row(one["name"], f"[{_COLOURS[one['standing']]}]{one['standing']}[/]", accuracy, one["run"])
+    console.print()
+    console.print(table)
+    for one in baselines:
+        for reason in one["reasons"]:
+            console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"[green]done[/green] {folder / 'summary.html'}", highlight=False, soft_wrap=True)
+    return int(any(one["standing"] != "good" for one in baselines))

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.bars import LogLines, TerminalBars
+from flows.causes import cause_of
 from flows.cli_tables import print_summary
 from flows.request import RUNS_DIR, Asked, resume_command
 from flows.terminal import Watcher, watched_by
@@ -71,22 +72,25 @@ def carry_out(order: Order, console: Console) -> int:
     console.print(f"[bold]{run.name}[/bold]{', fresh' if order.fresh else ''}", highlight=False)
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
-        stack.enter_context(_messages(console))
+        stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
         error = _call(order)
     return _say_how_it_ended(order, watcher.run or run, watcher, error, console)
 
 
 def _call(order: Order) -> BaseException | None:
-    """Call the flow. Returns what Prefect, or the flow before it opened the run, ended with."""
+    asked = dataclasses.asdict(order.asked)
+    return call_flow(_flow(order.flow), {name: value for name, value in asked.items() if value or name == "runs_dir"})
+
+
+def call_flow(flow: Any, parameters: Mapping[str, Any]) -> BaseException | None:
+    """Call a flow. Returns what Prefect, or the flow before it came to its body, ended with."""
     from flows.embedded_server import reached_prefect
     from tasks.artifacts import UNREACHABLE
 
-    asked = dataclasses.asdict(order.asked)
-    parameters = {name: value for name, value in asked.items() if value or name == "runs_dir"}
     try:
         with reached_prefect():
-            state = _flow(order.flow)(**parameters, return_state=True)
+            state = flow(**parameters, return_state=True)
             result = state.result(raise_on_failure=False)
     except (*UNREACHABLE, RuntimeError) as error:
         return error
@@ -104,7 +108,7 @@ def _progress(console: Console) -> AbstractContextManager[Progress]:
 
 
 @contextmanager
-def _messages(console: Console) -> Iterator[None]:
+def messages(console: Console) -> Iterator[None]:
     """Show what the project warns of, and which stages were recognised or finished; the rest is in the run's log."""
     logging.captureWarnings(True)
     handler = _ConsoleHandler(console)
@@ -144,12 +148,17 @@ def _say_how_it_ended(
         _say_result(order, run, console)
         return 0
     if watcher.stop.signum is not None:
-        name = signal.Signals(watcher.stop.signum).name
-        console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
-        console.print(f"  {resume_command(run)}", highlight=False, soft_wrap=True)
-        return 128 + watcher.stop.signum
+        return say_stopped(watcher.stop.signum, resume_command(run), console)
     _say_failed(run, watcher.error or error, console)
     return 1
+
+
+def say_stopped(signum: int, command: str, console: Console) -> int:
+    """How to go on after a signal. Returns the shell's exit code."""
+    name = signal.Signals(signum).name
+    console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
+    console.print(f"  {command}", highlight=False, soft_wrap=True)
+    return 128 + signum
 
 
 def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
@@ -160,8 +169,6 @@ def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
 
 
 def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
-    from flows.endings import cause_of
-
     console.print("[bold red]failed[/bold red] ", end="")
     console.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
     if run.log.is_file():

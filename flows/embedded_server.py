@@ -6,14 +6,16 @@ parent would leave it running for ever. And a run whose server has gone would wa
 """
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from prefect.client.orchestration import get_client
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.settings import get_current_settings
+
+from flows.children import ended_with_this_process
 
 
 @contextmanager
@@ -36,29 +38,25 @@ def reached_prefect() -> Iterator[None]:
             _give_events_up_soon(configured)
         yield
         return
+    embedded = _embedded()
+    _give_events_up_soon(embedded.api_url)
+    with ended_with_this_process(embedded.server_process.pid):
+        yield
+
+
+def prefect_address() -> str:
+    """The API of the server that this process reached, for a child that is to use the same one."""
+    return get_current_settings().api.url or _embedded().api_url
+
+
+def _embedded() -> Any:
+    """The embedded server, which get_client starts where no other one is configured."""
     # Imported here: it takes a second, and is loaded already where the embedded server was started.
     from prefect.server.api.server import SubprocessASGIServer
 
-    embedded = SubprocessASGIServer()
-    server = embedded.server_process
-    assert server is not None, "get_client starts the embedded server where no other one is configured"
-    _give_events_up_soon(embedded.api_url)
-    with _ended_with_this_process(server.pid):
-        yield
+    return SubprocessASGIServer()
 
 
 def _give_events_up_soon(api_url: str) -> None:
     """Two attempts an event; Prefect makes eleven, a second apart, before the process may end."""
     EventsWorker.set_client_override(PrefectEventsClient, api_url=api_url, reconnection_attempts=1)
-
-
-@contextmanager
-def _ended_with_this_process(pid: int) -> Iterator[None]:
-    """A watcher that ends `pid` when this process is gone: it reads from a pipe that only this process can write to."""
-    command = ["/bin/sh", "-c", 'read _; kill "$0"', str(pid)]
-    watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        yield
-    finally:
-        watcher.kill()
-        watcher.communicate()

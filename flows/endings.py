@@ -12,6 +12,7 @@ from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
+from flows.causes import cause_of
 from flows.flow_runs import told_its_end
 from flows.request import Asked, resume_command
 from rl_core.engine.stop import Interrupted
@@ -60,12 +61,6 @@ def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
     if isinstance(error, Interrupted):
         return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)
-
-
-def cause_of(error: BaseException | None) -> str:
-    """The message alone for what a person can change; its kind too for what nobody expected. Without secrets."""
-    expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
-    return redact(f"{error}" if expected else f"{type(error).__name__}: {error}")
 
 
 def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from flows.causes import cause_of
 from rl_core.engine.stop import Interrupted
 from rl_core.files import atomic_write_json, read_json
 from rl_core.run_directory import RunDirectory
@@ -24,9 +25,17 @@ _NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
 """Of a flow run that is scheduled, pending or paused a process may still be to come."""
 
 
-def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None) -> None:
-    """Note which flow run writes this run, and how it ended when it did: "completed", "interrupted" or "failed"."""
-    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end})
+def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:
+    """Note which flow run writes this run; once it ended, how ("completed", "interrupted" or "failed") and why."""
+    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
+
+
+def noted(run: RunDirectory) -> dict[str, Any]:
+    """What `remember` wrote last: `flow_run`, `end`, `cause`; empty when no flow run ever wrote this run."""
+    try:
+        return dict(read_json(run.root / _FILE))
+    except FileNotFoundError:
+        return {}
 
 
 @contextmanager
@@ -34,24 +43,24 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
     """Note which flow run writes this run for the length of the block, and how it ended: Prefect's server may not be
     there to be told."""
     remember(run, flow_run_id)
-    end = "failed"
+    end, cause = "failed", None
     try:
         yield
         end = "completed"
     except Interrupted:
         end = "interrupted"
         raise
+    except Exception as error:
+        cause = cause_of(error)
+        raise
     finally:
-        remember(run, flow_run_id, end=end)
+        remember(run, flow_run_id, end=end, cause=cause)
 
 
 def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
     """Whether this flow run, in its newest attempt, wrote this run and came to say how it ended."""
-    try:
-        noted = read_json(run.root / _FILE)
-    except FileNotFoundError:
-        return False
-    return bool(noted["flow_run"] == flow_run_id and noted.get("end"))
+    last = noted(run)
+    return bool(last.get("flow_run") == flow_run_id and last["end"])
 
 
 def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | None:
@@ -68,13 +77,10 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     Returns:
         What was marked, for people; None when there was nothing to mark.
     """
-    try:
-        earlier = read_json(run.root / _FILE)
-    except FileNotFoundError:
+    earlier = noted(run)
+    if not earlier or earlier["flow_run"] == current:
         return None
-    if earlier["flow_run"] == current:
-        return None
-    return _mark(UUID(earlier["flow_run"]), _final_state(earlier.get("end")))
+    return _mark(UUID(earlier["flow_run"]), _final_state(earlier["end"]))
 
 
 def _final_state(end: str | None) -> State[Any]:

@@ -39,7 +39,7 @@ def name_of_run() -> str:
     """Name of a flow run: that of the run it works on."""
     asked = Asked.of_parameters(runtime.flow_run.parameters)
     try:
-        return asked.resolved(_created()).run.name
+        return asked.resolved(created()).run.name
     except ValueError:
         return f"{runtime.flow_run.flow_name} of {asked.resume or asked.config}"  # the flow itself says what is wrong
 
@@ -53,17 +53,17 @@ def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State
     """
     watcher, ending = current_watcher(), Ending()
     with ending, watcher.noting_the_end():
-        request = asked.resolved(_created())
+        request = asked.resolved(created())
         ending.run = watcher.run = request.run
         with _opened(request, watcher) as run:
             return body(run)
-    return ended_early(ending, UUID(_flow_run_id()))
+    return ended_early(ending, flow_run_id())
 
 
 @contextmanager
 def _opened(request: RunRequest, watcher: Watcher) -> Iterator[RunContext]:
     with ExitStack() as stack:
-        context = _open(request, watcher, stack, flow_run_id=_flow_run_id())
+        context = _open(request, watcher, stack, flow_run_id=str(flow_run_id()))
         try:
             yield context
         except Exception:
@@ -71,11 +71,12 @@ def _opened(request: RunRequest, watcher: Watcher) -> Iterator[RunContext]:
             raise
 
 
-def _flow_run_id() -> str:
-    return str(runtime.flow_run.id)
+def flow_run_id() -> UUID:
+    """The flow run that this code belongs to."""
+    return UUID(str(runtime.flow_run.id))
 
 
-def _created() -> datetime:
+def created() -> datetime:
     """When the flow run was made: the tag of a fresh one, so that its retry continues the same run."""
     context = FlowRunContext.get()
     created = context.flow_run.created if context is not None and context.flow_run is not None else None
@@ -86,7 +87,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     run = request.run
     stack.enter_context(RunLock(run.lock))
     stack.enter_context(_logging_to(run.log))
-    stack.enter_context(_stopped_by_signals(watcher.stop))
+    stack.enter_context(stopped_by_signals(watcher.stop))
     for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
         sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
     mark_abandoned(run, current=flow_run_id)
@@ -127,7 +128,7 @@ def _logging_to(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stopped_by_signals(stop: StopRequest) -> Iterator[None]:
+def stopped_by_signals(stop: StopRequest) -> Iterator[None]:
     """Ctrl-C and SIGTERM ask the run to stop after its step; a second one ends the process at once. Only the main
     thread may set handlers; a flow that runs elsewhere is stopped by whoever started it."""
     if threading.current_thread() is not threading.main_thread():

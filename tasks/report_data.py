@@ -37,7 +37,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         FileNotFoundError: the run was not evaluated.
     """
     stages = facts.stages
-    trained = _last_epoch(stages)
+    trained = last_epoch(stages)
     return ReportPage(
         run=facts.run.name,
         experiment=facts.config.experiment,
@@ -196,7 +196,8 @@ def _model_figure(facts: RunFacts) -> Fact:
     return Fact(label="Model", value=name, note=f"{size} parameters, {facts.config.model.dtype}")
 
 
-def _last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
+def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
+    """The last epoch that was trained; None without one."""
     return next((manifest for manifest in reversed(stages) if manifest.stage.startswith("train-epoch-")), None)
 
 

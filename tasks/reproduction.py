@@ -8,7 +8,6 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
-from rl_core.files import atomic_write_json
 from rl_core.planning.batches import batch_plan, divisibility_problems, row_problems
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
@@ -81,31 +80,28 @@ def _step_problems(config: RunConfig, published: PublishedConfig) -> Iterator[Pr
 
 def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
     """Why a run of `config` does not compare with what `baseline` publishes: how it evaluates, and what was changed."""
-    changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in _changes(config, baseline)]
+    changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in changes(config, baseline)]
     return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
 
 
 def judge_run(run: RunDirectory, baseline: RunConfig) -> Reproduction:
-    """Compare a finished run with the published number of `baseline`, the config as it is shipped, and write the
-    result into the run's folder.
+    """Compare a finished run with the published number of `baseline`, the config as it is shipped.
 
     Raises:
         ValueError: the baseline publishes nothing.
         FileNotFoundError: the run was not evaluated.
     """
     facts = RunFacts(run)
-    found = judge_reproduction(
+    return judge_reproduction(
         published_of(baseline),
         base=facts.headline("base"),
         trained=facts.headline("trained"),
         obstacles=obstacles(facts.config, baseline),
     )
-    atomic_write_json(run.reproduction, found.to_json())
-    return found
 
 
-def _changes(config: RunConfig, baseline: RunConfig) -> Iterator[tuple[str, Any, Any]]:
-    """Keys that differ and matter, with both values."""
+def changes(config: RunConfig, baseline: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+    """Keys that differ and can move the expected number, with both values."""
     ours, theirs = dict(_flat(settings(config))), dict(_flat(settings(baseline)))
     for key in sorted(ours.keys() | theirs.keys()):
         if ours.get(key) != theirs.get(key) and not key.startswith(_HARMLESS):

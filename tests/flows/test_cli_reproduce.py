@@ -1,9 +1,11 @@
 """`sightline reproduce`: every baseline is planned offline in seconds, from its config alone."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.cli_reproduce import baseline_path, print_reproduction
+from flows.cli_reproduce import print_conclusion
+from flows.reproducing import AskedSet, all_baselines, baseline_path
 from rl_core.config.loading import load_config
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
-from rl_core.evaluation.reproduction import judge_reproduction, published_band
-from rl_core.evaluation.result import summarise
-from tests.rl_core.evaluation.builders import make_items
+from rl_core.evaluation.reproduction import published_band
 
 ROOT = Path(__file__).parents[2]
 BASELINES = sorted((ROOT / "configs" / "baselines").glob("*.yaml"))
@@ -126,22 +127,56 @@ def test_a_changed_baseline_says_what_stands_between() -> None:
 
 
 def test_an_unknown_baseline_leads_to_those_there_are() -> None:
-    with pytest.raises(ValueError, match="has qwen2_5_7b_math12k_grpo, "):
-        baseline_path("geo3k")
+    with pytest.raises(ValueError, match=r"did you mean qwen2_5_vl_3b_geo3k_grpo.* has qwen2_5_7b_math12k_grpo, "):
+        baseline_path("qwen2_5_vl_3b_geo3k_gropo")
 
 
-def test_a_verdict_is_printed_with_both_numbers_and_the_reasons() -> None:
-    published = load_config(baseline_path("qwen2_5_vl_7b_geo3k_sapo")).published
-    assert published is not None
-    base, trained = (summarise(make_items("+" * right + "-" * (601 - right))) for right in (222, 330))
-    console = Console(record=True, width=160)
-    found = judge_reproduction(published, base=base, trained=trained, obstacles=["other data"])
-    print_reproduction(found, published, console)
-    text = console.export_text()
-    for part in (
-        "not comparable",
-        "0.369 -> 0.549",
-        "0.37 -> 0.54 on 601 items; reproduced by 0.495 to 0.585",
-        "other data",
-    ):
-        assert part in text, part
+def test_one_command_plans_them_all() -> None:
+    code, text = reproduce("--all")
+    assert code == 0, text
+    assert all(load_config(path).experiment in text for path in BASELINES)
+
+
+def test_every_bad_name_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"no baseline geo3k(.|\n)*no baseline clevr"):
+        reproduce("geo3k", "qwen2_5_vl_3b_geo3k_grpo", "clevr")
+
+
+def test_somebody_must_say_what_to_reproduce() -> None:
+    with pytest.raises(ValueError, match="name the baselines"):
+        reproduce()
+
+
+def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
+    asked = AskedSet(baselines=["all"], overrides=["seed=3"], tag="20260101T040000", runs_dir=str(tmp_path))
+    assert asked.names == all_baselines()
+    assert asked.planned()[0].request.run.name.endswith("-20260101T040000")
+    asked.save()
+    given = {"resume": "20260101T040000", "runs_dir": str(tmp_path)}
+    assert AskedSet.of_parameters(given, datetime.now(UTC)) == asked
+    assert f"--resume 20260101T040000 --runs-dir {tmp_path}" in asked.command
+    with pytest.raises(ValueError, match=r"no set weekly; .* has 20260101T040000"):
+        AskedSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
+
+
+def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path) -> None:
+    one, other = (AskedSet(baselines=names) for names in (["all"], all_baselines()[::-1]))
+    assert one.name == other.name != AskedSet(baselines=["all"], overrides=["seed=3"]).name
+
+
+@pytest.mark.parametrize(("standing", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])
+def test_the_exit_status_is_0_only_when_all_are_good(
+    standing: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fine = {"name": "a", "run": "a-1", "standing": "good", "reasons": [], "reproduction": None}
+    other = {
+        **fine,
+        "name": "b",
+        "standing": standing,
+        "reasons": ["-6.0 points against a-0"],
+        "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31},
+    }
+    (tmp_path / "summary.json").write_text(json.dumps({"baselines": [fine, other]}))
+    assert print_conclusion(tmp_path, Console()) == code
+    text = capsys.readouterr().out
+    assert "0.240 -> 0.310" in text and "b: -6.0 points against a-0" in text and "summary.html" in text

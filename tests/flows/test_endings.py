@@ -9,7 +9,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Crashed, Running
 
 from flows.baseline import baseline
-from flows.endings import cause_of, explain, last_lines
+from flows.causes import cause_of
+from flows.endings import explain, last_lines
 from flows.flow_runs import remember
 from flows.request import Asked, resume_command
 from rl_core.run_directory import RunDirectory

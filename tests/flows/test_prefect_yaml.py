@@ -10,6 +10,7 @@ from prefect.exceptions import ParameterTypeError
 from prefect.flows import load_flow_from_entrypoint
 
 from flows.cli_server import POOL
+from flows.reproducing import DEFAULT_SET, AskedSet, baseline_path
 from flows.work_pool import DEVICES
 from rl_core.config.loading import load_config
 
@@ -29,7 +30,32 @@ def flow_of(deployment: dict[str, Any]) -> Flow:
 
 def test_the_deployments_that_people_expect_are_there() -> None:
     names = {deployment["name"] for deployment in DEPLOYMENTS}
-    assert {"quickstart", "geo3k", "clevr-count", "geoqa", "evaluate", "merge", "compare"} <= names
+    training = {"quickstart", "geo3k", "clevr-count", "geoqa", "reproduce-baselines"}
+    assert names == training | {"evaluate", "merge", "compare"}
+    one_at_a_time = {one["name"] for one in DEPLOYMENTS if one.get("concurrency_limit", {}).get("limit") == 1}
+    assert one_at_a_time == training
+
+
+def test_schedules_have_names_and_wait_until_somebody_starts_them() -> None:
+    schedules = {
+        f"{one['name']}/{schedule['slug']}": schedule for one in DEPLOYMENTS for schedule in one.get("schedules", [])
+    }
+    assert schedules.keys() == {"quickstart/nightly", "reproduce-baselines/weekly", "reproduce-baselines/quarterly"}
+    assert all(schedule["active"] is False and schedule["parameters"]["fresh"] for schedule in schedules.values())
+
+
+def test_the_weekly_set_has_the_baselines_with_a_deployment_of_their_own() -> None:
+    """And every name that a schedule gives leads to one."""
+    (one,) = [one for one in DEPLOYMENTS if one["name"] == "reproduce-baselines"]
+    configs = [
+        deployment["parameters"]["config"]
+        for deployment in DEPLOYMENTS
+        if "gpu" in deployment["tags"] and deployment != one
+    ]
+    assert [str(baseline_path(name)) for name in one["parameters"]["baselines"]] == configs
+    assert tuple(one["parameters"]["baselines"]) == DEFAULT_SET
+    for schedule in one["schedules"]:
+        assert AskedSet(baselines=schedule["parameters"]["baselines"]).planned()
 
 
 @each

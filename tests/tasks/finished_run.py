@@ -76,15 +76,22 @@ def with_images(run: RunDirectory, items: Sequence[EvaluationItem]) -> list[Eval
         return [replace(item, image_uids=(images.add(_png(number)),)) for number, item in enumerate(items)]
 
 
-def finish_stage(run: RunDirectory, stage: str, result: Mapping[str, object], *outputs: Path) -> StageManifest:
+def finish_stage(
+    run: RunDirectory,
+    stage: str,
+    result: Mapping[str, object],
+    *outputs: Path,
+    digest: str = "d0",
+    finished_at: str = "2026-01-01T00:00:00+00:00",
+) -> StageManifest:
     """Write the manifest of a stage that made `outputs`."""
     manifest = StageManifest(
         stage=stage,
-        digest="d0",
+        digest=digest,
         outputs=describe_outputs(run.root, outputs),
         result=result,
         seconds=1.5,
-        finished_at="2026-01-01T00:00:00+00:00",
+        finished_at=finished_at,
     )
     write_manifest(run, manifest)
     return manifest

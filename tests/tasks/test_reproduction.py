@@ -1,6 +1,5 @@
 """Baselines as configs, and runs of them against the published numbers."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -72,11 +71,9 @@ def finished_run(folder: Path, config: RunConfig, right: int) -> RunDirectory:
     return run
 
 
-def test_a_finished_run_is_judged_and_the_verdict_is_kept(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, baseline(), 290)
-    found = judge_run(run, baseline())
+def test_a_finished_run_is_judged(tmp_path: Path) -> None:
+    found = judge_run(finished_run(tmp_path, baseline(), 290), baseline())
     assert (found.outcome, found.obstacles) == ("reproduced", ())
-    assert json.loads(run.reproduction.read_text())["outcome"] == "reproduced"
 
 
 def test_a_run_of_another_recipe_is_not_comparable(tmp_path: Path) -> None:

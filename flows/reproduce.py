@@ -1,0 +1,102 @@
+"""The flow that reproduces baselines, for a schedule: one page, and Failed when one of them became worse."""
+
+from typing import Annotated, Any
+
+from prefect import Flow, State, flow, runtime, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Completed, Failed
+from pydantic import Field
+
+from flows.alone import run_alone
+from flows.endings import Ending, ended_early, show_ending
+from flows.opening import created, flow_run_id, stopped_by_signals
+from flows.parameters import Overrides
+from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
+from flows.request import RUNS_DIR, RunRequest
+from flows.terminal import current_watcher, watched_by
+from tasks.artifacts import PAGES
+from tasks.reproduction_record import Conclusion, conclude, markdown
+from tasks.reproduction_set import Member, is_finished
+
+Baselines = Annotated[list[str], Field(min_length=1)]
+
+
+class Regressed(RuntimeError):
+    """A baseline of the set is not good; the message names all of them."""
+
+
+def explain_set(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """A hook for flow runs whose process was killed: how to go on."""
+    show_ending(flow_run.id, None, state.message or state.name or "it ended early")
+
+
+def name_of_set() -> str:
+    """Name of a flow run: that of its set."""
+    try:
+        return f"reproduction {AskedSet.of_parameters(runtime.flow_run.parameters, created()).name}"
+    except ValueError:
+        return "reproduction"  # the flow itself says what is wrong
+
+
+@flow(name="reproduce-baselines", flow_run_name=name_of_set, on_crashed=[explain_set], on_cancellation=[explain_set])
+def reproduce_baselines(
+    baselines: Baselines = list(DEFAULT_SET),  # noqa: B006 (Prefect's form shows it)
+    overrides: Overrides = (),
+    resume: str = "",
+    fresh: bool = False,
+    runs_dir: str = RUNS_DIR,
+) -> dict[str, Any] | State[Any]:
+    """Run published baselines one after the other, compare each with its number and with its last good run.
+
+    Args:
+        baselines: Names of configs/baselines, config files, or `all`.
+        overrides: Changes to single keys of every config, each `key.path=value`.
+        resume: Name of a set to go on with; it wins over the others.
+        fresh: Make runs of their own that take nothing over from others, as a scheduled set should.
+        runs_dir: Folder of the runs.
+
+    Returns:
+        Every baseline's figures. A set with a baseline that is not good ends as Failed, after all others were run.
+    """
+    parameters = {"baselines": baselines, "overrides": overrides, "resume": resume, "fresh": fresh}
+    watcher, ending = current_watcher(), Ending()
+    with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
+        asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, created())
+        return _ended(_carry_out(asked))
+    return ended_early(ending, flow_run_id())
+
+
+def _carry_out(asked: AskedSet) -> Conclusion:
+    planned = asked.planned()
+    refuse_fatal(planned)
+    asked.save()
+    members = [_member(plan) for plan in planned]
+    conclusion = conclude(asked.name, members, asked.folder, command=asked.command)
+    text = markdown(conclusion)
+    PAGES.write(lambda: create_markdown_artifact(key="reproduction", markdown=text, description=conclusion.headline))
+    return conclusion
+
+
+def _member(plan: PlannedBaseline) -> Member:
+    state = reproduce(plan.name, plan.request, return_state=True)
+    current_watcher().stop.raise_if_requested()
+    failure = state.message if state.is_failed() else None
+    asked = plan.request
+    return Member(name=plan.name, baseline=plan.baseline, config=asked.config, run=asked.run, failure=failure)
+
+
+@task(name="reproduce", task_run_name="reproduce {name}", cache_policy=NO_CACHE)
+def reproduce(name: str, request: RunRequest) -> State[Any]:
+    """Carry one baseline's run out in a process of its own, unless it is finished."""
+    if is_finished(request.config, request.run):
+        return Completed(name="Cached", message=f"{request.run.name} was finished before")
+    failure = run_alone(request, current_watcher().stop)
+    return Failed(message=failure) if failure else Completed(message=request.run.name)
+
+
+def _ended(conclusion: Conclusion) -> dict[str, Any] | State[Any]:
+    if not conclusion.alarms:
+        return conclusion.to_json()
+    return Failed(message=conclusion.headline, data=Regressed(conclusion.headline))

@@ -1,0 +1,159 @@
+"""The set of baselines that a person asks for. Imports neither Prefect nor torch, so that a dry run is quick."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
+from rl_core.config.loading import digest_of
+from rl_core.config.run import RunConfig
+from rl_core.files import atomic_write_json, read_json
+from tasks.reproduction import dry_run_problems
+
+BASELINES = Path("configs/baselines")
+
+ALL = "all"
+"""Stands for every baseline of that folder."""
+
+DEFAULT_SET = (
+    "qwen2_5_vl_3b_geo3k_grpo",
+    "qwen2_5_vl_3b_clevr_count_grpo",
+    "qwen2_5_vl_3b_geoqa8k_grpo",
+)
+"""What the deployment reproduces: a published baseline of each dataset."""
+
+_SETS = "reproductions"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedBaseline:
+    """A baseline of a set: its name, its config as it is shipped, and the run that is asked for."""
+
+    name: str
+    baseline: RunConfig
+    request: RunRequest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedSet:
+    """A set of baselines.
+
+    Attributes:
+        baselines: Names, config files, or ALL.
+        overrides: `key.path=value` texts laid over every config.
+        tag: Makes runs of their own that take nothing from others; None continues those without a tag.
+        runs_dir: Where runs lie, and the set's folder beside them.
+    """
+
+    baselines: Sequence[str]
+    overrides: Sequence[str] = ()
+    tag: str | None = None
+    runs_dir: str = RUNS_DIR
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any], created: datetime) -> Self:
+        """From a flow run's parameters and the moment it was made.
+
+        Raises:
+            ValueError: the set to resume is not there, or no baseline is named.
+        """
+        runs_dir = parameters["runs_dir"]
+        if parameters["resume"]:
+            return cls._saved(parameters["resume"], runs_dir)
+        if not parameters["baselines"]:
+            raise ValueError(f"name the baselines to reproduce, or {ALL}")
+        return cls(
+            baselines=list(parameters["baselines"]),
+            overrides=list(parameters["overrides"]),
+            tag=start_tag(created) if parameters["fresh"] else None,
+            runs_dir=runs_dir,
+        )
+
+    @classmethod
+    def _saved(cls, name: str, runs_dir: str) -> Self:
+        path = Path(runs_dir) / _SETS / name / "set.json"
+        if not path.is_file():
+            known = sorted(found.parent.name for found in Path(runs_dir).glob(f"{_SETS}/*/set.json"))
+            raise ValueError(f"no set {name}; {runs_dir}/{_SETS} has {', '.join(known) or 'none'}")
+        return cls(**read_json(path), runs_dir=runs_dir)
+
+    @property
+    def name(self) -> str:
+        """The tag, or a digest of what is asked for: the same name continues."""
+        return self.tag or digest_of([sorted(self.names), sorted(self.overrides)])
+
+    @property
+    def names(self) -> list[str]:
+        """The baselines by name, each once."""
+        asked = [name for one in self.baselines for name in (all_baselines() if one == ALL else [one])]
+        return list(dict.fromkeys(asked))
+
+    @property
+    def folder(self) -> Path:
+        """Where the set's page lies."""
+        return Path(self.runs_dir) / _SETS / self.name
+
+    @property
+    def command(self) -> str:
+        """The command that goes on with the set."""
+        return f"sightline reproduce --resume {self.name}" + (
+            "" if self.runs_dir == RUNS_DIR else f" --runs-dir {self.runs_dir}"
+        )
+
+    def save(self) -> None:
+        """Note what is asked for, so that the set can be resumed by its name."""
+        asked = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "runs_dir"}
+        atomic_write_json(self.folder / "set.json", asked)
+
+    def planned(self) -> list[PlannedBaseline]:
+        """Every baseline's config and run.
+
+        Raises:
+            ValueError: naming every baseline that is not there or whose config is refused.
+        """
+        planned, refused = [], []
+        for name in self.names:
+            try:
+                planned.append(self._planned(name))
+            except ValueError as error:
+                refused.append(f"{error}")
+        if refused:
+            raise ValueError("\n".join(refused))
+        return planned
+
+    def _planned(self, name: str) -> PlannedBaseline:
+        path = baseline_path(name)
+        shipped = resolve_request(path, runs_dir=self.runs_dir).config
+        request = resolve_request(path, self.overrides, runs_dir=self.runs_dir, tag=self.tag)
+        return PlannedBaseline(name=path.stem, baseline=shipped, request=request)
+
+
+def all_baselines(folder: Path = BASELINES) -> list[str]:
+    """The names of the baselines that there are."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def baseline_path(name: str, folder: Path = BASELINES) -> Path:
+    """The config of a baseline, by its name or its path. Raises ValueError with the nearest name and all there are."""
+    for path in (Path(name), folder / f"{name}.yaml"):
+        if path.is_file():
+            return path
+    known = all_baselines(folder)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    raise ValueError(f"there is no baseline {name}{hint} {folder} has {', '.join(known) or 'none'}")
+
+
+def refuse_fatal(planned: Sequence[PlannedBaseline]) -> None:
+    """Raise ValueError with every problem that would stop one of the baselines, before any of them starts."""
+    problems = [
+        f"{plan.name}: {problem}"
+        for plan in planned
+        for problem in dry_run_problems(plan.request.config)
+        if problem.fatal
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))

@@ -1,0 +1,55 @@
+"""The last good run of a baseline, among the runs that lie beside a new one. Imports neither Prefect nor torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rl_core.config.loading import ConfigError
+from rl_core.config.run import RunConfig
+from rl_core.files import read_json
+from rl_core.run_directory import RunDirectory
+from tasks.manifests import read_manifest
+from tasks.reproduction import changes
+from tasks.run_facts import RunFacts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """A run with a report, its config, and when the report was written (UTC, ISO 8601)."""
+
+    run: RunDirectory
+    config: RunConfig
+    finished_at: str
+
+
+def last_good_run(run: RunDirectory) -> RunDirectory | None:
+    """The newest earlier run of the same recipe that was judged good; None when there is none.
+
+    The same recipe: an equal config but for its name and the keys that move no expected number. A judged run says so in
+    its own folder (`RunDirectory.reproduction`): no database is asked.
+
+    Raises:
+        ConfigError: the run's config is refused.
+        FileNotFoundError: the run has no report.
+    """
+    ours = read_finished(run)
+    good = [other for other in _good_runs(run) if other.finished_at < ours.finished_at]
+    newest_first = sorted(good, key=lambda other: other.finished_at, reverse=True)
+    return next((other.run for other in newest_first if not list(changes(other.config, ours.config))), None)
+
+
+def read_finished(run: RunDirectory) -> FinishedRun:
+    """A run's config and end. Raises ConfigError or FileNotFoundError as last_good_run does."""
+    manifest = read_manifest(run, "report")
+    if manifest is None:
+        raise FileNotFoundError(f"{run.name} is not finished: it has no report")
+    return FinishedRun(run=run, config=RunFacts(run).config, finished_at=manifest.finished_at)
+
+
+def _good_runs(run: RunDirectory) -> Iterator[FinishedRun]:
+    for path in run.root.parent.glob("*/reproduction.json"):
+        if path.parent == run.root or read_json(path).get("standing") != "good":
+            continue
+        try:
+            yield read_finished(RunDirectory(path.parent))
+        except (ConfigError, FileNotFoundError):
+            continue  # it lost its report, or is of a time with other keys: it says nothing any more

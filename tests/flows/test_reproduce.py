@@ -1,0 +1,103 @@
+"""The flow of a set of baselines, as Prefect sees it. Finished runs stand for trained ones: none is repeated."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+
+from flows.reproduce import Regressed, reproduce_baselines
+from rl_core.config.loading import dump_config, load_config
+from rl_core.evaluation.folder import write_evaluation
+from rl_core.run_directory import RunDirectory
+from tasks.stages import run_name, stage_digests
+from tests.rl_core.evaluation.builders import make_items
+from tests.tasks.finished_run import finish_stage
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
+
+BASELINE = "tests/e2e/configs/baseline.yaml"
+
+
+def finished(runs_dir: Path, right: int, *overrides: str, tag: str | None = None, day: int = 1) -> RunDirectory:
+    """A run of the baseline with so many of 40 answers right; nothing of it was trained."""
+    config = load_config(Path(BASELINE), ["tracking.mlflow_uri=null", *overrides])
+    run = RunDirectory(runs_dir / run_name(config, tag=tag))
+    run.root.mkdir(parents=True)
+    run.config.write_text(dump_config(config))
+    digests = stage_digests(config)
+    for contender, count in (("base", 5), ("trained", right)):
+        write_evaluation(run.evaluation(contender), {"greedy": make_items("+" * count + "-" * (40 - count))})
+        finish_stage(
+            run, f"evaluate-{contender}", {}, run.evaluation(contender), digest=digests[f"evaluate-{contender}"]
+        )
+    finish_stage(run, "report", {}, digest=digests["report"], finished_at=f"2026-01-{day:02d}T00:00:00+00:00")
+    return run
+
+
+def reproduced(runs_dir: Path, *overrides: str, **parameters: object) -> State:
+    settings = {"baselines": [BASELINE], "overrides": ["tracking.mlflow_uri=null", *overrides]}
+    return reproduce_baselines(**{**settings, **parameters}, runs_dir=str(runs_dir), return_state=True)
+
+
+def task_states(state: State) -> dict[str, str]:
+    wanted = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        return {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=wanted)}
+
+
+def page_of(state: State) -> str:
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+        return {artifact.key: artifact.data for artifact in client.read_artifacts(artifact_filter=wanted)}[
+            "reproduction"
+        ]
+
+
+def test_a_drop_fails_the_flow_run_and_what_is_finished_is_not_repeated(tmp_path: Path) -> None:
+    finished(tmp_path, 30, "seed=1")
+    good = reproduced(tmp_path, "seed=1")
+    assert good.is_completed(), good
+    assert task_states(good) == {"reproduce baseline": "Cached"}
+    assert good.result()["baselines"][0]["standing"] == "good"
+    assert "# the baseline is good" in page_of(good)
+
+    worse = finished(tmp_path, 15, "seed=2", day=2)
+    bad = reproduced(tmp_path, "seed=2")
+    assert bad.is_failed() and isinstance(bad.result(raise_on_failure=False), Regressed)
+    assert bad.message == "1 of 1 baselines need a look: baseline regressed"
+    assert task_states(bad) == {"reproduce baseline": "Cached"}
+    assert "| baseline | regressed | 37.5 % |" in page_of(bad)
+    assert json.loads(worse.reproduction.read_text())["standing"] == "regressed"
+    (folder,) = [
+        path for path in (tmp_path / "reproductions").iterdir() if "regressed" in (path / "summary.json").read_text()
+    ]
+    assert (folder / "summary.html").is_file()
+
+    again = reproduced(tmp_path, baselines=["unused"], resume=folder.name)
+    assert again.is_failed() and again.message == bad.message
+
+
+@pytest.mark.parametrize(
+    ("baselines", "overrides", "named"),
+    [
+        (["qwen2_5_vl_3b_geo3k_gropo", BASELINE], [], "did you mean qwen2_5_vl_3b_geo3k_grpo?"),
+        ([BASELINE, "configs/quickstart.yaml"], [], "quickstart reproduces nothing"),
+        ([BASELINE], ["trainer.total_epochs=3"], "baseline: published.total_steps: the run would take 9"),
+        ([BASELINE], ["no_such.key=1"], "no_such"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    baselines: list[str], overrides: list[str], named: str, tmp_path: Path
+) -> None:
+    state = reproduced(tmp_path, *overrides, baselines=baselines)
+    assert state.is_failed() and named in state.message, state.message
+    assert task_states(state) == {}
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,37 @@
+"""Finished runs of a published baseline, by the writers that real runs use."""
+
+from pathlib import Path
+
+from rl_core.config.loading import dump_config, load_config
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.folder import write_evaluation
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs
+from tasks.reproduction_set import Member
+from tests.rl_core.evaluation.builders import make_items
+from tests.tasks.finished_run import finish_stage
+
+NAME = "qwen2_5_vl_7b_geo3k_grpo"
+"""Published: 0.37 -> 0.48 on 601 items."""
+UNPUBLISHED = "qwen2_5_vl_3b_geo3k_dapo"
+ITEMS = 601
+
+
+def baseline(name: str = NAME, *overrides: str) -> RunConfig:
+    """A config of configs/baselines; the tests run at the repository's root."""
+    return load_config(Path("configs/baselines") / f"{name}.yaml", ["tracking.mlflow_uri=null", *overrides])
+
+
+def week(folder: Path, number: int, right: int, *overrides: str, name: str = NAME) -> Member:
+    """The run of one week, with so many of 601 answers right."""
+    config = baseline(name, *overrides)
+    run = RunDirectory(folder / f"{name}-week-{number}")
+    run.root.mkdir(parents=True)
+    run.config.write_text(dump_config(config))
+    RunLogs(run).log_step(1, {"reward/overall": 0.1 * number})
+    for contender, count in (("base", 222), ("trained", right)):
+        items = make_items("+" * count + "-" * (ITEMS - count), mode="sampled")
+        write_evaluation(run.evaluation(contender), {"sampled": items})
+    finish_stage(run, "train-epoch-001", {"versions": {"sightline": f"0.1.{number}"}})
+    finish_stage(run, "report", {}, finished_at=f"2026-01-{number:02d}T05:00:00+00:00")
+    return Member(name=name, baseline=baseline(name), config=config, run=run)

@@ -1,0 +1,54 @@
+"""The last good run of a recipe, found in the folders of runs."""
+
+from pathlib import Path
+
+import pytest
+
+from rl_core.files import atomic_write_json
+from tasks.last_good import last_good_run
+from tasks.reproduction_set import Member
+from tests.tasks.baseline_runs import week
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def judged(folder: Path, number: int, *overrides: str, standing: str = "good") -> Member:
+    member = week(folder, number, 290, *overrides)
+    atomic_write_json(member.run.reproduction, {"standing": standing})
+    return member
+
+
+def test_the_newest_good_run_of_the_recipe_before_this_one(tmp_path: Path) -> None:
+    for number in (3, 1, 2):
+        judged(tmp_path, number)
+    judged(tmp_path, 4, standing="regressed")
+    judged(tmp_path, 5, "actor.optim.lr=1e-5")
+    judged(tmp_path, 9)
+    assert last_good_run(week(tmp_path, 6, 290).run).name.endswith("week-3")
+
+
+def test_seed_and_memory_may_differ(tmp_path: Path) -> None:
+    judged(tmp_path, 1, "seed=5", "rollout.gpu_memory_utilization=0.5")
+    assert last_good_run(week(tmp_path, 2, 290).run).name.endswith("week-1")
+
+
+def test_the_first_run_has_none_and_is_none_of_its_own(tmp_path: Path) -> None:
+    assert last_good_run(judged(tmp_path, 1).run) is None
+
+
+def test_a_run_that_nobody_can_read_any_more_says_nothing(tmp_path: Path) -> None:
+    judged(tmp_path, 1).run.config.write_text("experiment: x\nno_such_key: 1\n")
+    judged(tmp_path, 2).run.stage_manifest("report").unlink()
+    assert last_good_run(week(tmp_path, 3, 290).run) is None
+
+
+def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
+    member = week(tmp_path, 1, 290)
+    member.run.stage_manifest("report").unlink()
+    with pytest.raises(FileNotFoundError, match="is not finished"):
+        last_good_run(member.run)
