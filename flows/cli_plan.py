@@ -11,6 +11,7 @@ from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
 from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.precision import precision_words, trained_words
 from rl_core.planning.problem import Problem
 from tasks.plan_facts import plan_facts
 from tasks.problems import gpu_memory_gib, static_problems
@@ -53,6 +54,8 @@ def batch_table(config: RunConfig, plan: BatchPlan) -> Table:
 
 
 def _print_forecast(config: RunConfig, console: Console) -> None:
+    precision = precision_words(config.model, config.actor.optim)
+    console.print(f"trained: {trained_words(config.model)}; precision: {precision}", highlight=False)
     sizes = model_sizes(config.model.source)
     if sizes is None:
         console.print("memory and disk: known once the model was downloaded")

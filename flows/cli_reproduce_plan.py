@@ -14,6 +14,7 @@ from rl_core.evaluation.reproduction import published_band
 from rl_core.planning.batches import batch_plan
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.precision import precision_words, trained_words
 from rl_core.planning.problem import Problem
 from tasks.reproduction import dry_run_problems, obstacles, published_of
 
@@ -68,6 +69,8 @@ def published_words(published: PublishedConfig) -> str:
 
 def _memory_table(config: RunConfig) -> Table:
     table = Table(title="Memory of one worker with the whole model", title_justify="left", show_header=False)
+    table.add_row("trained", trained_words(config.model))
+    table.add_row("precision", precision_words(config.model, config.actor.optim))
     sizes = model_sizes(config.model.source)
     if sizes is None:
         table.add_row("known once the model was downloaded")

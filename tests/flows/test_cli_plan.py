@@ -27,7 +27,14 @@ def plan(*arguments: str) -> tuple[int, str]:
 def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None:
     code, text = plan("--runs-dir", str(tmp_path))
     assert code == 0
-    for part in ("experiment: quickstart", "train-epoch-002", "2048 rows / 64 = 32 steps", "512 responses", "GiB"):
+    for part in (
+        "experiment: quickstart",
+        "train-epoch-002",
+        "2048 rows / 64 = 32 steps",
+        "512 responses",
+        "GiB",
+        "float32 throughout",
+    ):
         assert part in text, part
 
 

@@ -49,7 +49,8 @@ def test_every_baseline_is_planned_offline(path: Path) -> None:
     an_epoch, in_all = STEPS[data]
     assert re.search(rf"rows / 512 = {an_epoch} steps", text)
     assert f"{in_all} steps in 15 epoch(s)" in text
-    for part in ("expected hours: ", "at most at one time", "G ", "one sample an item", "digest"):
+    precision = "bfloat16 arithmetic, float32 master weights"
+    for part in ("expected hours: ", "at most at one time", "G ", precision, "one sample an item", "digest"):
         assert part in text, part
     for part in ("not comparable", "problem", "warning"):
         assert part not in text, text
@@ -68,8 +69,9 @@ def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation
         config.data.rollout_batch_size, config.rollout.n, config.actor.global_batch_size, config.rollout.temperature,
         config.actor.optim.betas, config.actor.optim.weight_decay, config.actor.optim.lr_scheduler_type,
         config.data.max_prompt_length, config.rollout.max_response_length, config.trainer.total_epochs,
+        config.model.dtype, config.actor.optim.strategy,
     )  # fmt: skip
-    assert shared == (512, 5, 128, 1.0, (0.9, 0.999), 0.01, "constant", 2048, 2048, 15)
+    assert shared == (512, 5, 128, 1.0, (0.9, 0.999), 0.01, "constant", 2048, 2048, 15, "bfloat16", "adamw")
     assert config.actor.optim.lr == (1e-5 if config.model.lora else 1e-6)
     algorithm = config.algorithm
     clip = (algorithm.clip_ratio_low, algorithm.clip_ratio_high, algorithm.clip_ratio_dual)

@@ -157,16 +157,26 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def number_format(value: Any, config: EasyR1Config) -> Assignments:
-    """float32 where weights and arithmetic both are; else bfloat16, which reproduces a probe to a tenth only."""
-    stored, computed = (_NUMBER_FORMATS.get(name) for name in (value, config["worker.actor.fsdp.mp_param_dtype"]))
-    if stored is None or computed is None:
-        raise NoEquivalent("model.dtype is float32 or bfloat16")
-    if stored == computed == "float32":
+    """Of the arithmetic; bfloat16 reproduces a probe to a tenth only."""
+    if _known_format(value) == "float32":
         return {"model.dtype": "float32"}
     return {"model.dtype": "bfloat16", "merge.probe_tolerance": 0.1}
 
 
-_NUMBER_FORMATS = {None: "float32", "fp32": "float32", "float32": "float32", "bf16": "bfloat16", "bfloat16": "bfloat16"}
+def stored_format(value: Any, config: EasyR1Config) -> Assignments:
+    """Nothing to set: the optimizer moves float32 numbers, whatever the arithmetic."""
+    if value is not None:
+        _known_format(value)
+    return {}
+
+
+def _known_format(value: Any) -> str:
+    if value not in _NUMBER_FORMATS:
+        raise NoEquivalent("model.dtype is float32 or bfloat16")
+    return _NUMBER_FORMATS[value]
+
+
+_NUMBER_FORMATS = {"fp32": "float32", "float32": "float32", "bf16": "bfloat16", "bfloat16": "bfloat16"}
 
 
 def when_lora(key: str) -> Convert:

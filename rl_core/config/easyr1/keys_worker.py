@@ -9,6 +9,7 @@ from rl_core.config.easyr1.conversions import (
     number_format,
     or_zero,
     reward_arguments,
+    stored_format,
     strategy,
     validation_sampling,
     warmup_ratio,
@@ -31,14 +32,18 @@ _FSDP: tuple[Key, ...] = (
     converted(
         "fsdp.torch_dtype",
         None,
+        stored_format,
+        remark="Master weights are float32, as with null there; bf16, which loses small updates there, loses none.",
+    ),
+    converted(
+        "fsdp.mp_param_dtype",
+        "bf16",
         number_format,
         "model.dtype",
         "merge.probe_tolerance",
-        remark="Null (float32 master weights, bfloat16 arithmetic) is bfloat16, with what the weights cut off kept "
-        "beside them: the same 32 bits.",
+        remark="The number format of forward, backward and engine; float32 master weights in both.",
     ),
-    needless("fsdp.mp_param_dtype", "bf16", "Arithmetic is in model.dtype: float32 where this and torch_dtype are."),
-    needless("fsdp.mp_reduce_dtype", "fp32", _ONE_DEVICE),
+    needless("fsdp.mp_reduce_dtype", "fp32", "Gradients are added up and clipped in float32."),
     needless("fsdp.mp_buffer_dtype", "fp32", "Rotary angles and the like are float32."),
 )
 
