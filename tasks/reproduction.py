@@ -37,6 +37,7 @@ _HARMLESS = (
     "rollout.enforce_eager",
     "rollout.gpu_memory_utilization",
     "rollout.max_log_prob_gap",
+    "rollout.max_mean_log_prob_gap",
     "rollout.max_num_seqs",
     "trainer.save_",
     "trainer.val_",

@@ -17,7 +17,7 @@ from rl_core.config.run import RunConfig
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 4,
     "cold-start": 1,
-    "train": 1,
+    "train": 2,
     "evaluate": 2,
     "merge": 1,
     "model-card": 1,

@@ -96,13 +96,20 @@ def model_state(model: nn.Module, *, trained_only: bool = False) -> State:
 
 
 def load_model_state(
-    folder: Path, model: nn.Module, *, trained_only: bool = False, process_group: ProcessGroup | None = None
+    folder: Path,
+    model: nn.Module,
+    *,
+    trained_only: bool = False,
+    elsewhere: State | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> None:
-    """Give `model` the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote. Raises as
-    load_sharded does."""
-    state = model_state(model, trained_only=trained_only)
+    """Give `model` the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote; those that
+    `elsewhere` names go into its tensors instead. Raises as load_sharded does."""
+    elsewhere = elsewhere or {}
+    state = model_state(model, trained_only=trained_only) | elsewhere
     load_sharded(folder, state, process_group=process_group)
-    set_model_state_dict(model, state, options=StateDictOptions(strict=not trained_only))
+    own = {name: value for name, value in state.items() if name not in elsewhere}
+    set_model_state_dict(model, own, options=StateDictOptions(strict=not (trained_only or elsewhere)))
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:

@@ -80,8 +80,8 @@ class ModelConfig(Section):
     source: ModelSource
     """Where the weights come from."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of the trainer's weights and arithmetic and of the engine; what bfloat16 weights cut off is kept
-    beside them (actor.optim.strategy)."""
+    """Number format of forward, backward and engine, as EasyR1's mp_param_dtype: bfloat16 is mixed precision, for the
+    optimizer moves float32 master weights in both (actor.optim.strategy)."""
     attention: Literal["auto", "sdpa", "flash"] = "auto"
     """Attention kernel of the trainer; `auto` takes flash where flash-attn imports on a GPU, else sdpa."""
     gradient_checkpointing: bool = False
@@ -92,4 +92,4 @@ class ModelConfig(Section):
     """RL leaves the vision tower as it is, the layers that join its features to the text among it. A cold start trains
     it all the same."""
     lora: LoraConfig | None = None
-    """RL trains float32 adapters and nothing else; null trains the weights, as a cold start always does."""
+    """RL trains adapters and nothing else; null trains the weights, as a cold start always does."""

@@ -29,8 +29,8 @@ class OptimConfig(Section):
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
     """Where `cosine` ends, as a share of lr."""
     strategy: Literal["adamw", "adamw_bf16"] = "adamw"
-    """`adamw` computes in float32: under bfloat16 weights it keeps what they cut off, and gradients and moments in
-    float32 (AMP). `adamw_bf16` keeps the first moment and the gradients in bfloat16: a quarter less memory."""
+    """`adamw`: master weights, gradients and moments are float32 (with model.dtype bfloat16: AMP). `adamw_bf16`:
+    gradients and first moment are bfloat16, a quarter less memory; master weights stay float32."""
 
 
 class ColdStartConfig(Section):
@@ -67,8 +67,11 @@ class RolloutConfig(Section):
     """Responses that the engine decodes at one time."""
     enforce_eager: bool = True
     """Run vLLM without graph capture; turn off on a GPU for speed."""
-    max_log_prob_gap: float = Field(default=0.5, gt=0.0)
-    """Largest difference of an engine and a trainer log-prob before the run stops (2e-5 for float32 tiny models)."""
+    max_log_prob_gap: float = Field(default=5.0, gt=0.0)
+    """Largest difference of a token's log-prob between engine and trainer before the run stops: 2e-5 for float32 tiny
+    models; in bfloat16 a rare token of a large model may be off by more than 1."""
+    max_mean_log_prob_gap: float = Field(default=0.1, gt=0.0)
+    """The same for the mean difference over an optimizer batch: 0.03 is usual in bfloat16."""
 
 
 class ActorConfig(Section):

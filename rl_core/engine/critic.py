@@ -4,15 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl_core.checkpoints.sharded import (
-    load_model_state,
-    load_optimizer_state,
-    model_state,
-    optimizer_state,
-    save_sharded,
-)
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
+from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.files import atomic_write_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
@@ -74,12 +68,12 @@ class Critic:
 
     def save(self, folder: Path) -> None:
         """Write model, optimizer and counters."""
-        save_sharded(folder / "model", model_state(self._model))
-        save_sharded(folder / "optimizer", optimizer_state(self._model, self._optimizer.adamw))
+        save_weights(folder / "model", self._model, self._optimizer, trained_only=False)
+        save_optimizer(folder / "optimizer", self._model, self._optimizer)
         atomic_write_json(folder / "counters.json", self._optimizer.counters())
 
     def load(self, folder: Path) -> None:
         """Take them back, equal to the bit. Raises as `load_sharded` does."""
-        load_model_state(folder / "model", self._model)
-        load_optimizer_state(folder / "optimizer", self._model, self._optimizer.adamw)
-        self._optimizer.load_counters(json.loads((folder / "counters.json").read_text()))
+        rests = load_weights(folder / "model", self._model, trained_only=False)
+        counters = json.loads((folder / "counters.json").read_text())
+        load_optimizer(folder / "optimizer", self._model, self._optimizer, rests=rests, counters=counters)

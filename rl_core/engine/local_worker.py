@@ -14,13 +14,6 @@ from rl_core.checkpoints.probe import (
     read_probe,
     write_probe,
 )
-from rl_core.checkpoints.sharded import (
-    load_model_state,
-    load_optimizer_state,
-    model_state,
-    optimizer_state,
-    save_sharded,
-)
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
@@ -28,6 +21,7 @@ from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
 from rl_core.engine.critic import Critic
 from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
+from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.files import atomic_write_json
 from rl_core.models.loading import (
     banned_token_ids,
@@ -220,11 +214,11 @@ class LocalWorker:
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
         """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe."""
-        save_sharded(folder / "model", model_state(self._policy, trained_only=self._has_lora))
+        save_weights(folder / "model", self._policy, self._optimizer, trained_only=self._has_lora)
         counters = {"policy_version": self._policy_version}
         if not model_only:
             optimizer = self._actor_optimizer()
-            save_sharded(folder / "optimizer", optimizer_state(self._policy, optimizer.adamw))
+            save_optimizer(folder / "optimizer", self._policy, optimizer)
             counters |= optimizer.counters()
             if self._critic is not None:
                 self._critic.save(folder / "critic")
@@ -241,15 +235,13 @@ class LocalWorker:
         self._rest_engine()
         if self._has_lora or self._config.model.freeze_vision_tower:
             self._policy = self._load(self._folders.base)
-        load_model_state(folder / "model", self._policy, trained_only=self._has_lora)
+        rests = load_weights(folder / "model", self._policy, trained_only=self._has_lora)
         self._check_probe(folder / "probe")
         counters = json.loads((folder / "counters.json").read_text())
         self._weights_changed(counters["policy_version"])
         self._optimizer = None
         if not model_only:
-            optimizer = self._actor_optimizer()
-            load_optimizer_state(folder / "optimizer", self._policy, optimizer.adamw)
-            optimizer.load_counters(counters)
+            load_optimizer(folder / "optimizer", self._policy, self._actor_optimizer(), rests=rests, counters=counters)
             if self._critic is not None:
                 self._critic.load(folder / "critic")
 

@@ -98,7 +98,7 @@ class WorkerGroup(Protocol):
         """Write the shards of model, optimizer, critic and counters, and the probe, into an existing empty folder."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back. `model_only` leaves optimizer and critic as they are (evaluation, export)."""
+        """Take them back. `model_only` forgets the optimizer and leaves the critic as it is (evaluation, export)."""
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""

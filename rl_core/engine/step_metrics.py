@@ -64,10 +64,6 @@ def _spread_of(name: str, tokens: TokenValues) -> dict[str, float]:
     }
 
 
-def _component_mean(scores: Sequence[Score], name: str) -> float:
-    return float(np.mean([score.components[name] for score in scores if name in score.components]))
-
-
 def _spread(group: Group, scores: Mapping[RolloutKey, Score]) -> float:
     values = [scores[r.key].overall for r in group.rollouts]
     return 0.0 if min(values) == max(values) else float(np.std(values))

@@ -110,8 +110,9 @@ def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor
 
 @torch.no_grad()
 def _merged_weight(layer: Any, weight: torch.Tensor) -> torch.Tensor:
-    """The weight of a layer of peft with its adapter, summed in float32 and rounded once."""
-    merged: torch.Tensor = weight.float() + layer.get_delta_weight("default")
+    """The weight of a linear layer of peft with its adapter, summed in float32 and rounded once."""
+    inner, outer = layer.lora_A["default"].weight.float(), layer.lora_B["default"].weight.float()
+    merged: torch.Tensor = torch.addmm(weight.float(), outer, inner, alpha=layer.scaling["default"])
     return merged.to(weight.dtype)
 
 

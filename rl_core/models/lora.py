@@ -21,8 +21,8 @@ from rl_core.randomness import keyed_seed
 
 
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
-    """Freeze the model and put float32 adapters beside its linear layers, in place. They start as nothing: the second
-    matrix of each is zero, the first is drawn from the run's seed.
+    """Freeze the model and put adapters of its number format beside its linear layers, in place. They start as nothing:
+    the second matrix of each is zero, the first is drawn from the run's seed.
 
     Raises:
         ValueError: the targets match no layer, or one that cannot be merged (embeddings, the output head).
@@ -46,8 +46,6 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
         except ValueError as error:
             raise ValueError(f"model.lora.target_modules and exclude_modules: {error}") from error
     _check_targets(model)
-    for parameter in trained_parameters(model):
-        parameter.data = parameter.data.float()
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -50,18 +50,19 @@ def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
 
 
 def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Weights (with LoRA its adapters alone), and unless `trainer.save_model_only` the optimizer's state; the same of a
-    critic, whole."""
+    """The weights, in float32 what is trained (with LoRA nothing else), and unless `trainer.save_model_only` the
+    optimizer's moments; the same of a critic."""
     model = config.model
     trained = rl_training_state(model, config.actor.optim, sizes)
-    weights = trained.weights if model.lora is not None else sizes.parameters * BYTES[model.dtype]
+    frozen = 0 if model.lora is not None else (sizes.parameters - trained.parameters) * BYTES[model.dtype]
+    weights = trained.numbers + frozen
     if config.trainer.save_model_only:
         return weights
     critic = 0
     if config.critic is not None:
         state = whole_training_state(model, config.critic.optim, sizes)
-        critic = state.weights + state.optimizer
-    return weights + trained.optimizer + critic
+        critic = state.numbers + state.moments
+    return weights + trained.moments + critic
 
 
 def checkpoints_kept(config: RunConfig) -> int:

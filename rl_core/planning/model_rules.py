@@ -71,12 +71,6 @@ def _contradictions(config: RunConfig) -> Iterator[Problem]:
 
 def _strategy_problems(config: RunConfig) -> Iterator[Problem]:
     """`adamw_bf16` is for bfloat16 weights."""
-    if config.actor.optim.strategy == "adamw_bf16" and config.model.lora is not None:
-        yield Problem(
-            where="actor.optim.strategy",
-            what="adamw_bf16 is for bfloat16 weights, and the adapters of model.lora are float32",
-            fix="set it to adamw",
-        )
     if config.model.dtype != "float32":
         return
     optimizers = {"actor.optim": config.actor.optim}

@@ -8,8 +8,9 @@ from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
 from rl_core.planning.reward_rules import reward_problems
 
-# What a forward in bfloat16 reproduces at the best, from the same weights in another process.
+# What a forward in bfloat16 reproduces at the best, from the same weights in another process: a token, and the mean.
 _BFLOAT16_GAP = 1e-2
+_BFLOAT16_MEAN_GAP = 1e-3
 
 
 def value_problems(config: RunConfig) -> list[Problem]:
@@ -54,16 +55,18 @@ def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
     """bfloat16 rounds to three digits; a bound made for float32 would stop every run."""
     if config.model.dtype != "bfloat16":
         return
+    rollout, merge = config.rollout, config.merge
     bounds = {
-        "rollout.max_log_prob_gap": (config.rollout.max_log_prob_gap, 0.5),
-        "merge.probe_tolerance": (config.merge.probe_tolerance, 0.1),
+        "rollout.max_log_prob_gap": (rollout.max_log_prob_gap, _BFLOAT16_GAP, 5.0),
+        "rollout.max_mean_log_prob_gap": (rollout.max_mean_log_prob_gap, _BFLOAT16_MEAN_GAP, 0.1),
+        "merge.probe_tolerance": (merge.probe_tolerance, _BFLOAT16_GAP, 1.0),
     }
-    for key, (bound, usual) in bounds.items():
-        if bound < _BFLOAT16_GAP:
+    for key, (bound, reproduced, usual) in bounds.items():
+        if bound < reproduced:
             yield Problem(
                 where=key,
-                what=f"{bound:g} is less than what model.dtype bfloat16 reproduces (about {_BFLOAT16_GAP:g})",
-                fix=f"set it to {usual}, or model.dtype to float32",
+                what=f"{bound:g} is less than what model.dtype bfloat16 reproduces (about {reproduced:g})",
+                fix=f"set it to {usual:g}, or model.dtype to float32",
             )
 
 

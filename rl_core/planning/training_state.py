@@ -18,19 +18,31 @@ class TrainingState:
         parameters: Trained parameters.
         weights: The trained parameters themselves.
         gradients: Their gradients.
-        optimizer: The optimizer's state: two moments, and what bfloat16 weights cut off.
+        moments: The optimizer's two moments.
+        rests: What bfloat16 weights cut off of their float32 numbers, which the optimizer keeps.
     """
 
     parameters: int
     weights: int
     gradients: int
-    optimizer: int
+    moments: int
+    rests: int
+
+    @property
+    def optimizer(self) -> int:
+        """All that the optimizer keeps."""
+        return self.moments + self.rests
+
+    @property
+    def numbers(self) -> int:
+        """The trained weights in a checkpoint, float32 whatever their format here."""
+        return self.parameters * BYTES["float32"]
 
 
 def rl_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
-    """Of RL, which may train adapters (float32) or leave the vision tower out."""
+    """Of RL, which may train adapters or leave the vision tower out."""
     if model.lora is not None:
-        return _state(adapter_parameters(model.lora, sizes), dtype="float32", optim=optim)
+        return _state(adapter_parameters(model.lora, sizes), dtype=model.dtype, optim=optim)
     frozen = sizes.vision_parameters if model.freeze_vision_tower else 0
     return _state(sizes.parameters - frozen, dtype=model.dtype, optim=optim)
 
@@ -85,13 +97,13 @@ def _linear_layers(sizes: ModelSizes) -> dict[str, int]:
 
 
 def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:
-    """float32: two moments. bfloat16: two moments and a rest of 2 bytes; `adamw_bf16` halves gradient and first
-    moment."""
+    """`adamw_bf16` halves gradient and first moment."""
     gradient = 2 if dtype == "bfloat16" and optim.strategy == "adamw_bf16" else 4
-    second_moment, rest = 4, 2 if dtype == "bfloat16" else 0
+    second_moment = 4
     return TrainingState(
         parameters=parameters,
         weights=parameters * BYTES[dtype],
         gradients=parameters * gradient,
-        optimizer=parameters * (gradient + second_moment + rest),
+        moments=parameters * (gradient + second_moment),
+        rests=parameters * (BYTES["float32"] - BYTES[dtype]),
     )

@@ -1,5 +1,6 @@
 """AdamW with a scheduled rate, gradient clipping, and a step that a non-finite gradient cannot spoil."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ class PolicyOptimizer:
         """What a checkpoint must hold beside AdamW's own state."""
         return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
 
-    def load_counters(self, counters: dict[str, Any]) -> None:
+    def load_counters(self, counters: Mapping[str, Any]) -> None:
         """Take back what `counters` gave."""
         self.steps = counters["steps"]
         self.nonfinite_streak = counters["nonfinite_streak"]

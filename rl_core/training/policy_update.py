@@ -60,7 +60,7 @@ class PolicyUpdate:
             Metrics: token means over the optimizer batches, functions of config, data and seed only.
 
         Raises:
-            AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap`.
+            AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap` or its mean.
         """
         means, outcomes = TokenMeans(), []
         gaps = AgreementMeter(policy_version) if check_agreement else None
@@ -68,7 +68,8 @@ class PolicyUpdate:
             with self.timer.phase("forward_backward"):
                 self.accumulate_gradient(groups, means=means, gaps=gaps)
             if gaps is not None:
-                gaps.check(self._config.rollout.max_log_prob_gap)
+                bounds = self._config.rollout
+                gaps.check(largest=bounds.max_log_prob_gap, mean=bounds.max_mean_log_prob_gap)
                 means.constants |= gaps.metrics()
                 gaps = None
             with self.timer.phase("optimizer"):

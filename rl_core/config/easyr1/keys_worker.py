@@ -10,7 +10,6 @@ from rl_core.config.easyr1.conversions import (
     or_zero,
     reward_arguments,
     stored_format,
-    strategy,
     validation_sampling,
     warmup_ratio,
     warmup_steps,
@@ -112,10 +111,9 @@ _ACTOR: tuple[Key, ...] = (
     same("optim.lr", 1e-6, "actor.optim.lr"),
     same("optim.betas", (0.9, 0.999), "actor.optim.betas"),
     same("optim.weight_decay", 1e-2, "actor.optim.weight_decay", remark="Of matrices, not of biases and norms."),
-    converted(
+    same(
         "optim.strategy",
         "adamw",
-        strategy,
         "actor.optim.strategy",
         remark="`adamw_bf16` keeps the second moment in float32, where 0.999 of it is another number.",
     ),

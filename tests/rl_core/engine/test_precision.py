@@ -1,10 +1,11 @@
-"""Runs in bfloat16 and with a frozen vision tower: they train, and go on from a checkpoint to the bit."""
+"""Runs in bfloat16, with adapters, with a frozen vision tower: they train, and go on from a checkpoint to the bit."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.engine.local_worker import LocalWorker, WorkerFolders
 from rl_core.engine.protocol import UpdateBatch
@@ -18,6 +19,7 @@ SETTINGS = {
     "pure bfloat16": ({"dtype": "bfloat16"}, {"strategy": "adamw_bf16"}),
     "frozen vision tower": ({"freeze_vision_tower": True}, {}),
     "recomputed activations": ({"dtype": "bfloat16", "gradient_checkpointing": True}, {}),
+    "adapters": ({"dtype": "bfloat16", "lora": LoraConfig(rank=4)}, {"lr": 1e-2}),
 }
 
 
@@ -63,7 +65,8 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
     moved = {name for name, weight in found.items() if not torch.equal(weight, before[name])}
     assert moved
-    assert any(".visual." in name for name in moved) != setting.model.freeze_vision_tower
+    is_tower_frozen = setting.model.freeze_vision_tower or setting.model.lora is not None
+    assert any(".visual." in name for name in moved) != is_tower_frozen
 
 
 @pytest.mark.parametrize("strategy", ["adamw", "adamw_bf16"])
@@ -79,8 +82,8 @@ def test_updates_below_the_resolution_of_bfloat16_add_up(strategy, config, folde
         before = weights(worker)
         for _ in range(20):
             worker.update(batch_of(train_groups))
-            for state in worker._actor_optimizer().adamw.state.values():
-                state["rest"].mul_(0 if forget else 1)
+            for rest in worker._actor_optimizer().adamw.rests.values():
+                rest.mul_(0 if forget else 1)
         matrices = [weight != before[name] for name, weight in weights(worker).items() if weight.ndim == 2]
         moved[forget] = float(torch.cat([changed.flatten() for changed in matrices]).float().mean())
     assert moved[False] > 5 * moved[True]

@@ -121,10 +121,27 @@ def test_the_draw_depends_on_the_runs_seed_and_leaves_the_process_generator(visi
     assert any(not torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_adapters_are_float32_beside_bfloat16_weights(vision_model) -> None:
-    model = vision_model(dtype="bfloat16")
-    assert {parameter.dtype for parameter in trained_parameters(model)} == {torch.float32}
-    assert {weight.dtype for _, weight in named_hf_weights(model)} == {torch.bfloat16}
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_adapters_compute_in_the_models_number_format(dtype: torch.dtype, vision_model) -> None:
+    """Whatever a product is wider in would also be kept wider for the backward pass."""
+    model = vision_model(dtype=str(dtype).removeprefix("torch."))
+    assert {parameter.dtype for parameter in trained_parameters(model)} == {dtype}
+    assert {weight.dtype for _, weight in named_hf_weights(model)} == {dtype}
+
+
+def test_merged_bfloat16_weights_are_rounded_once(vision_model) -> None:
+    model = vision_model(dtype="bfloat16", target_modules=("q_proj",), alpha=6)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in trained_parameters(model):
+        parameter.data = (0.2 * torch.randn(parameter.shape, generator=generator)).bfloat16()
+    merged = dict(named_hf_weights(model))
+    layer = model.model.language_model.layers[0].self_attn.q_proj
+    base, inner, outer = layer.weight.double(), layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    exact = base + 6 / 4 * outer.double() @ inner.double()
+    found = merged["model.language_model.layers.0.self_attn.q_proj.weight"]
+    assert (found != exact.bfloat16()).float().mean() < 1e-3  # float32 sums rarely lie on the other side of a middle
+    twice = (base + (6 / 4 * outer.double() @ inner.double()).bfloat16().double()).bfloat16()
+    assert (found != twice).float().mean() > 1e-2  # the control
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,20 @@ def test_a_checkpoint_of_adapters_leaves_the_base_out(configure: Configure) -> N
     assert checkpoint_bytes(config, sizes) < sizes.parameters
 
 
-def test_a_bfloat16_checkpoint_holds_what_the_weights_cut_off(configure: Configure) -> None:
+def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16")
     sizes = model_sizes(config.model.source)
-    assert checkpoint_bytes(config, sizes) == (2 + 2 + 8) * sizes.parameters
+    assert checkpoint_bytes(config, sizes) == (4 + 8) * sizes.parameters
+    alone = configure("model.dtype=bfloat16", "trainer.save_model_only=true")
+    assert checkpoint_bytes(alone, sizes) == 4 * sizes.parameters
+
+
+def test_frozen_weights_are_in_the_checkpoint_in_their_own_format(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
+    sizes = model_sizes(config.model.source)
+    assert sizes.vision_parameters
+    trained = sizes.parameters - sizes.vision_parameters
+    assert checkpoint_bytes(config, sizes) == (4 + 8) * trained + 2 * sizes.vision_parameters
 
 
 def test_enough_disk_is_no_problem(tmp_path: Path) -> None:

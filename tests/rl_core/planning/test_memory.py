@@ -57,8 +57,9 @@ def test_activations_take_half_in_bfloat16(configure: Configure) -> None:
 def test_adapters_cost_little_and_need_no_reference(configure: Configure) -> None:
     adapted = rows_of(configure("model.dtype=bfloat16", "model.lora={rank: 64}", "algorithm.kl={coef: 0.01}"))
     each = 64 * 28 * (3584 * 2 + 2 * (3584 + 512) + 3584 * 2 + 3 * (3584 + 18944)) / GIB
-    assert adapted["adapters"] == adapted["gradients"] == pytest.approx(4 * each)
-    assert adapted["optimizer state"] == pytest.approx(8 * each)
+    assert adapted["adapters"] == pytest.approx(2 * each)
+    assert adapted["gradients"] == pytest.approx(4 * each)
+    assert adapted["optimizer state"] == pytest.approx(10 * each)
     assert "reference weights" not in adapted
 
 

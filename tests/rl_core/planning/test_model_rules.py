@@ -18,7 +18,7 @@ Configure = Callable[..., RunConfig]
             "model.freeze_vision_tower",
             "freezes every weight",
         ),
-        (["model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "adapters"),
+        (["model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "model.dtype is float32"),
         (["actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "model.dtype is float32"),
         (
             ["cold_start={steps: 1, optim: {strategy: adamw_bf16}}"],
@@ -52,6 +52,7 @@ def test_a_contradiction_is_named(configure: Configure, overrides: list[str], wh
         ["model.freeze_vision_tower=true"],
         ["model.source={type: tiny, family: llama, vision_hidden_size: 24}"],
         ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16", "merge.probe_tolerance=0.1"],
+        ["model.dtype=bfloat16", "model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"],
     ],
 )
 def test_what_fits_together_is_no_problem(configure: Configure, overrides: list[str]) -> None:

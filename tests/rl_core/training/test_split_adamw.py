@@ -18,7 +18,7 @@ def split_adamw(weight: nn.Parameter, *, first_moment: torch.dtype = torch.float
 
 
 def number_of(optimizer: SplitAdamW, weight: nn.Parameter) -> torch.Tensor:
-    return join(weight.detach(), optimizer.state[weight]["rest"])
+    return join(weight.detach(), optimizer.rests[weight])
 
 
 @settings(max_examples=30)

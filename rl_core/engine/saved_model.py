@@ -1,0 +1,46 @@
+"""A trained module on disk: its float32 numbers, and what its optimizer keeps."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from rl_core.checkpoints.sharded import (
+    load_model_state,
+    load_optimizer_state,
+    model_state,
+    optimizer_state,
+    save_sharded,
+)
+from rl_core.training.master_weights import empty_master_weights, give_rests, master_weights, take_master_weights
+from rl_core.training.optimizer import PolicyOptimizer
+
+Rests = Mapping[str, torch.Tensor]
+
+
+def save_weights(folder: Path, module: nn.Module, optimizer: PolicyOptimizer | None, *, trained_only: bool) -> None:
+    """Write the weights, those that are trained in float32; `trained_only` leaves the frozen ones out."""
+    adamw = None if optimizer is None else optimizer.adamw
+    save_sharded(folder, model_state(module, trained_only=trained_only) | master_weights(module, adamw))
+
+
+def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> Rests:
+    """Take them back; gives what `load_optimizer` needs of them. Raises as load_sharded does."""
+    numbers = empty_master_weights(module)
+    load_model_state(folder, module, trained_only=trained_only, elsewhere=numbers)
+    return take_master_weights(module, numbers)
+
+
+def save_optimizer(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
+    """Write the moments."""
+    save_sharded(folder, optimizer_state(module, optimizer.adamw))
+
+
+def load_optimizer(
+    folder: Path, module: nn.Module, optimizer: PolicyOptimizer, *, rests: Rests, counters: Mapping[str, int]
+) -> None:
+    """Take them back, equal to the bit. Raises as load_sharded does."""
+    load_optimizer_state(folder, module, optimizer.adamw)
+    give_rests(module, optimizer.adamw, rests)
+    optimizer.load_counters(counters)

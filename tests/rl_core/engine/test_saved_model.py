@@ -1,0 +1,72 @@
+"""A trained module goes on from what was saved of it, to the bit; the files hold float32 numbers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rl_core.checkpoints.sharded import load_sharded, model_state, optimizer_state
+from rl_core.config.training import OptimConfig
+from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.master_weights import master_weights
+from rl_core.training.optimizer import PolicyOptimizer
+
+FIRST_MOMENT = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}
+
+
+def make(strategy: str) -> tuple[nn.Linear, PolicyOptimizer]:
+    torch.manual_seed(0)
+    module = nn.Linear(7, 5).bfloat16()
+    config = OptimConfig(lr=1e-4, strategy=strategy)
+    return module, PolicyOptimizer(module, config=config, max_grad_norm=1.0, total_steps=10)
+
+
+def train(module: nn.Linear, optimizer: PolicyOptimizer, steps: int, *, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        for _ in range(3):
+            module(torch.randn(4, 7, generator=generator).bfloat16()).float().square().sum().backward()
+        optimizer.step()
+
+
+def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
+    save_weights(folder / "model", module, optimizer, trained_only=False)
+    save_optimizer(folder / "optimizer", module, optimizer)
+
+
+@pytest.mark.parametrize("strategy", FIRST_MOMENT)
+@pytest.mark.parametrize("trained_before_loading", [False, True])
+def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tmp_path: Path) -> None:
+    module, optimizer = make(strategy)
+    train(module, optimizer, 3, seed=1)
+    save(tmp_path, module, optimizer)
+    other, other_optimizer = make(strategy)
+    if trained_before_loading:
+        train(other, other_optimizer, 2, seed=9)
+    rests = load_weights(tmp_path / "model", other, trained_only=False)
+    counters = optimizer.counters()
+    load_optimizer(tmp_path / "optimizer", other, other_optimizer, rests=rests, counters=counters)
+    for each in ((module, optimizer), (other, other_optimizer)):
+        train(*each, 3, seed=2)
+    numbers, found = (master_weights(m, o.adamw) for m, o in ((module, optimizer), (other, other_optimizer)))
+    assert all(torch.equal(found[name], number) for name, number in numbers.items())
+    states = [optimizer_state(m, o.adamw) for m, o in ((module, optimizer), (other, other_optimizer))]
+    for name, entries in states[0].items():
+        assert {key: value.dtype for key, value in entries.items()} == {
+            "step": torch.float32,
+            "exp_avg": FIRST_MOMENT[strategy],
+            "exp_avg_sq": torch.float32,
+        }
+        assert all(torch.equal(value, states[1][name][key]) for key, value in entries.items())
+
+
+def test_the_files_hold_the_numbers_in_float32(tmp_path: Path) -> None:
+    """As any reader of torch.distributed.checkpoint sees them: one that keeps its weights in float32 needs no more."""
+    module, optimizer = make("adamw")
+    train(module, optimizer, 3, seed=1)
+    save(tmp_path, module, optimizer)
+    whole = nn.Linear(7, 5)
+    load_sharded(tmp_path / "model", model_state(whole))
+    assert torch.equal(whole.weight.detach(), master_weights(module, optimizer.adamw)["weight"])
+    assert not torch.equal(whole.weight.detach(), module.weight.detach().float())

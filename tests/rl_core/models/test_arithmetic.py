@@ -1,0 +1,91 @@
+"""With model.dtype bfloat16 the forward really computes in it, and its gradient is that of float32 to its precision."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rl_core.models.packing import pack_trees
+from rl_core.models.value import load_value_model
+from tests.rl_core.models.builders import VISION_FAMILIES, Bench, model_config, relative_difference, take_gradients
+
+FAMILIES = (*VISION_FAMILIES, "llama")
+
+
+def output_formats(model: nn.Module, run: Callable[[], object]) -> dict[str, torch.dtype]:
+    """Module name -> number format of what it returned."""
+    formats = {}
+
+    def note(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: object, output: object) -> None:
+            tensor = output[0] if isinstance(output, tuple) else output
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                formats[name] = tensor.dtype
+
+        return hook
+
+    handles = [module.register_forward_hook(note(name)) for name, module in model.named_modules()]
+    run()
+    for handle in handles:
+        handle.remove()
+    return formats
+
+
+def packed_trees(bench: Bench):
+    images = ["wide-1"] if bench.policy.config.model_type in VISION_FAMILIES else []
+    trees = [bench.tree([6] * (len(images) + 1), images, [5, 3]), bench.tree([4], [], [2], seed=1)]
+    return pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_compute_in_bfloat16_and_distributions_in_float32(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    bench = Bench.load(model_folder(family), dtype="bfloat16")
+    outputs = []
+    packed = packed_trees(bench)
+    formats = output_formats(
+        bench.policy.model, lambda: outputs.append(bench.policy(packed, temperature=0.8, entropy="value"))
+    )
+    wide = {name for name, dtype in formats.items() if dtype != torch.bfloat16 and "rotary" not in name}
+    assert not wide
+    ends = (".q_proj", ".down_proj", "lm_head")
+    assert sum(name.endswith(ends) and ".visual." not in name for name in formats) == 2 * 2 + 1
+    assert any(".visual." in name for name in formats) == (family in VISION_FAMILIES)
+    assert {outputs[0].log_probs.dtype, outputs[0].entropy.dtype} == {torch.float32}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_buffers_are_float32(family: str, model_folder: Callable[[str], Path]) -> None:
+    """A rotary angle of a late position needs all its bits."""
+    policy = Bench.load(model_folder(family), dtype="bfloat16").policy
+    formats = {name: buffer.dtype for name, buffer in policy.named_buffers() if buffer.is_floating_point()}
+    assert any("inv_freq" in name for name in formats)
+    assert set(formats.values()) == {torch.float32}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    """From equal weights; three digits of each product are lost, and errors partly cancel."""
+    gradients = []
+    half, whole = (Bench.load(model_folder(family), dtype=dtype) for dtype in ("bfloat16", "float32"))
+    for mine, rounded in zip(whole.policy.parameters(), half.policy.parameters(), strict=True):
+        mine.data.copy_(rounded)
+    for bench in (half, whole):
+        bench.policy(packed_trees(bench), temperature=0.8).log_probs.sum().backward()
+        gradients.append(take_gradients(bench.policy).float())
+    assert 1e-4 < relative_difference(*gradients) < 0.05
+
+
+def test_a_critics_values_and_head_are_float32_on_a_bfloat16_body(model_folder: Callable[[str], Path]) -> None:
+    folder = model_folder("qwen2_5_vl")
+    bench = Bench.load(folder, dtype="bfloat16")
+    critic = load_value_model(folder, model_config(folder, dtype="bfloat16"))
+    packed = packed_trees(bench)
+    formats = output_formats(critic.body, lambda: critic(packed))
+    assert {dtype for name, dtype in formats.items() if "rotary" not in name} == {torch.bfloat16}
+    assert critic(packed).dtype == critic.head.weight.dtype == torch.float32
