@@ -11,10 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import psutil
 import pytest
+import yaml
+from prefect.automations import Automation
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
@@ -134,6 +139,27 @@ def test_a_killed_run_leaves_no_process_and_ctrl_c_stops_its_continuation(
     assert '"kind":"reward_failed"' not in run.events.read_text()
 
 
+def assert_deployed_as_written() -> None:
+    """What the server made of prefect.yaml, and that it takes automations.yaml."""
+    written = {one["name"]: one for one in yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]}
+    automations = yaml.safe_load((REPOSITORY / "automations.yaml").read_text().replace("BLOCK_ID", str(uuid4())))
+    with get_client(sync_client=True) as client:
+        deployed = {one.name: one for one in client.read_deployments()}
+    assert deployed.keys() == written.keys()
+    for name, one in deployed.items():
+        wanted = written[name]
+        limit = one.global_concurrency_limit.limit if one.global_concurrency_limit else None
+        assert (one.description, one.tags) == (wanted["description"], wanted["tags"])
+        assert limit == wanted.get("concurrency_limit", {}).get("limit")
+        assert one.work_queue_name == wanted["work_pool"].get("work_queue_name", "default")
+        assert one.enforce_parameter_schema and one.parameters == wanted.get("parameters", {})
+        slugs = {schedule["slug"]: schedule["cron"] for schedule in wanted.get("schedules", [])}
+        assert {schedule.slug: schedule.schedule.cron for schedule in one.schedules} == slugs
+        assert not any(schedule.active for schedule in one.schedules)
+    for automation in automations["automations"]:
+        assert Automation(**automation).create().id
+
+
 def test_a_worker_carries_out_the_deployment_and_schedules_are_kept(
     home: Path, finished: RunDirectory, tmp_path: Path
 ) -> None:
@@ -151,6 +177,8 @@ def test_a_worker_carries_out_the_deployment_and_schedules_are_kept(
 
         prefect("work-pool", "create", "local", "--type", "process")
         prefect("deploy", "--all", "--no-prompt")
+        with temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}):
+            assert_deployed_as_written()
         prefect("deployment", "schedule", "create", "baseline/quickstart", "--interval", "86400")
         with started([*PREFECT, "worker", "start", "--pool", "local"], variables, tmp_path / "worker.txt"):
             said = prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
