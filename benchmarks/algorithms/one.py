@@ -6,8 +6,10 @@ python -m benchmarks.algorithms.one --work WORK [--recipe RECIPE --seed SEED --o
 import argparse
 from pathlib import Path
 
-from benchmarks.algorithms.race import prepare, train
-from benchmarks.algorithms.recipes import RECIPES
+from benchmarks.algorithms.race import train
+from benchmarks.algorithms.recipes import CONFIG, RECIPES
+from benchmarks.starting_point import make_starting_point
+from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 
 
@@ -18,12 +20,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    prepared = arguments.work / "prepared"
+    prepared = RunDirectory(arguments.work / "prepared")
     if arguments.recipe is None:
-        prepare(prepared)
+        make_starting_point(load_config(CONFIG), prepared)
         return
     folder = arguments.work / f"{arguments.recipe}-{arguments.seed}"
-    curve = train(arguments.recipe, arguments.seed, prepared=RunDirectory(prepared), folder=folder)
+    curve = train(arguments.recipe, arguments.seed, prepared=prepared, folder=folder)
     curve.write(arguments.out or arguments.work)
     print(curve)
 

@@ -8,15 +8,12 @@ from pathlib import Path
 from benchmarks.algorithms.recipes import CONFIG, RECIPES
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.data.preparation import prepare_dataset
 from rl_core.engine.session import open_session
 from rl_core.engine.stop import StopRequest
 from rl_core.evaluation.statistics import Interval, wilson_interval
-from rl_core.files import committed_folder
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
-from tasks.initial_model import write_initial_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +57,6 @@ class Curve:
     def read(cls, path: Path) -> "Curve":
         """Back from its file."""
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(path.read_text()).items()})
-
-
-def prepare(folder: Path) -> RunDirectory:
-    """Rows, initial model and cold-started weights that every run starts from."""
-    run = RunDirectory(folder)
-    config = load_config(CONFIG)
-    with committed_folder(run.initial_model) as model:
-        write_initial_model(config, model)
-    prepare_dataset(
-        config.data,
-        model_folder=run.initial_model,
-        out=run.data,
-        progress=SilentProgress(),
-        cold_start_source=config.cold_start.source if config.cold_start else None,
-    )
-    with open_session(config, run, progress=SilentProgress(), stop=StopRequest()) as session:
-        session.run_cold_start()
-    return run
 
 
 def train(recipe: str, seed: int, *, prepared: RunDirectory, folder: Path) -> Curve:
