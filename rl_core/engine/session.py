@@ -34,7 +34,6 @@ from rl_core.tracking.metrics_log import RunLogs
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
 Contender = Literal["base", "trained"]
-_OPEN: dict[str, "Session"] = {}
 
 
 class Session:
@@ -208,18 +207,9 @@ class Session:
 
 @contextmanager
 def open_session(config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> Iterator[Session]:
-    """A session that tasks find by the run's name for the length of a `with`; nothing starts until it is used."""
+    """A session for the length of a `with`; nothing starts until it is used."""
     session = Session(config, run, progress=progress, stop=stop)
-    _OPEN[run.name] = session
     try:
         yield session
     finally:
-        del _OPEN[run.name]
         session.close()
-
-
-def current_session(run_name: str) -> Session:
-    """The open session of a run. Raises LookupError outside `open_session`."""
-    if run_name not in _OPEN:
-        raise LookupError(f"no open session for run {run_name}: call this inside `with open_session(...)`")
-    return _OPEN[run_name]

@@ -190,11 +190,3 @@ def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[
     last = epoch * steps_per_epoch
     limit = config.trainer.max_steps
     return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
-
-
-def epoch_count(*, steps_per_epoch: int, config: RunConfig) -> int:
-    """Epochs that are trained: `trainer.total_epochs`, or as many as `trainer.max_steps` needs when it is set."""
-    limit = config.trainer.max_steps
-    if limit is None:
-        return config.trainer.total_epochs
-    return -(-limit // steps_per_epoch)
