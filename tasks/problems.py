@@ -10,9 +10,12 @@ import numpy as np
 from rl_core.config.data import CountingSource, MixtureSource, Source
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest
+from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 from rl_core.files import files_below
+from rl_core.planning.batches import row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
@@ -138,6 +141,20 @@ def data_problems(config: RunConfig) -> list[Problem]:
         what = str(error).replace("\n", "\n    ")
         return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
     return []
+
+
+def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:
+    """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
+    otherwise from them (tasks.stages)."""
+    rows = manifest.splits["train"]
+    if config.data.source_weights is None or rows.rows < config.data.rollout_batch_size:
+        return row_problems(config, rows.rows)
+    try:
+        check_weighted_batches(config.data.source_weights, rows.data_sources, batch_size=config.data.rollout_batch_size)
+    except ValueError as error:
+        fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
+        return [Problem(where="data.source_weights", what=str(error), fix=fix), *row_problems(config, rows.rows)]
+    return row_problems(config, rows.rows)
 
 
 def gpu_memory_gib() -> float | None:

@@ -14,11 +14,13 @@ from prefect.client.schemas.objects import TaskRun
 from rl_core.data.manifest import DataManifest
 from rl_core.engine.stop import Interrupted
 from rl_core.planning.batches import BatchPlan, batch_plan
+from rl_core.planning.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from tasks.context import RunContext, current_context, named
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
+from tasks.problems import prepared_problems
 from tasks.run_facts import environment_facts
 from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
@@ -60,9 +62,10 @@ def settle(run: str) -> range:
     """Decide what training starts from and return the epochs of an open run, from 1; those that stand are among them.
 
     Raises:
-        PlanError: the batch sizes do not fit the prepared rows.
+        PlanError: the config does not fit the prepared rows.
     """
     context = current_context(run)
+    raise_if_fatal(prepared_problems(context.config, DataManifest.read(context.run.data)))
     show_plan(context, _plan(context))
     chain = training_chain(context)
     for manifest in settle_training(context.run, chain, elsewhere=context.reuse):

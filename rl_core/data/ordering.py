@@ -143,6 +143,15 @@ def check_source_weights(weights: Mapping[str, float], data_sources: Sequence[st
         )
 
 
+def check_weighted_batches(weights: Mapping[str, float], rows: Mapping[str, int], *, batch_size: int) -> None:
+    """Raises ValueError unless the weights name every data source of `rows` (its number of rows by name) and no other,
+    and each has enough rows for its share of a batch."""
+    names = [name for name, count in rows.items() for _ in range(count)]
+    arrangement = Arrangement(data_sources=names, source_weights=weights)
+    in_order = Shuffle(seed=0, enabled=False)  # who gets how many of a batch is no matter of the draw
+    arrangement.order(batches=len(names) // batch_size, batch_size=batch_size, epoch=0, shuffle=in_order)
+
+
 def _interleaved(weights: Sequence[float], slots: int) -> Int64Array:
     """[slots] number of the source of each slot: every stretch has nearly the sources' shares of the whole."""
     counts = _shares(weights, slots)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.planning.adapter_rules import adapter_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.tiny_rules import tiny_size_problems
-from rl_core.planning.training_state import adapter_parameters
 
 # What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py).
 _CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -32,17 +32,8 @@ def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem
                 fix="set it to false, or take a vision-language model",
             )
         )
-    lora = model.lora
-    if lora is not None and lora.exclude_modules is not None and not adapter_parameters(lora, sizes):
-        problems.append(
-            Problem(
-                where="model.lora.target_modules",
-                what=f"{lora.target_modules!r} without exclude_modules {lora.exclude_modules!r} is no linear layer of "
-                "the language model",
-                fix="set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
-                "down_proj",
-            )
-        )
+    if model.lora is not None:
+        problems += adapter_problems(model.lora, sizes)
     return problems
 
 

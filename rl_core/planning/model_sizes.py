@@ -25,6 +25,7 @@ class ModelSizes:
     """The sizes that memory and disk depend on.
 
     Attributes:
+        family: The `model_type`.
         parameters: All of them; a tied output head counts once.
         num_layers: Layers of the language model.
         hidden_size: Its width.
@@ -35,8 +36,11 @@ class ModelSizes:
         vocab_size: Rows of the embedding.
         max_positions: Longest sequence the model was made for, in tokens.
         vision_parameters: Those of the vision tower and the layers that join it to the text; 0 for a text model.
+        vision_depth: Blocks of the vision tower.
+        deep_stack: Blocks of it that also feed the first layers of the language model.
     """
 
+    family: str
     parameters: int
     num_layers: int
     hidden_size: int
@@ -47,6 +51,8 @@ class ModelSizes:
     vocab_size: int
     max_positions: int
     vision_parameters: int = 0
+    vision_depth: int = 0
+    deep_stack: int = 0
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
@@ -97,8 +103,16 @@ def sizes_of_config(fields: Fields) -> ModelSizes:
     }
     tied = bool(fields.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
     text_parameters = _text_parameters(family, sizes, head_size=head_size, tied=tied)
-    vision = _VISION[family](fields["vision_config"], sizes["hidden_size"]) if "vision_config" in fields else 0
-    return ModelSizes(parameters=text_parameters + vision, vision_parameters=vision, **sizes)
+    tower = fields.get("vision_config", {})
+    vision = _VISION[family](tower, sizes["hidden_size"]) if tower else 0
+    return ModelSizes(
+        family=family,
+        parameters=text_parameters + vision,
+        vision_parameters=vision,
+        vision_depth=tower.get("depth", 0),
+        deep_stack=len(tower.get("deepstack_visual_indexes", ())),
+        **sizes,
+    )
 
 
 def _text_parameters(family: str, sizes: Mapping[str, int], *, head_size: int, tied: bool) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rl_core.config.model import LoraConfig, ModelConfig
 from rl_core.config.training import OptimConfig
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.module_names import language_prefix
 
 BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -55,12 +56,12 @@ def whole_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSiz
 def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
     """Parameters of the language model's adapters: a layer of I inputs and O outputs has rank * (I + O). Those of a
     vision tower, which are adapted only if `exclude_modules` lets them, are not counted."""
-    prefix = "model.language_model.layers" if sizes.vision_parameters else "model.layers"
+    prefix = language_prefix(sizes)
     return sum(
         lora.rank * ends
         for layer in range(sizes.num_layers)
         for name, ends in _linear_layers(sizes).items()
-        if is_adapted(f"{prefix}.{layer}.{name}", lora)
+        if is_adapted(f"{prefix}.layers.{layer}.{name}", lora)
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.problem import Problem
 from rl_core.run_directory import RunDirectory
-from tasks.problems import data_problems, find_problems, reward_problems
+from tasks.problems import data_problems, find_problems, prepared_problems, reward_problems
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
@@ -99,3 +100,40 @@ def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) ->
     config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
     message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
     assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
+
+
+def manifest_of(**rows: int) -> DataManifest:
+    lengths = LengthSummary.of([9])
+    train = SplitSummary(
+        source="rows",
+        read=sum(rows.values()),
+        rows=sum(rows.values()),
+        rejected=0,
+        overlong=0,
+        images=0,
+        data_sources=rows,
+        prompt_tokens=lengths,
+    )
+    return DataManifest(fingerprint="", splits={"train": train}, images=0, files={})
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ("null", ""),
+        ("{scenes: 1, sums: 3}", ""),
+        ("{scenes: 1}", "['sums'] have no weight"),
+        ("{scenes: 1, sums: 1, more: 1}", "['more'] are not among the rows"),
+        ("{scenes: 1000, sums: 1}", "asks 'scenes' for 4 of the 4 rows of a batch, and it has 3"),
+    ],
+)
+def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(weights: str, told: str) -> None:
+    """How rows are drawn is no part of their preparation, so another run's may stand for them."""
+    problems = prepared_problems(small(f"data.source_weights={weights}"), manifest_of(scenes=3, sums=5))
+    assert told in text_of(problems)
+    assert [problem.where for problem in problems] == (["data.source_weights"] if told else [])
+
+
+def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:
+    (problem,) = prepared_problems(small("data.source_weights={scenes: 1}"), manifest_of(scenes=3))
+    assert problem.where == "data.rollout_batch_size"

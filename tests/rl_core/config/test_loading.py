@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
@@ -238,7 +238,17 @@ def scalars_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
 
 def configs_of(section: type[BaseModel]) -> st.SearchStrategy[Any]:
     fields = {name: values_of(field.annotation, field.metadata) for name, field in section.model_fields.items()}
-    return st.fixed_dictionaries(fields).map(section.model_validate)
+    return st.fixed_dictionaries(fields).map(lambda values: validated(section, values))
+
+
+def validated(section: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """The section; values that a validator of its own refuses, such as a text that is no pattern, are drawn again."""
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        if all(problem["type"] == "value_error" for problem in error.errors()):
+            reject()
+        raise
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -14,6 +14,7 @@ from rl_core.planning.model_sizes import ModelSizes
 Configure = Callable[..., RunConfig]
 
 SEVEN_BILLION = ModelSizes(
+    family="qwen2_5_vl",
     parameters=8_292_166_656,
     num_layers=28,
     hidden_size=3584,
