@@ -148,9 +148,8 @@ def assert_deployed_as_written() -> None:
     assert deployed.keys() == written.keys()
     for name, one in deployed.items():
         wanted = written[name]
-        limit = one.global_concurrency_limit.limit if one.global_concurrency_limit else None
         assert (one.description, one.tags) == (wanted["description"], wanted["tags"])
-        assert limit == wanted.get("concurrency_limit", {}).get("limit")
+        assert one.global_concurrency_limit is None
         assert one.work_queue_name == wanted["work_pool"].get("work_queue_name", "default")
         assert one.enforce_parameter_schema and one.parameters == wanted.get("parameters", {})
         slugs = {schedule["slug"]: schedule["cron"] for schedule in wanted.get("schedules", [])}
