@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
 from flows.causes import cause_of
-from flows.flow_runs import told_its_end
+from flows.flow_runs import planned_start, told_its_end
 from flows.request import Asked, resume_command
 from rl_core.engine.stop import Interrupted
 from rl_core.redaction import redact
@@ -67,8 +67,7 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook for flow runs that could not say themselves how they ended: a killed process, a cancellation that did not
     wait. Prefect calls it in the worker, or in the process itself."""
     try:
-        assert flow_run.created is not None, "Prefect made it"
-        run = Asked.of_parameters(flow_run.parameters).resolved(flow_run.created).run
+        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
     except ValueError as error:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None

@@ -4,11 +4,12 @@ Running for ever, until the run's next start or `sightline doctor` marks it."""
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
@@ -23,6 +24,14 @@ logger = logging.getLogger(__name__)
 _FILE = "flow-run.json"
 _NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
 """Of a flow run that is scheduled, pending or paused a process may still be to come."""
+
+
+def planned_start(flow_run: FlowRun) -> datetime:
+    """When it was to start, which a retry does not change: the tag of a fresh run. When it was made would not do, for a
+    scheduler makes the flow runs of the next weeks in one moment."""
+    start = flow_run.expected_start_time or flow_run.created
+    assert start is not None, "Prefect made it"
+    return start
 
 
 def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:

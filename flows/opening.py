@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,7 +14,7 @@ from prefect import State, runtime
 from prefect.context import FlowRunContext
 
 from flows.endings import Ending, ended_early
-from flows.flow_runs import mark_abandoned, remembered
+from flows.flow_runs import mark_abandoned, planned_start, remembered
 from flows.request import Asked, RunRequest, resume_command
 from flows.terminal import Watcher, current_watcher
 from rl_core.config.loading import dump_config
@@ -39,7 +39,7 @@ def name_of_run() -> str:
     """Name of a flow run: that of the run it works on."""
     asked = Asked.of_parameters(runtime.flow_run.parameters)
     try:
-        return asked.resolved(created()).run.name
+        return asked.resolved(start()).run.name
     except ValueError:
         return f"{runtime.flow_run.flow_name} of {asked.resume or asked.config}"  # the flow itself says what is wrong
 
@@ -53,7 +53,7 @@ def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State
     """
     watcher, ending = current_watcher(), Ending()
     with ending, watcher.noting_the_end():
-        request = asked.resolved(created())
+        request = asked.resolved(start())
         ending.run = watcher.run = request.run
         with _opened(request, watcher) as run:
             return body(run)
@@ -76,11 +76,11 @@ def flow_run_id() -> UUID:
     return UUID(str(runtime.flow_run.id))
 
 
-def created() -> datetime:
-    """When the flow run was made: the tag of a fresh one, so that its retry continues the same run."""
+def start() -> datetime:
+    """The planned start of the flow run that this code belongs to."""
     context = FlowRunContext.get()
-    created = context.flow_run.created if context is not None and context.flow_run is not None else None
-    return created or datetime.now(UTC)
+    assert context is not None and context.flow_run is not None, "called inside a flow"
+    return planned_start(context.flow_run)
 
 
 def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str) -> RunContext:

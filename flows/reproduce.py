@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.alone import run_alone
 from flows.endings import Ending, ended_early, show_ending
-from flows.opening import created, flow_run_id, stopped_by_signals
+from flows.opening import flow_run_id, start, stopped_by_signals
 from flows.parameters import Overrides
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
 from flows.request import RUNS_DIR, RunRequest
@@ -35,7 +35,7 @@ def explain_set(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 def name_of_set() -> str:
     """Name of a flow run: that of its set."""
     try:
-        return f"reproduction {AskedSet.of_parameters(runtime.flow_run.parameters, created()).name}"
+        return f"reproduction {AskedSet.of_parameters(runtime.flow_run.parameters, start()).name}"
     except ValueError:
         return "reproduction"  # the flow itself says what is wrong
 
@@ -63,7 +63,7 @@ def reproduce_baselines(
     parameters = {"baselines": baselines, "overrides": overrides, "resume": resume, "fresh": fresh}
     watcher, ending = current_watcher(), Ending()
     with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
-        asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, created())
+        asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, start())
         return _ended(_carry_out(asked))
     return ended_early(ending, flow_run_id())
 

@@ -54,8 +54,8 @@ class AskedSet:
     runs_dir: str = RUNS_DIR
 
     @classmethod
-    def of_parameters(cls, parameters: Mapping[str, Any], created: datetime) -> Self:
-        """From a flow run's parameters and the moment it was made.
+    def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
+        """From a flow run's parameters and its planned start.
 
         Raises:
             ValueError: the set to resume is not there, or no baseline is named.
@@ -68,7 +68,7 @@ class AskedSet:
         return cls(
             baselines=list(parameters["baselines"]),
             overrides=list(parameters["overrides"]),
-            tag=start_tag(created) if parameters["fresh"] else None,
+            tag=start_tag(start) if parameters["fresh"] else None,
             runs_dir=runs_dir,
         )
 

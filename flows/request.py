@@ -60,8 +60,8 @@ class Asked:
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in parameters.items() if name in names})
 
-    def resolved(self, created: datetime) -> RunRequest:
-        """The run, for a flow run that was made at `created`.
+    def resolved(self, start: datetime) -> RunRequest:
+        """The run, for a flow run that is to start at `start`.
 
         Raises:
             ConfigError: the config is refused, or a run is to be resumed with another config.
@@ -72,7 +72,7 @@ class Asked:
             return resolve_request(run.root, self.overrides, push=self.push or None)
         if not self.config:
             raise ConfigError("give a config file, or a run to resume")
-        tag = start_tag(created) if self.fresh else None
+        tag = start_tag(start) if self.fresh else None
         return resolve_request(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
 
 

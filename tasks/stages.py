@@ -221,15 +221,15 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
-        "schedule": _training_length(config) if _rates_fall(config) else None,
+        "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
 
 
-def _rates_fall(config: RunConfig) -> bool:
-    """Whether a rate depends on the length of the run."""
-    owners = (config.actor, config.critic)
-    return any(owner is not None and owner.optim.lr_scheduler_type == "cosine" for owner in owners)
+def _rates_follow_the_length(config: RunConfig) -> bool:
+    """Whether a learning rate depends on the length of the run."""
+    rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
+    return any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
 
 
 def _evaluation_parts(config: RunConfig) -> dict[str, Any]:

@@ -214,6 +214,7 @@ class LocalWorker:
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
         """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe."""
+        self._rest_engine()  # a validation may have left it awake, and a save takes memory
         save_weights(folder / "model", self._policy, self._optimizer, trained_only=self._has_lora)
         counters = {"policy_version": self._policy_version}
         if not model_only:

@@ -11,7 +11,7 @@ from prefect.states import Crashed, Running
 from flows.baseline import baseline
 from flows.causes import cause_of
 from flows.endings import explain, last_lines
-from flows.flow_runs import remember
+from flows.flow_runs import planned_start, remember
 from flows.request import Asked, resume_command
 from rl_core.run_directory import RunDirectory
 
@@ -27,7 +27,7 @@ def flow_run_of(runs_dir: Path, **parameters: object) -> FlowRun:
 
 
 def the_run(flow_run: FlowRun) -> RunDirectory:
-    run = Asked.of_parameters(flow_run.parameters).resolved(flow_run.created).run
+    run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
     run.root.mkdir(parents=True)
     return run
 

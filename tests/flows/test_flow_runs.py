@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Completed, Running, Scheduled
 
-from flows.flow_runs import mark_abandoned, remember, remembered, told_its_end
+from flows.flow_runs import mark_abandoned, planned_start, remember, remembered, told_its_end
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
 
@@ -40,6 +41,16 @@ def flow_run(client: SyncPrefectClient, state) -> str:
 
 def state_of(client: SyncPrefectClient, flow_run_id: str) -> str:
     return client.read_flow_run(flow_run_id).state.name
+
+
+def test_flow_runs_made_in_one_moment_have_starts_of_their_own_that_a_retry_keeps(
+    client: SyncPrefectClient,
+) -> None:
+    weeks = [datetime(2030, 1, 5, 4, tzinfo=UTC) + timedelta(weeks=week) for week in range(3)]
+    planned = [client.create_flow_run(nothing, state=Scheduled(scheduled_time=week)) for week in weeks]
+    assert [planned_start(flow_run) for flow_run in planned] == weeks
+    client.set_flow_run_state(planned[0].id, Scheduled(name="AwaitingRetry"), force=True)
+    assert planned_start(client.read_flow_run(planned[0].id)) == weeks[0]
 
 
 def test_an_abandoned_flow_run_becomes_crashed(client: SyncPrefectClient, run: RunDirectory) -> None:

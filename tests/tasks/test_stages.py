@@ -130,14 +130,21 @@ def test_an_epoch_depends_on_the_ones_before_it_and_not_on_the_number_that_follo
     assert [name for name, _ in chains[0]] == ["train-epoch-001", "train-epoch-002", "train-epoch-003"]
 
 
-def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does() -> None:
-    short, long = epoch_chains("actor.optim.lr_scheduler_type=cosine")
+@pytest.mark.parametrize(
+    "rate",
+    [
+        ("actor.optim.lr_scheduler_type=cosine",),
+        ("actor.optim.lr_scheduler_type=constant", "actor.optim.lr_warmup_steps=0", "actor.optim.lr_warmup_ratio=0.1"),
+    ],
+)
+def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does(rate: tuple[str, ...]) -> None:
+    short, long = epoch_chains(*rate)
     assert not set(short) & set(long)
 
 
-def epoch_chains(override: str) -> list[list[tuple[str, str]]]:
+def epoch_chains(*overrides: str) -> list[list[tuple[str, str]]]:
     """The chain of three epochs in a run of two and in a run of three."""
-    configs = [quickstart(f"trainer.total_epochs={epochs}", override) for epochs in (2, 3)]
+    configs = [quickstart(f"trainer.total_epochs={epochs}", *overrides) for epochs in (2, 3)]
     return [epoch_chain(config, stage_digests(config, source_digest), epochs=3) for config in configs]
 
 
