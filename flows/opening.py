@@ -15,6 +15,7 @@ from prefect.context import FlowRunContext
 
 from flows.endings import Ending, ended_early
 from flows.flow_runs import mark_abandoned, planned_start, remembered
+from flows.output import outlive_the_reader
 from flows.request import Asked, RunRequest, resume_command
 from flows.terminal import Watcher, current_watcher
 from rl_core.config.loading import dump_config
@@ -51,6 +52,7 @@ def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State
     to go on. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
     (a file that the config names cannot be read).
     """
+    outlive_the_worker()
     watcher, ending = current_watcher(), Ending()
     with ending, watcher.noting_the_end():
         request = asked.resolved(start())
@@ -74,6 +76,13 @@ def _opened(request: RunRequest, watcher: Watcher) -> Iterator[RunContext]:
 def flow_run_id() -> UUID:
     """The flow run that this code belongs to."""
     return UUID(str(runtime.flow_run.id))
+
+
+def outlive_the_worker() -> None:
+    """In a worker's child, go on when the worker is killed."""
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None:
+        outlive_the_reader()
 
 
 def start() -> datetime:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.alone import run_alone
 from flows.endings import Ending, ended_early, show_ending
-from flows.opening import flow_run_id, start, stopped_by_signals
+from flows.opening import flow_run_id, outlive_the_worker, start, stopped_by_signals
 from flows.parameters import Overrides
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
 from flows.request import RUNS_DIR, RunRequest
@@ -61,6 +61,7 @@ def reproduce_baselines(
         Every baseline's figures. A set with a baseline that is not good ends as Failed, after all others were run.
     """
     parameters = {"baselines": baselines, "overrides": overrides, "resume": resume, "fresh": fresh}
+    outlive_the_worker()
     watcher, ending = current_watcher(), Ending()
     with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
         asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, start())

@@ -7,8 +7,10 @@ kills at a terminal, at any moment and in each replacement of a file (test_inter
 """
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ from threading import Thread
 import psutil
 import pytest
 
+from flows.work_pool import DEVICES
 from rl_core.run_directory import RunDirectory
 from tests.e2e.runs import (
     REPOSITORY,
@@ -73,6 +76,11 @@ class Office:
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    def doctor(self) -> str:
+        arguments = command("doctor", "--runs-dir", str(self.runs_dir))
+        done = subprocess.run(arguments, env=self.variables, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        return done.stdout
+
     def state(self, flow_run: str) -> str:
         return json.loads(self.prefect("flow-run", "inspect", flow_run, "-o", "json"))["state"]["name"]
 
@@ -123,6 +131,7 @@ def opened(office: Office) -> Iterator[subprocess.Popen[bytes]]:
     """A server that knows the deployments."""
     with office.server() as server:
         office.prefect("work-pool", "create", "local", "--type", "process")
+        office.prefect("work-queue", "create", DEVICES, "--pool", "local", "--limit", "1")
         office.prefect("deploy", "--all", "--no-prompt")
         yield server
 
@@ -151,6 +160,31 @@ def test_a_killed_flow_process_is_crashed_within_seconds_and_its_retry_continues
         kill_with_children(owner_of(run))
         assert office.waits_for(flow_run, "Crashed", 120.0) < 60.0
         office.prefect("flow-run", "retry", flow_run)
+        office.waits_for(flow_run, "Completed")
+    assert is_unbroken(run, finished)
+
+
+def test_a_worker_and_its_flow_are_killed_and_doctor_makes_the_retry_possible(
+    finished: RunDirectory, office: Office
+) -> None:
+    with opened(office):
+        with office.worker() as worker:
+            flow_run, run = office.begin()
+            kill_with_children(psutil.Process(worker.pid))
+            worker.wait()
+        assert office.state(flow_run) == "Running"
+        with office.worker():
+            assert "marked Crashed" in office.doctor()
+            office.prefect("flow-run", "retry", flow_run)
+            office.waits_for(flow_run, "Completed")
+    assert is_unbroken(run, finished)
+
+
+def test_a_killed_worker_does_not_end_its_flow(finished: RunDirectory, office: Office) -> None:
+    with opened(office), office.worker() as worker:
+        flow_run, run = office.begin()
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.wait()
         office.waits_for(flow_run, "Completed")
     assert is_unbroken(run, finished)
 
