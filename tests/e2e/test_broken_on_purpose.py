@@ -189,6 +189,20 @@ def test_a_killed_worker_does_not_end_its_flow(finished: RunDirectory, office: O
     assert is_unbroken(run, finished)
 
 
+def test_a_killed_server_does_not_end_the_flow_and_is_told_its_end(finished: RunDirectory, office: Office) -> None:
+    with opened(office) as server, office.worker():
+        flow_run, run = office.begin()
+        owner = owner_of(run)
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+        owner.wait(timeout=1200)
+    with office.server():
+        assert office.state(flow_run) == "Running"
+        assert "marked Completed" in office.doctor()
+        assert office.state(flow_run) == "Completed"
+    assert is_unbroken(run, finished)
+
+
 @contextmanager
 def inbox() -> Iterator[tuple[str, list[str]]]:
     """The address of a web server, and the texts that are posted to it."""
