@@ -169,7 +169,8 @@ def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
 
 
 def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
-    console.print("[bold red]failed[/bold red] ", end="")
-    console.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True)
+    errors.print("[bold red]failed[/bold red] ", end="")
+    errors.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
     if run.log.is_file():
         console.print(f"[dim]details: {run.log}; to continue: {resume_command(run)}[/dim]", soft_wrap=True)
