@@ -1,8 +1,8 @@
 """`sightline plan` is quick, complete, and refuses what cannot work."""
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,12 +56,9 @@ except SystemExit as end:
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 assert not loaded, loaded
 """
-    times = []
-    for _ in range(3):
-        started = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-        times.append(time.monotonic() - started)
-        assert done.returncode == 0, done.stderr
-        if times[-1] < 2.0:
-            return
-    pytest.fail(f"took {times} s")
+    before = os.times()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    # Of the processor, not of the clock: other tests run beside this one.
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 2.0
