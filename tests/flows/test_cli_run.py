@@ -34,19 +34,22 @@ def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path)
     assert code == 0 and "✓ prepare: finished before" in text
 
 
-def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path) -> None:
+def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ended(tmp_path, "actor.global_batch_size=3")
+    error = capsys.readouterr().err.rpartition("failed ")[2]
     assert code == 1
-    assert "actor.global_batch_size" in text and "run.log" in text
-    assert "Traceback" not in text and "PlanError" not in text
+    assert "actor.global_batch_size" in error and "run.log" in text
+    assert "Traceback" not in error and "PlanError" not in error
 
 
-def test_a_run_that_is_written_by_another_process_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_is_written_by_another_process_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = resolve_request(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
     with RunLock(run.lock):
-        code, text = ended(tmp_path)
+        code, _ = ended(tmp_path)
     assert code == 1
-    assert "is being written by the process with pid" in text
+    assert "is being written by the process with pid" in capsys.readouterr().err
 
 
 def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
