@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -104,8 +104,9 @@ class AskedSet:
         )
 
     def save(self) -> None:
-        """Note what is asked for, so that the set can be resumed by its name."""
-        asked = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "runs_dir"}
+        """Note what is asked for, so that the set can be resumed by its name. The baselines are named each: ALL may be
+        others by then."""
+        asked = {"baselines": self.names, "overrides": list(self.overrides), "tag": self.tag}
         atomic_write_json(self.folder / "set.json", asked)
 
     def planned(self) -> list[PlannedBaseline]:

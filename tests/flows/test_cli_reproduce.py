@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -155,10 +157,23 @@ def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
     assert asked.planned()[0].request.run.name.endswith("-20260101T040000")
     asked.save()
     given = {"resume": "20260101T040000", "runs_dir": str(tmp_path)}
-    assert AskedSet.of_parameters(given, datetime.now(UTC)) == asked
+    assert AskedSet.of_parameters(given, datetime.now(UTC)) == replace(asked, baselines=all_baselines())
     assert f"--resume 20260101T040000 --runs-dir {tmp_path}" in asked.command
     with pytest.raises(ValueError, match=r"no set weekly; .* has 20260101T040000"):
         AskedSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
+
+
+def test_a_set_of_all_stays_what_it_was_when_a_baseline_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    asked = AskedSet(baselines=["all"])
+    name, before = asked.name, asked.names
+    asked.save()
+    shutil.copy(baseline_path(before[0]), Path("configs/baselines") / "added.yaml")
+    resumed = AskedSet.of_parameters({"resume": name, "runs_dir": "runs"}, datetime.now(UTC))
+    assert "added" in all_baselines() and (resumed.name, resumed.names) == (name, before)
 
 
 def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path) -> None:
