@@ -26,6 +26,7 @@ import pytest
 
 from flows.work_pool import DEVICES
 from rl_core.run_directory import RunDirectory
+from tests.e2e.processes import PREFECT, answers, free_port, has_recorded, started, wait_until
 from tests.e2e.runs import (
     REPOSITORY,
     SMALL,
@@ -37,7 +38,6 @@ from tests.e2e.runs import (
     sightline,
     the_run,
 )
-from tests.e2e.test_prefect import PREFECT, answers, free_port, has_recorded, started, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 

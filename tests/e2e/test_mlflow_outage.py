@@ -2,7 +2,6 @@
 missing is sent by the next call."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from mlflow.entities import Run
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
+from tests.e2e.processes import answers, free_port
 from tests.e2e.runs import (
     REPOSITORY,
     SMALL,
@@ -31,12 +31,6 @@ from tests.e2e.runs import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A server on a database and artifacts of its own below `folder`; killed at the end of the block."""
@@ -48,17 +42,12 @@ def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(arguments, env=variables, stdout=said, stderr=said, process_group=0)
     try:
         until = time.monotonic() + 120
-        while not answers(port):
+        while not answers(f"http://127.0.0.1:{port}/health"):
             assert process.poll() is None and time.monotonic() < until, (folder / "server.txt").read_text()
             time.sleep(0.1)
         yield process
     finally:
         kill(process)
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -3,13 +3,9 @@
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,73 +17,11 @@ from prefect.automations import Automation
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
-from tasks.stages import run_name
-from tests.e2e.runs import REPOSITORY, SMALL, command, environment, run_arguments
+from tests.e2e.processes import PREFECT, free_port, has_recorded, prefect_server, run_of, started, wait_until
+from tests.e2e.runs import REPOSITORY, SMALL, command, environment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-
-PREFECT = [sys.executable, "-m", "prefect"]
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, f"waited {seconds} s until {what}"
-        time.sleep(0.1)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextmanager
-def started(arguments: list[str], variables: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, like a command in its own terminal; gone at the end of the block."""
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@contextmanager
-def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """A server of its own on a free port, and the environment that reaches it."""
-    port = free_port()
-    variables = environment(home) | {
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
-    }
-    arguments = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with started(arguments, variables, log) as process:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/api/health"), "Prefect's server is up")
-        yield process, variables
-
-
-def answers(address: str) -> bool:
-    try:
-        return httpx.get(address, timeout=5.0).is_success
-    except httpx.TransportError:
-        return False
-
-
-def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:
-    """The command line of a run of the small config with these overrides, and the folder that it writes."""
-    config = load_config(SMALL, overrides)
-    return command(*run_arguments(home, SMALL, *overrides)), RunDirectory(home / "runs" / run_name(config))
-
-
-def has_recorded(run: RunDirectory, step: int) -> bool:
-    return run.metrics.is_file() and f'"step":{step}' in run.metrics.read_text()
 
 
 def flow_run_states(home: Path, run: RunDirectory) -> list[str]:

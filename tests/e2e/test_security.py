@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rl_core.run_directory import RunDirectory
+from tests.e2e.processes import run_of, started, wait_until
 from tests.e2e.runs import environment
-from tests.e2e.test_prefect import run_of, started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
