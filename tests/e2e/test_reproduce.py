@@ -1,0 +1,58 @@
+"""Sets of baselines from the command line, each baseline in a process of its own."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rl_core.run_directory import RunDirectory
+from tests.e2e.processes import has_recorded, started, wait_until
+from tests.e2e.runs import REPOSITORY, command, differences, environment, fingerprint, sightline
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+BASELINE = REPOSITORY / "tests" / "e2e" / "configs" / "baseline.yaml"
+
+
+def reproduce(home: Path, *arguments: str) -> list[str]:
+    where = ("--runs-dir", str(home / "runs"), "--set", f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db")
+    return ["reproduce", *arguments, *where]
+
+
+def test_one_that_fails_keeps_no_other_from_its_verdict(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(f"extends: {BASELINE}\ndata: {{max_prompt_length: 8}}\n")
+    before = fingerprint(finished)
+    done = sightline(*reproduce(home, str(broken), str(BASELINE)), home=home, timeout=600, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (figures,) = (home / "runs" / "reproductions").glob("*/summary.json")
+    failed, good = json.loads(figures.read_text())["baselines"]
+    assert (failed["standing"], good["standing"], good["run"]) == ("failed", "good", finished.name)
+    assert "max_prompt_length" in failed["failure"], failed
+    assert "broken: " in done.stdout and str(figures.with_suffix(".html")) in done.stdout
+    assert fingerprint(finished) == before
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_set_leaves_no_process_and_goes_on_by_its_name(
+    signum: signal.Signals, finished: RunDirectory, tmp_path: Path
+) -> None:
+    arguments = command(*reproduce(tmp_path, str(BASELINE), "--fresh"))
+    with started(arguments, environment(tmp_path), tmp_path / "output.txt") as process:
+        runs = lambda: [RunDirectory(path.parent) for path in (tmp_path / "runs").glob("*/config.yaml")]  # noqa: E731
+        wait_until(lambda: any(has_recorded(run, 1) for run in runs()), "a step is recorded", 1200.0)
+        (run,) = runs()
+        owner = psutil.Process(int(run.lock.read_text()))
+        os.kill(process.pid, signum)
+        assert process.wait(timeout=600) == (130 if signum == signal.SIGINT else -signal.SIGKILL)
+        owner.wait(timeout=600)
+    assert list(run.checkpoints.glob("step-*")), "it stopped without a checkpoint"
+    (asked,) = (tmp_path / "runs" / "reproductions").glob("*/set.json")
+    if signum == signal.SIGINT:
+        assert f"--resume {asked.parent.name}" in (tmp_path / "output.txt").read_text()
+    resumed = ("reproduce", "--resume", asked.parent.name, "--runs-dir", str(tmp_path / "runs"))
+    sightline(*resumed, home=tmp_path, timeout=1800)
+    assert differences(fingerprint(finished), fingerprint(run)) == []
