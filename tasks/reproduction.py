@@ -22,7 +22,7 @@ _HARMLESS = (
     "data.train.revision",
     "data.validation.revision",
     "evaluation.categories",
-    "merge.",
+    "merge.probe_tolerance",
     "model.attention",
     "model.gradient_checkpointing",
     "model.log_prob_chunk_tokens",

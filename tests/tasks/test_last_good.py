@@ -37,6 +37,13 @@ def test_seed_and_memory_may_differ(tmp_path: Path) -> None:
     assert last_good_run(week(tmp_path, 2, 290).run).name.endswith("week-1")
 
 
+def test_a_run_of_another_checkpoint_is_of_another_recipe(tmp_path: Path) -> None:
+    """`best` is chosen by the held-out rows that the verdict is measured on; how a merge is proven moves no number."""
+    judged(tmp_path, 1, "merge.probe_tolerance=1e-3")
+    judged(tmp_path, 2, "merge.checkpoint=best")
+    assert last_good_run(week(tmp_path, 3, 290).run).name.endswith("week-1")
+
+
 def test_the_first_run_has_none_and_is_none_of_its_own(tmp_path: Path) -> None:
     assert last_good_run(judged(tmp_path, 1).run) is None
 
