@@ -33,11 +33,13 @@ class Ending:
     Attributes:
         error: The exception.
         run: The run that was worked on, once it is known.
+        command: The command that goes on with what is no single run, once there is something to go on with.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.run: RunDirectory | None = None
+        self.command: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -50,14 +52,19 @@ class Ending:
         self.error = error
         return True
 
+    @property
+    def continued_by(self) -> str | None:
+        """The command that continues what was worked on."""
+        return self.command or _command_of(self.run)
+
 
 def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
     """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed. Its page
     explains it."""
-    run, error = ending.run, ending.error
-    go_on = f"; to continue: {resume_command(run)}" if run else ""
+    error, command = ending.error, ending.continued_by
+    go_on = f"; to continue: {command}" if command else ""
     cause = redact(cause_of(error))
-    show_ending(flow_run_id, run, cause)
+    show_ending(flow_run_id, cause, command=command, run=ending.run)
     if isinstance(error, Interrupted):
         return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)
@@ -73,16 +80,21 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
         run = None
     if run is not None and told_its_end(run, str(flow_run.id)):
         return
-    show_ending(flow_run.id, run, state.message or state.name or "it ended early")
+    show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
 
 
-def show_ending(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> None:
-    """A page of the flow run: the cause, the commands that continue the run, the log's last lines."""
+def last_word(state: State[Any]) -> str:
+    """What Prefect says of a flow run whose process could not speak any more."""
+    return state.message or state.name or "it ended early"
+
+
+def show_ending(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None = None) -> None:
+    """A page of the flow run: the cause, the commands that continue it, the last lines of the run's log."""
     page = ArtifactCreate(
         type="markdown",
         key="how-to-continue",
         description="Why it ended, and how to go on",
-        data=redact(ending_page(flow_run_id, run, cause)),
+        data=redact(ending_page(flow_run_id, cause, command=command, run=run)),
         flow_run_id=flow_run_id,
     )
 
@@ -93,11 +105,11 @@ def show_ending(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> None
     PAGES.send(create)
 
 
-def ending_page(flow_run_id: UUID, run: RunDirectory | None, cause: str) -> str:
+def ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None) -> str:
     """The page as Markdown."""
     retry = f"prefect flow-run retry {flow_run_id}"
     commands = [
-        *([resume_command(run)] if run else []),
+        *([command] if command else []),
         f"{retry}      # or Retry on this page, for a deployment's run",
     ]
     parts = [
@@ -120,6 +132,10 @@ def last_lines(run: RunDirectory) -> list[str]:
             return stream.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
     except FileNotFoundError:
         return []
+
+
+def _command_of(run: RunDirectory | None) -> str | None:
+    return resume_command(run) if run else None
 
 
 def _fenced(lines: Sequence[str]) -> str:

@@ -1,5 +1,7 @@
 """The flow that reproduces baselines, for a schedule: one page, and Failed when one of them became worse."""
 
+import logging
+from datetime import datetime
 from typing import Annotated, Any
 
 from prefect import Flow, State, flow, runtime, task
@@ -7,10 +9,12 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Failed
+from prefect.utilities.callables import get_parameter_defaults
 from pydantic import Field
 
 from flows.alone import run_alone
-from flows.endings import Ending, ended_early, show_ending
+from flows.endings import Ending, ended_early, last_word, show_ending
+from flows.flow_runs import planned_start
 from flows.opening import flow_run_id, outlive_the_worker, start, stopped_by_signals
 from flows.parameters import Overrides
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
@@ -19,6 +23,8 @@ from flows.terminal import current_watcher, watched_by
 from tasks.artifacts import PAGES
 from tasks.reproduction_record import Conclusion, conclude, markdown
 from tasks.reproduction_set import Member, is_finished
+
+logger = logging.getLogger(__name__)
 
 Baselines = Annotated[list[str], Field(min_length=1)]
 
@@ -29,7 +35,18 @@ class Regressed(RuntimeError):
 
 def explain_set(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook for flow runs whose process was killed: how to go on."""
-    show_ending(flow_run.id, None, state.message or state.name or "it ended early")
+    parameters = get_parameter_defaults(flow.fn) | flow_run.parameters  # a deployment's run has those that were given
+    show_ending(flow_run.id, last_word(state), command=_command(parameters, planned_start(flow_run)))
+
+
+def _command(parameters: dict[str, Any], start: datetime) -> str | None:
+    """The command that goes on with a set; None when it was refused before there was one."""
+    try:
+        asked = AskedSet.of_parameters(parameters, start)
+    except ValueError as error:
+        logger.warning("the set has no name: %s", error)
+        return None
+    return asked.command if asked.is_saved else None
 
 
 def name_of_set() -> str:
@@ -65,14 +82,15 @@ def reproduce_baselines(
     watcher, ending = current_watcher(), Ending()
     with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
         asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, start())
-        return _ended(_carry_out(asked))
+        return _ended(_carry_out(asked, ending))
     return ended_early(ending, flow_run_id())
 
 
-def _carry_out(asked: AskedSet) -> Conclusion:
+def _carry_out(asked: AskedSet, ending: Ending) -> Conclusion:
     planned = asked.planned()
     refuse_fatal(planned)
     asked.save()
+    ending.command = asked.command
     members = [_member(plan) for plan in planned]
     conclusion = conclude(asked.name, members, asked.folder, command=asked.command)
     text = markdown(conclusion)

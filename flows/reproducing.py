@@ -103,11 +103,20 @@ class AskedSet:
             "" if self.runs_dir == RUNS_DIR else f" --runs-dir {self.runs_dir}"
         )
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether it can be resumed by its name."""
+        return self._file.is_file()
+
     def save(self) -> None:
         """Note what is asked for, so that the set can be resumed by its name. The baselines are named each: ALL may be
         others by then."""
         asked = {"baselines": self.names, "overrides": list(self.overrides), "tag": self.tag}
-        atomic_write_json(self.folder / "set.json", asked)
+        atomic_write_json(self._file, asked)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "set.json"
 
     def planned(self) -> list[PlannedBaseline]:
         """Every baseline's config and run.

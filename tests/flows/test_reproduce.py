@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from prefect import State
@@ -12,8 +13,10 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
 )
+from prefect.states import Crashed, Running
 
-from flows.reproduce import Regressed, reproduce_baselines
+from flows.reproduce import Regressed, explain_set, reproduce_baselines
+from flows.reproducing import AskedSet
 from rl_core.config.loading import dump_config, load_config
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
@@ -53,12 +56,14 @@ def task_states(state: State) -> dict[str, str]:
         return {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=wanted)}
 
 
-def page_of(state: State) -> str:
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+def pages_of(flow_run_id: UUID) -> dict[str, str]:
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]))
     with get_client(sync_client=True) as client:
-        return {artifact.key: artifact.data for artifact in client.read_artifacts(artifact_filter=wanted)}[
-            "reproduction"
-        ]
+        return {artifact.key: artifact.data for artifact in client.read_artifacts(artifact_filter=wanted)}
+
+
+def page_of(state: State) -> str:
+    return pages_of(state.state_details.flow_run_id)["reproduction"]
 
 
 def test_a_drop_fails_the_flow_run_and_what_is_finished_is_not_repeated(tmp_path: Path) -> None:
@@ -101,3 +106,26 @@ def test_bad_input_is_refused_before_anything_runs(
     assert state.is_failed() and named in state.message, state.message
     assert task_states(state) == {}
     assert not list(tmp_path.iterdir())
+    assert "sightline" not in pages_of(state.state_details.flow_run_id)["how-to-continue"].partition("```")[2]
+
+
+def test_a_set_that_broke_off_is_told_its_own_command(tmp_path: Path) -> None:
+    finished(tmp_path, 30)
+    asked = AskedSet(baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], runs_dir=str(tmp_path))
+    (asked.folder / "summary.html").mkdir(parents=True)  # in the page's place
+    broken = reproduced(tmp_path)
+    assert broken.is_failed() and broken.message.endswith(f"; to continue: {asked.command}"), broken
+    assert asked.command in pages_of(broken.state_details.flow_run_id)["how-to-continue"]
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_set_whose_process_was_killed_is_told_its_own_command(is_saved: bool, tmp_path: Path) -> None:
+    given = {"baselines": [BASELINE], "runs_dir": str(tmp_path)}
+    asked = AskedSet(**given)
+    if is_saved:
+        asked.save()
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(reproduce_baselines, parameters=given, state=Running())
+    explain_set(reproduce_baselines, flow_run, Crashed(message="exit status -9"))
+    page = pages_of(flow_run.id)["how-to-continue"]
+    assert "exit status -9" in page and (asked.command in page) == is_saved
