@@ -82,8 +82,10 @@ class AskedSet:
 
     @property
     def name(self) -> str:
-        """The tag, or a digest of what is asked for: the same name continues."""
-        return self.tag or digest_of([sorted(self.names), sorted(self.overrides)])
+        """A digest of what is asked for, and the tag: the same name continues, and sets that start at one time are not
+        each other."""
+        digest = digest_of([sorted(self.names), sorted(self.overrides)])
+        return digest if self.tag is None else f"{digest}-{self.tag}"
 
     @property
     def names(self) -> list[str]:

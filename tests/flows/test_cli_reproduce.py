@@ -156,11 +156,17 @@ def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
     assert asked.names == all_baselines()
     assert asked.planned()[0].request.run.name.endswith("-20260101T040000")
     asked.save()
-    given = {"resume": "20260101T040000", "runs_dir": str(tmp_path)}
+    given = {"resume": asked.name, "runs_dir": str(tmp_path)}
     assert AskedSet.of_parameters(given, datetime.now(UTC)) == replace(asked, baselines=all_baselines())
-    assert f"--resume 20260101T040000 --runs-dir {tmp_path}" in asked.command
-    with pytest.raises(ValueError, match=r"no set weekly; .* has 20260101T040000"):
+    assert f"--resume {asked.name} --runs-dir {tmp_path}" in asked.command
+    with pytest.raises(ValueError, match=rf"no set weekly; .* has {asked.name}"):
         AskedSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
+
+
+def test_two_sets_that_start_at_one_time_are_not_each_other(tmp_path: Path) -> None:
+    weekly = AskedSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
+    assert weekly.name.endswith("-20260101T040000")
+    assert replace(weekly, baselines=["all"]).folder != weekly.folder
 
 
 def test_a_set_of_all_stays_what_it_was_when_a_baseline_is_added(
