@@ -5,6 +5,7 @@ from typing import Any
 
 from rl_core.config.loading import dump_config
 from rl_core.config.model import TinyModel
+from rl_core.config.tolerances import agreement_tolerance
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.gallery import GalleryRow, pick_gallery
@@ -65,7 +66,7 @@ def charts(facts: RunFacts) -> list[Chart]:
     """The curves: reward, accuracy, length, KL, entropy and the gap between engine and trainer."""
     metrics, config = facts.metrics, facts.config
     accuracy = f"reward/{config.evaluation.accuracy_key}"
-    bound = config.rollout.max_log_prob_gap
+    bound = agreement_tolerance(config).largest
     return [
         Chart(
             title="Reward",

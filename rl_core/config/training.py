@@ -67,11 +67,13 @@ class RolloutConfig(Section):
     """Responses that the engine decodes at one time."""
     enforce_eager: bool = True
     """Run vLLM without graph capture; turn off on a GPU for speed."""
-    max_log_prob_gap: float = Field(default=5.0, gt=0.0)
-    """Largest difference of a token's log-prob between engine and trainer before the run stops: 2e-5 for float32 tiny
-    models; in bfloat16 a rare token of a large model may be off by more than 1."""
-    max_mean_log_prob_gap: float = Field(default=0.1, gt=0.0)
-    """The same for the mean difference over an optimizer batch: 0.03 is usual in bfloat16."""
+    max_log_prob_gap: float | None = Field(default=None, gt=0.0)
+    """Largest difference of a token's log-prob between engine and trainer before the run stops. null takes that of
+    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16, where a rare token of a large model is off by
+    more than 1."""
+    max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
+    """The same for the mean difference over an optimizer batch. null takes that of model.dtype: 1e-4 in float32, 0.1
+    in bfloat16, where 0.03 is usual."""
 
 
 class ActorConfig(Section):

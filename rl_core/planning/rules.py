@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import AGREEMENT, agreement_tolerance
 from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
@@ -55,18 +56,18 @@ def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
     """bfloat16 rounds to three digits; a bound made for float32 would stop every run."""
     if config.model.dtype != "bfloat16":
         return
-    rollout, merge = config.rollout, config.merge
+    found, usual = agreement_tolerance(config), AGREEMENT["bfloat16"]
     bounds = {
-        "rollout.max_log_prob_gap": (rollout.max_log_prob_gap, _BFLOAT16_GAP, 5.0),
-        "rollout.max_mean_log_prob_gap": (rollout.max_mean_log_prob_gap, _BFLOAT16_MEAN_GAP, 0.1),
-        "merge.probe_tolerance": (merge.probe_tolerance, _BFLOAT16_GAP, 1.0),
+        "rollout.max_log_prob_gap": (found.largest, _BFLOAT16_GAP, usual.largest),
+        "rollout.max_mean_log_prob_gap": (found.mean, _BFLOAT16_MEAN_GAP, usual.mean),
+        "merge.probe_tolerance": (config.merge.probe_tolerance, _BFLOAT16_GAP, 1.0),
     }
-    for key, (bound, reproduced, usual) in bounds.items():
+    for key, (bound, reproduced, advised) in bounds.items():
         if bound < reproduced:
             yield Problem(
                 where=key,
                 what=f"{bound:g} is less than what model.dtype bfloat16 reproduces (about {reproduced:g})",
-                fix=f"set it to {usual:g}, or model.dtype to float32",
+                fix=f"set it to {advised:g}, or model.dtype to float32",
             )
 
 

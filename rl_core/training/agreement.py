@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rl_core.config.tolerances import Tolerance
 from rl_core.types import Float32Array, TrainSample
 
 
 class AgreementError(RuntimeError):
-    """Engine and trainer disagree beyond the configured bound; training on would optimise another distribution."""
+    """Engine and trainer disagree beyond the bound, or cannot be compared where they must; training on would optimise
+    another distribution."""
 
 
 class AgreementMeter:
@@ -22,10 +24,13 @@ class AgreementMeter:
     Args:
         policy_version: Of the trainer's weights. What other weights have drawn (a group kept by the filter from the
             step before) cannot agree with them and is left out.
+        keeps_surplus: Whether the filter keeps such groups; otherwise nothing may be left out of a whole batch.
     """
 
-    def __init__(self, policy_version: int) -> None:
+    def __init__(self, policy_version: int, *, keeps_surplus: bool) -> None:
         self._policy_version = policy_version
+        self._keeps_surplus = keeps_surplus
+        self._unexplained: set[int] = set()
         self._sum = 0.0
         self._count = 0
         self._worst = (0.0, "")
@@ -38,6 +43,7 @@ class AgreementMeter:
         gaps = np.where(np.isnan(gaps), np.inf, gaps)
         own = np.concatenate([np.full(len(s.rollout.log_probs), self._is_own(s)) for s in samples])
         gaps = np.where(own, gaps, 0.0)
+        self._unexplained |= {s.rollout.policy_version for s in samples if not self._is_own(s) and not self._is_kept(s)}
         self._sum += float(gaps.sum())
         self._count += int(own.sum())
         position = int(gaps.argmax())
@@ -60,11 +66,22 @@ class AgreementMeter:
             return {}
         return {"agreement/log_prob_gap_max": self.max_gap, "agreement/log_prob_gap_mean": self.mean_gap}
 
-    def check(self, *, largest: float, mean: float) -> None:
-        """Raises AgreementError when the largest difference is above `largest`, or the mean one above `mean`: rounding
-        in bfloat16 puts single rare tokens far off and the mean nowhere."""
-        bounds = {"max_log_prob_gap": (self.max_gap, largest), "max_mean_log_prob_gap": (self.mean_gap, mean)}
-        broken = [f"rollout.{name} = {bound:.3g}" for name, (gap, bound) in bounds.items() if gap > bound]
+    def check(self, bound: Tolerance) -> None:
+        """Raises AgreementError when the largest or the mean difference is above its bound: rounding in bfloat16 puts
+        single rare tokens far off and the mean nowhere. Raises it too when there was nothing to compare, unless every
+        sample is of a group that the filter has kept."""
+        if self._count == 0 and self._unexplained:
+            raise AgreementError(
+                f"no token of the optimizer batch could be compared between engine and trainer: the trainer has "
+                f"weights of version {self._policy_version}, and the samples were drawn with version(s) "
+                f"{sorted(self._unexplained)}, which no algorithm.online_filtering.surplus explains. Weights were "
+                f"counted or handed over wrongly: sync the engine before it draws, and count each update once"
+            )
+        bounds = {
+            "max_log_prob_gap": (self.max_gap, bound.largest),
+            "max_mean_log_prob_gap": (self.mean_gap, bound.mean),
+        }
+        broken = [f"rollout.{name} = {most:.3g}" for name, (gap, most) in bounds.items() if gap > most]
         if broken:
             raise AgreementError(
                 f"engine and trainer log-probs differ by up to {self.max_gap:.3g} (mean {self.mean_gap:.3g}) at "
@@ -75,6 +92,9 @@ class AgreementMeter:
 
     def _is_own(self, sample: TrainSample) -> bool:
         return sample.rollout.policy_version == self._policy_version
+
+    def _is_kept(self, sample: TrainSample) -> bool:
+        return self._keeps_surplus and sample.rollout.policy_version < self._policy_version
 
 
 def _locate(samples: Sequence[TrainSample], position: int) -> str:

@@ -6,6 +6,7 @@ import torch
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import agreement_tolerance
 from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
@@ -60,16 +61,16 @@ class PolicyUpdate:
             Metrics: token means over the optimizer batches, functions of config, data and seed only.
 
         Raises:
-            AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap` or its mean.
+            AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap` or its mean, or nothing of the
+                first batch could be compared that should have been.
         """
         means, outcomes = TokenMeans(), []
-        gaps = AgreementMeter(policy_version) if check_agreement else None
+        gaps = AgreementMeter(policy_version, keeps_surplus=self._keeps_surplus) if check_agreement else None
         for groups in optimizer_batches:
             with self.timer.phase("forward_backward"):
                 self.accumulate_gradient(groups, means=means, gaps=gaps)
             if gaps is not None:
-                bounds = self._config.rollout
-                gaps.check(largest=bounds.max_log_prob_gap, mean=bounds.max_mean_log_prob_gap)
+                gaps.check(agreement_tolerance(self._config))
                 means.constants |= gaps.metrics()
                 gaps = None
             with self.timer.phase("optimizer"):
@@ -101,6 +102,11 @@ class PolicyUpdate:
             gaps.add(samples, output.log_probs.detach().float().cpu().numpy())
         means.add(loss.per_token, loss.weights)
         loss.total.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def _keeps_surplus(self) -> bool:
+        filtering = self._config.algorithm.online_filtering
+        return filtering is not None and filtering.surplus == "keep"
 
     def _forward(self, groups: Sequence[TrainGroup]) -> PolicyOutput:
         packed = pack_trees(

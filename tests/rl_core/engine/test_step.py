@@ -53,6 +53,13 @@ def test_a_sync_that_moves_the_version_and_not_the_weights_stops_the_run(
         run_step(2, prompts, config, worker, rewards)
 
 
+def test_an_update_that_can_compare_nothing_stops_the_run(worker, train_groups) -> None:
+    batch = UpdateBatch(step=1, optimizer_batches=[train_groups])
+    worker.update(batch)
+    with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared"):
+        worker.update(batch)
+
+
 def test_one_perturbed_layer_in_the_engine_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
     original = local_worker.named_hf_weights
 

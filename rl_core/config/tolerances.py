@@ -1,0 +1,33 @@
+"""How far log-probs of equal weights may be apart before the run stops: as configured, or by the number format."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rl_core.config.run import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tolerance:
+    """Bounds on absolute differences of log-probs, nats: of one token, and of the mean over all."""
+
+    largest: float
+    mean: float
+
+
+AGREEMENT: Final = {
+    # float32 rounds at 6e-8; tiny models reach 2e-5, and deeper ones with longer sums some times that. A temperature of
+    # 0.99 for 1 is off by a hundredth already.
+    "float32": Tolerance(largest=1e-3, mean=1e-4),
+    # bfloat16 rounds at 4e-3: among a million tokens a rare one is off by more than 1, the mean by 0.03.
+    "bfloat16": Tolerance(largest=5.0, mean=0.1),
+}
+"""model.dtype -> what engine and trainer, two implementations of one model, keep."""
+
+
+def agreement_tolerance(config: RunConfig) -> Tolerance:
+    """How far engine and trainer may be apart (design contract 7)."""
+    rollout, usual = config.rollout, AGREEMENT[config.model.dtype]
+    return Tolerance(
+        largest=usual.largest if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,
+        mean=usual.mean if rollout.max_mean_log_prob_gap is None else rollout.max_mean_log_prob_gap,
+    )
