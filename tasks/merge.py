@@ -9,6 +9,7 @@ from rl_core.checkpoints.hub import push_to_hub
 from rl_core.checkpoints.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
 from rl_core.checkpoints.proof import ProofResult, prove_merged
 from rl_core.config.model import ModelSource, TinyModel
+from rl_core.config.tolerances import merge_tolerance
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext, current_context, named
@@ -48,7 +49,7 @@ def _merge(context: RunContext) -> StageOutcome:
         checkpoint = context.session.export_trained(folder)
         # The fresh processes of the proof need the memory that workers and engine hold.
         context.close_session()
-        proof = prove_merged(folder, checkpoint.folder / "probe", config.merge.probe_tolerance)
+        proof = prove_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
     result = {
         "step": checkpoint.step,
         "proof": {"num_tokens": proof.num_tokens, "largest_difference": dict(proof.largest_difference)},

@@ -135,15 +135,14 @@ def read_probe(folder: Path) -> Probe:
     )
 
 
-def largest_difference(probe: Probe, log_probs: Sequence[Float32Array]) -> float:
-    """The largest |probe - log_probs| over all tokens of all items; NaN where either has one.
+def differences(probe: Probe, log_probs: Sequence[Float32Array]) -> Float32Array:
+    """|probe - log_probs| of all tokens of all items, [sum R]; NaN where either has one.
 
     Args:
         probe: What was stored.
         log_probs: [item] -> [R], in the probe's order.
     """
-    gaps = [np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)]
-    return float(np.max(np.concatenate(gaps)))
+    return np.concatenate([np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)])
 
 
 def _image_name(uid: str, encoded: bytes) -> str:

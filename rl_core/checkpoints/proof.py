@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from rl_core.checkpoints import merged_check
+from rl_core.config.tolerances import Tolerance
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class ProofResult:
 
 
 def prove_merged(
-    folder: Path, probe_folder: Path, tolerance: float, *, engines: Sequence[str] = ENGINES
+    folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] = ENGINES
 ) -> ProofResult:
     """Ask each engine, in a fresh process that imports no Sightline, for the probe's log-probs.
 
@@ -45,11 +46,11 @@ def prove_merged(
     Args:
         folder: The merged model in Hugging Face format.
         probe_folder: The checkpoint's probe.
-        tolerance: Largest difference of a log-prob that counts as equal.
+        tolerance: Largest and mean difference of log-probs that count as equal.
         engines: Which engines are asked.
 
     Raises:
-        UnprovenMerge: an engine does not load the folder, or a log-prob differs by more.
+        UnprovenMerge: an engine does not load the folder, or the log-probs differ by more.
     """
     at_once = 1 if torch.cuda.is_available() else len(engines)
     with ThreadPoolExecutor(max_workers=at_once) as pool:
@@ -60,13 +61,13 @@ def prove_merged(
     )
 
 
-def _run_check(folder: Path, probe_folder: Path, tolerance: float, engine: str) -> dict[str, Any]:
+def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: str) -> dict[str, Any]:
     script = str(Path(merged_check.__file__))
     with tempfile.TemporaryDirectory() as scratch:
         result_file = Path(scratch) / "result.json"
         # -P and the scratch folder: nothing of this project is on the path of the process.
-        command = [sys.executable, "-P", script, str(folder.absolute()), str(probe_folder.absolute()), repr(tolerance)]
-        command += ["--engine", engine, "--result", str(result_file)]
+        command = [sys.executable, "-P", script, str(folder.absolute()), str(probe_folder.absolute())]
+        command += [repr(tolerance.largest), repr(tolerance.mean), "--engine", engine, "--result", str(result_file)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
             command, cwd=scratch, env=environment | {"PYTHONSAFEPATH": "1"}, capture_output=True, text=True, check=False
@@ -75,8 +76,8 @@ def _run_check(folder: Path, probe_folder: Path, tolerance: float, engine: str) 
             end = done.stderr[-_SHOWN_CHARACTERS:]
             raise UnprovenMerge(f"{engine} cannot load or run {folder} (exit status {done.returncode}):\n{end}")
         result: dict[str, Any] = json.loads(result_file.read_text())
-    report = merged_check.report(result, tolerance)
-    if result["num_beyond"]:
+    report = merged_check.report(result)
+    if not result["is_equal"]:
         raise UnprovenMerge(f"{folder} does not give the log-probs of {probe_folder}\n{report}")
     _logger.info("%s", report)
     return result

@@ -23,6 +23,11 @@ AGREEMENT: Final = {
 }
 """model.dtype -> what engine and trainer, two implementations of one model, keep."""
 
+# Rounding is far off in rare tokens only, a wrong weight in most of them.
+_PROBE_MEAN_SHARE = 0.1
+# The code that saved a probe gives the same numbers again; another machine's kernels may round otherwise.
+_RESUME_SHARE = 0.1
+
 
 def agreement_tolerance(config: RunConfig) -> Tolerance:
     """How far engine and trainer may be apart (design contract 7)."""
@@ -31,3 +36,15 @@ def agreement_tolerance(config: RunConfig) -> Tolerance:
         largest=usual.largest if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,
         mean=usual.mean if rollout.max_mean_log_prob_gap is None else rollout.max_mean_log_prob_gap,
     )
+
+
+def merge_tolerance(config: RunConfig) -> Tolerance:
+    """How far another implementation of the merged model may be from the checkpoint's probe."""
+    largest = config.merge.probe_tolerance
+    return Tolerance(largest=largest, mean=_PROBE_MEAN_SHARE * largest)
+
+
+def resume_tolerance(config: RunConfig) -> Tolerance:
+    """How far a trainer that has loaded a checkpoint may be from its probe."""
+    merged = merge_tolerance(config)
+    return Tolerance(largest=_RESUME_SHARE * merged.largest, mean=_RESUME_SHARE * merged.mean)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.loading import load_config
-from rl_core.config.tolerances import agreement_tolerance
+from rl_core.config.tolerances import agreement_tolerance, merge_tolerance, resume_tolerance
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 UNSET = ["rollout.max_log_prob_gap=null", "rollout.max_mean_log_prob_gap=null"]
@@ -24,3 +24,10 @@ def test_each_bound_can_be_set_by_itself() -> None:
     mean = agreement_tolerance(load_config(QUICKSTART, [*UNSET, "rollout.max_mean_log_prob_gap=0.01"]))
     assert (largest.largest, largest.mean) == (2.0, 0.1)
     assert (mean.largest, mean.mean) == (1e-3, 0.01)
+
+
+def test_a_probe_is_bound_in_the_mean_too_and_more_tightly_where_the_trainer_repeats_itself() -> None:
+    config = load_config(QUICKSTART, ["merge.probe_tolerance=1"])
+    merged, resumed = merge_tolerance(config), resume_tolerance(config)
+    assert (merged.largest, merged.mean) == (1.0, 0.1)
+    assert (resumed.largest, resumed.mean) == pytest.approx((0.1, 0.01))

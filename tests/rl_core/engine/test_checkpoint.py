@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_core.checkpoints.probe import plain_distribution, read_probe
-from rl_core.engine.probing import ProbeMismatch
+from rl_core.checkpoints.probe import differences, plain_distribution, read_probe
+from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.types import Group
 
@@ -70,4 +70,31 @@ def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train
     content["items"][0]["log_probs"][0] += 0.01
     path.write_text(json.dumps(content))
     with pytest.raises(ProbeMismatch, match=r"differently by 0\.01"):
+        worker.load_state(tmp_path, model_only=True)
+
+
+def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tmp_path) -> None:
+    """Each prompt's rollouts share a tree, as when they were saved."""
+    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
+    worker.load_state(tmp_path, model_only=True)
+    probe = read_probe(tmp_path / "probe")
+    groups = probe_groups(probe)
+    assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
+    found = [log_probs for group in worker._plain_log_probs(groups) for log_probs in group]
+    assert not differences(probe, found).any()
+
+
+def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
+    worker, train_groups, tmp_path, config, monkeypatch
+) -> None:
+    """With the bound of a large model in bfloat16, whose rare tokens may be off by more."""
+    merge = config.merge.model_copy(update={"probe_tolerance": 1.0})
+    monkeypatch.setattr(worker, "_config", config.model_copy(update={"merge": merge}))
+    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    path = tmp_path / "probe" / "probe.json"
+    content = json.loads(path.read_text())
+    for item in content["items"]:
+        item["log_probs"] = [value + 0.02 for value in item["log_probs"]]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ProbeMismatch, match=r"0\.02 in the mean"):
         worker.load_state(tmp_path, model_only=True)

@@ -12,6 +12,7 @@ from rl_core.checkpoints.proof import prove_merged
 from rl_core.config.algorithm import KLConfig
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import Tolerance
 from rl_core.engine.local_worker import LocalWorker, WorkerFolders
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.step import take_step
@@ -117,7 +118,8 @@ def test_the_merged_model_gives_the_checkpoints_probe_in_plain_transformers(
         lora_worker.update(UpdateBatch(step=number, optimizer_batches=[train_groups], check_agreement=False))
     lora_worker.save_state(tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
     lora_worker.export(tmp_path / "merged")
-    proof = prove_merged(tmp_path / "merged", tmp_path / "state" / "probe", 2e-5, engines=["transformers"])
+    bound = Tolerance(largest=2e-5, mean=1e-5)
+    proof = prove_merged(tmp_path / "merged", tmp_path / "state" / "probe", bound, engines=["transformers"])
     assert proof.num_tokens > 0
 
 
