@@ -65,7 +65,7 @@ def reproduce_baselines(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run published baselines one after the other, compare each with its number and with its last good run.
+    """Run published baselines one after the other, compare each with its number and with its earlier good runs.
 
     Args:
         baselines: Names of configs/baselines, config files, or `all`.

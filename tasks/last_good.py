@@ -1,4 +1,4 @@
-"""The last good run of a baseline, among the runs that lie beside a new one. Imports neither Prefect nor torch."""
+"""The good runs of a baseline, among the runs that lie beside a new one. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class FinishedRun:
     finished_at: str
 
 
-def last_good_run(run: RunDirectory) -> RunDirectory | None:
-    """The newest earlier run of the same recipe that was judged good; None when there is none.
+def good_runs_before(run: RunDirectory) -> list[RunDirectory]:
+    """The earlier runs of the same recipe that were judged good, newest first.
 
     The same recipe: an equal config but for its name and the keys that move no expected number. A judged run says so in
     its own folder (`RunDirectory.reproduction`): no database is asked.
@@ -34,11 +34,11 @@ def last_good_run(run: RunDirectory) -> RunDirectory | None:
     ours = read_finished(run)
     good = [other for other in _good_runs(run) if other.finished_at < ours.finished_at]
     newest_first = sorted(good, key=lambda other: other.finished_at, reverse=True)
-    return next((other.run for other in newest_first if not list(changes(other.config, ours.config))), None)
+    return [other.run for other in newest_first if not list(changes(other.config, ours.config))]
 
 
 def read_finished(run: RunDirectory) -> FinishedRun:
-    """A run's config and end. Raises ConfigError or FileNotFoundError as last_good_run does."""
+    """A run's config and end. Raises ConfigError or FileNotFoundError as good_runs_before does."""
     manifest = read_manifest(run, "report")
     if manifest is None:
         raise FileNotFoundError(f"{run.name} is not finished: it has no report")

@@ -58,13 +58,14 @@ def drift_from(earlier: str, before: Sequence[EvaluationItem], now: Sequence[Eva
     return Drift(earlier=earlier, n=found.n, difference=found.difference, ci95=found.ci95, p_value=found.p_value)
 
 
-def standing_of(reproduction: Reproduction, drift: Drift | None) -> Standing:
+def standing_of(reproduction: Reproduction, drifts: Sequence[Drift]) -> Standing:
     """What a run says of its baseline.
 
-    "regressed": below the published band, or significantly worse than the last good run. "not comparable": a number was
-    published and nothing can be said of it. A baseline without a published number is judged by its last good run alone.
+    "regressed": below the published band, or significantly worse than one of the earlier good runs that it was compared
+    with. "not comparable": a number was published and nothing can be said of it. A baseline without a published number
+    is judged by its good runs alone.
     """
-    if reproduction.outcome == "below" or (drift is not None and drift.is_drop):
+    if reproduction.outcome == "below" or any(drift.is_drop for drift in drifts):
         return "regressed"
     is_unknown = reproduction.outcome == "not comparable" and reproduction.published is not None
     return "not comparable" if is_unknown else "good"

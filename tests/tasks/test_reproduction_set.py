@@ -52,6 +52,16 @@ def test_a_drop_inside_the_published_band_is_a_regression_and_no_reference(tmp_p
     assert judged(week(tmp_path, 3, 268)).last_good.endswith("week-1")
 
 
+def test_a_decline_too_slow_to_be_seen_from_week_to_week_is_seen_from_the_first_good_run(tmp_path: Path) -> None:
+    weeks = [judged(week(tmp_path, number, right)) for number, right in ((1, 310), (2, 307), (3, 304))]
+    assert [one.standing for one in weeks] == ["good"] * 3
+    declined = judged(week(tmp_path, 4, 302))
+    assert declined.last_good.endswith("week-3") and not declined.drift.is_drop
+    assert declined.standing == "regressed"
+    assert re.match(r"significantly worse than the first good run .*-week-1: -1.3 points", declined.reasons[0])
+    assert json.loads(declined.run.reproduction.read_text())["drift_from_first"]["earlier"].endswith("week-1")
+
+
 def test_below_the_published_band_is_a_regression_from_the_first_run_on(tmp_path: Path) -> None:
     below = judged(week(tmp_path, 1, 250))
     assert below.standing == "regressed"

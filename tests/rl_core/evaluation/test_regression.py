@@ -73,4 +73,6 @@ LUCK = drift_from("last", GOOD, make_items("+" * 57 + "-" * 43))
     ],
 )
 def test_what_a_run_says_of_its_baseline(outcome: Outcome, published: float | None, drift, standing: str) -> None:
-    assert standing_of(replace(FOUND, outcome=outcome, published=published), drift) == standing
+    found = replace(FOUND, outcome=outcome, published=published)
+    assert standing_of(found, [] if drift is None else [drift]) == standing
+    assert standing_of(found, [LUCK, DROP]) == "regressed"
