@@ -5,8 +5,11 @@ import os
 import signal
 import sqlite3
 import subprocess
+from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -15,6 +18,8 @@ import pytest
 import yaml
 from prefect.automations import Automation
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from rl_core.run_directory import RunDirectory
@@ -93,7 +98,22 @@ def assert_deployed_as_written() -> None:
         assert Automation(**automation).create().id
 
 
-def test_a_worker_carries_out_the_deployment_and_schedules_are_kept(
+def schedule_soon(parameters: Mapping[str, Any]) -> None:
+    """Give the deployment a schedule: once in seconds, then in a day."""
+    due = IntervalSchedule(interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=3))
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("baseline/quickstart")
+        schedule = DeploymentScheduleCreate(schedule=due, parameters=dict(parameters))
+        client.create_deployment_schedules(deployment.id, [schedule])
+
+
+def scheduled_states() -> list[str]:
+    """Names of the states of the flow runs that the scheduler made."""
+    with get_client(sync_client=True) as client:
+        return [run.state_name for run in client.read_flow_runs() if run.auto_scheduled]
+
+
+def test_a_worker_carries_out_what_is_asked_for_and_what_is_scheduled(
     home: Path, finished: RunDirectory, tmp_path: Path
 ) -> None:
     settings = [f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db", "evaluation.temperature=0.5"]
@@ -110,14 +130,15 @@ def test_a_worker_carries_out_the_deployment_and_schedules_are_kept(
 
         prefect("work-pool", "create", "local", "--type", "process")
         prefect("deploy", "--all", "--no-prompt")
-        with temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}):
+        with (
+            temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}),
+            started([*PREFECT, "worker", "start", "--pool", "local"], variables, tmp_path / "worker.txt"),
+        ):
             assert_deployed_as_written()
-        prefect("deployment", "schedule", "create", "baseline/quickstart", "--interval", "86400")
-        with started([*PREFECT, "worker", "start", "--pool", "local"], variables, tmp_path / "worker.txt"):
-            said = prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
-        assert "Completed" in said
-        scheduled = ("flow-run", "ls", "--state", "Scheduled", "-o", "json")
-        wait_until(lambda: bool(json.loads(prefect(*scheduled))), "a scheduled run is made", seconds=60)
+            assert "Completed" in prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
+            assert scheduled_states() == []
+            schedule_soon(parameters)
+            wait_until(lambda: "Completed" in scheduled_states(), "a scheduled run is carried out")
     summary = json.loads((run_of(home, "evaluation.temperature=0.5")[1].summary).read_text())
     assert summary["reused"]["train-epoch-002"] == finished.name
 
