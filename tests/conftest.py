@@ -6,8 +6,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-# A deadline measures the machine, not the code: these tests run beside others on few cores.
-settings.register_profile("sightline", deadline=None)
+# A deadline measures the machine, not the code: these tests run beside others on few cores. Every run draws other
+# examples, so that half of hypothesis's hundred find as much over a few runs, and a run stays short.
+settings.register_profile("sightline", deadline=None, max_examples=50)
 settings.load_profile("sightline")
 
 
