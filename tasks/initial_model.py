@@ -42,12 +42,20 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
 
 
 def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
-    """The files of a checkpoint's folder, downloaded first when it lies on the hub."""
+    """The files of a checkpoint's folder, downloaded first when it lies on the hub. Raises OSError where neither has
+    it."""
     folder = Path(source.path)
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
 
-        folder = Path(snapshot_download(source.path, revision=source.revision, ignore_patterns=_OTHER_FORMATS))
+        try:
+            folder = Path(snapshot_download(source.path, revision=source.revision, ignore_patterns=_OTHER_FORMATS))
+        except OSError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise OSError(
+                f"model.source.path: there is no folder {source.path}, and the hub gave no checkpoint of that name "
+                f"({reason}); correct the path or model.source.revision, or see that this machine reaches the hub"
+            ) from error
     yield from (path for path in sorted(folder.iterdir()) if path.is_file())
 
 

@@ -53,6 +53,10 @@ class Outcome:
     metrics: dict[str, float] | None = None
 
 
+_NOT_THE_ENGINE = {"n", "temperature", "max_log_prob_gap", "max_mean_log_prob_gap"}
+"""Keys of `rollout` that an engine is not made with."""
+
+
 class LentEngine(VllmEngine):
     """An engine that outlives the worker that asked for it; its weights are loaded anew for the next one."""
 
@@ -92,7 +96,7 @@ class Workshop:
         bound = {
             name: arguments[name] for name in ("dtype", "max_prompt_length", "images_per_prompt", "videos_per_prompt")
         }
-        section = arguments["config"].model_dump(exclude={"n", "temperature", "max_log_prob_gap"})
+        section = arguments["config"].model_dump(exclude=_NOT_THE_ENGINE)
         key = digest_of([str(model_folder.resolve()), bound, section])
         if self._engine is None or self._engine[0] != key:
             self._close_engine()
@@ -142,8 +146,11 @@ class Workshop:
         except PlanError as error:
             reasons = tuple(problem.where for problem in error.problems)
             return Outcome(ending="planned against", reasons=reasons, message=str(error))
-        except ValueError as error:
-            return Outcome(ending="data refused", reasons=("data",), message=str(error))
+        except (ValueError, OSError) as error:
+            named = _NAMED_BY_PREPARATION.match(str(error))
+            if named is None:
+                raise
+            return Outcome(ending="data refused", reasons=(named.group(),), message=str(error))
         try:
             return self._ran(config, run, prepared)
         finally:
@@ -188,6 +195,9 @@ def _one_step(session: Session, stop: StopRequest) -> None:
         return
     raise AssertionError("a run that was asked to stop went on")
 
+
+_NAMED_BY_PREPARATION = re.compile(r"the data cannot be used|train(?=: )|validation(?=: )|(data|model)\.[\w.]+")
+"""How a preparation begins to say what is wrong."""
 
 _KEY = re.compile(r"^  (\S+): ", re.MULTILINE)
 

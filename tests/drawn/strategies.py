@@ -206,10 +206,8 @@ def owners(batch: int, more: Tree) -> SearchStrategy[Tree]:
 
 def _fit_optimizers(tree: Tree) -> None:
     """`adamw_bf16` stays where it fits: its mistakes are drawn elsewhere."""
-    fits = tree["model"]["dtype"] == "bfloat16"
     for owner in (tree["actor"], tree["critic"]):
-        has_adapters = owner is tree["actor"] and tree["model"]["lora"] is not None
-        if owner is not None and (has_adapters or not fits):
+        if owner is not None and tree["model"]["dtype"] == "float32":
             owner["optim"]["strategy"] = "adamw"
 
 
@@ -255,11 +253,12 @@ def adapters() -> SearchStrategy[Tree]:
 def rollouts(draw: DrawFn, algorithm: Tree, base: Tree) -> Tree:
     """What of `rollout` is not the profile's. A random model has nothing sharp: both number formats agree closely."""
     fewest = 2 if algorithm["adv_estimator"] in GROUP_BASELINES else 1
-    gap = 0.5 if base["model"]["dtype"] == "bfloat16" else 2e-5
+    gap, mean_gap = (0.5, 0.1) if base["model"]["dtype"] == "bfloat16" else (2e-5, 1e-5)
     return {
         "n": draw(one_of(*(n for n in (1, 2, 3, 4) if n >= fewest))),
         "temperature": draw(one_of(1.0, 1.0, 0.7, 1.5)),
-        "max_log_prob_gap": draw(one_of(gap, 0.5)),
+        "max_log_prob_gap": draw(one_of(gap, 5.0)),
+        "max_mean_log_prob_gap": draw(one_of(mean_gap, 0.1)),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from huggingface_hub import constants
 from hypothesis import HealthCheck, Phase, given, settings
 
 from rl_core.config.loading import digest_of
@@ -33,6 +34,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         shop = Workshop(folder)
+        patch.setattr(constants, "HF_HUB_OFFLINE", True)  # a name that might be on the hub is not looked up
         patch.setattr(vllm_engine, "VllmEngine", shop.lend_engine)
         patch.setattr(session, "RewardPool", shop.lend_pool)
         patch.setattr(preflight, "RewardPool", shop.lend_pool)
@@ -50,8 +52,8 @@ def drawn(count: int, profiles: Sequence[Tree], *, seed: int = 0) -> list[Tree]:
 def _what_is_shared(tree: Tree) -> list[str]:
     """Rows and engine first, then the reward's processes."""
     model = tree["model"]
-    limits = {name: value for name, value in tree["rollout"].items() if name.startswith("max_")}
-    parts = (model.get("source"), model["dtype"], tree["data"]["train"], limits | {"max_log_prob_gap": None})
+    limits = [tree["rollout"].get(name) for name in ("max_response_length", "max_num_seqs")]
+    parts = (model.get("source"), model["dtype"], tree["data"]["train"], limits)
     return [digest_of(part) for part in (*parts, tree["cold_start"], tree["reward"])]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from transformers import AutoProcessor
 
 from rl_core.config.loading import load_config
@@ -32,3 +33,12 @@ def test_an_overridden_chat_template_reaches_the_saved_processor(tmp_path: Path,
         processor = AutoProcessor.from_pretrained(folder)
         assert processor.apply_chat_template(MESSAGES, tokenize=False) == "[user]Hi"
         assert processor.tokenizer.apply_chat_template(MESSAGES, tokenize=False) == "[user]Hi"
+
+
+def test_a_checkpoint_that_is_neither_here_nor_on_the_hub_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    config = load_config(SMALL, ["model.source={type: pretrained, path: models/nowhere}"])
+    with pytest.raises(OSError, match=r"model\.source\.path: there is no folder models/nowhere, and the hub gave no"):
+        write_initial_model(config, tmp_path)
