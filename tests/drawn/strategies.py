@@ -257,8 +257,8 @@ def rollouts(draw: DrawFn, algorithm: Tree, base: Tree) -> Tree:
     return {
         "n": draw(one_of(*(n for n in (1, 2, 3, 4) if n >= fewest))),
         "temperature": draw(one_of(1.0, 1.0, 0.7, 1.5)),
-        "max_log_prob_gap": draw(one_of(gap, 5.0)),
-        "max_mean_log_prob_gap": draw(one_of(mean_gap, 0.1)),
+        "max_log_prob_gap": draw(one_of(gap, 5.0, None)),
+        "max_mean_log_prob_gap": draw(one_of(mean_gap, 0.1, None)),
     }
 
 
