@@ -196,7 +196,9 @@ def _one_step(session: Session, stop: StopRequest) -> None:
     raise AssertionError("a run that was asked to stop went on")
 
 
-_NAMED_BY_PREPARATION = re.compile(r"the data cannot be used|train(?=: )|validation(?=: )|(data|model)\.[\w.]+")
+_NAMED_BY_PREPARATION = re.compile(
+    r"the data cannot be used|data source \w+|(train|validation)(?=: )|(data|model)\.[\w.]+"
+)
 """How a preparation begins to say what is wrong."""
 
 _KEY = re.compile(r"^  (\S+): ", re.MULTILINE)
