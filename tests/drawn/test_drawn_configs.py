@@ -91,6 +91,7 @@ def is_a_sentence(outcome: Outcome) -> bool:
     return bool(outcome.reasons) and all(reason in outcome.message for reason in outcome.reasons)
 
 
+@pytest.mark.timeout(600)
 def test_thirty_configurations(workshop: Workshop, subtests: pytest.Subtests) -> None:
     outcomes = handled(drawn(30, FEW), workshop, subtests)
     assert share_that_ran(outcomes) >= 0.4
