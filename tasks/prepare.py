@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.config.model import PretrainedModel
-from rl_core.data.preparation import prepare_dataset
-from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext, current_context, named
-from tasks.initial_model import write_initial_model
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest
+from tasks.preparation import prepare_run
 from tasks.staging import StageOutcome, run_stage
 
 if TYPE_CHECKING:
@@ -29,18 +26,8 @@ def prepare(run: str) -> StageManifest | State[StageManifest]:
 
 
 def _make(context: RunContext) -> StageOutcome:
-    run, config = context.run, context.config
-    with committed_folder(run.initial_model) as folder:
-        write_initial_model(config, folder)
-    source = config.model.source
-    manifest = prepare_dataset(
-        config.data,
-        model_folder=run.initial_model,
-        out=run.data,
-        progress=context.progress,
-        trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
-        cold_start_source=config.cold_start.source if config.cold_start else None,
-    )
+    run = context.run
+    manifest = prepare_run(context.config, run, progress=context.progress)
     return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
 
 

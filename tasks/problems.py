@@ -3,14 +3,15 @@
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from rl_core.config.data import CountingSource, MixtureSource, Source
-from rl_core.config.model import PretrainedModel, TinyModel
+from rl_core.config.data import CountingSource, DataConfig, MixtureSource, Source
+from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
-from rl_core.data.manifest import DataManifest
+from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
@@ -117,26 +118,16 @@ def _beginning(source: Source) -> Source:
 
 def data_problems(config: RunConfig) -> list[Problem]:
     """What a preparation into a folder that is thrown away says."""
-    from rl_core.data.preparation import prepare_dataset
-    from tasks.initial_model import write_initial_model
+    # Imported here: it loads transformers.
+    from tasks.preparation import prepare_run
 
-    source, data = config.model.source, config.data
-    if isinstance(source, TinyModel):
+    if isinstance(config.model.source, TinyModel):
         # Its tokenizer is trained on the rows: bad ones make another tokenizer, and lengths that mean nothing.
-        data = data.model_copy(update={"max_prompt_length": _NO_LIMIT})
+        data = config.data.model_copy(update={"max_prompt_length": _NO_LIMIT})
+        config = config.model_copy(update={"data": data})
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            model = Path(scratch) / "model"
-            model.mkdir()
-            write_initial_model(config, model)
-            prepare_dataset(
-                data,
-                model_folder=model,
-                out=Path(scratch) / "data",
-                progress=SilentProgress(),
-                trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
-                cold_start_source=config.cold_start.source if config.cold_start else None,
-            )
+            prepare_run(config, RunDirectory(Path(scratch)), progress=SilentProgress())
     except (ValueError, OSError) as error:
         what = str(error).replace("\n", "\n    ")
         return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
@@ -147,14 +138,17 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
     """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
     otherwise from them (tasks.stages)."""
     rows = manifest.splits["train"]
-    if config.data.source_weights is None or rows.rows < config.data.rollout_batch_size:
-        return row_problems(config, rows.rows)
+    return [*_weighting_problems(config.data, rows), *row_problems(config, rows.rows)]
+
+
+def _weighting_problems(data: DataConfig, rows: SplitSummary) -> Iterator[Problem]:
+    if data.source_weights is None or rows.rows < data.rollout_batch_size:
+        return  # of too few rows row_problems speaks
     try:
-        check_weighted_batches(config.data.source_weights, rows.data_sources, batch_size=config.data.rollout_batch_size)
+        check_weighted_batches(data.source_weights, rows.data_sources, batch_size=data.rollout_batch_size)
     except ValueError as error:
         fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
-        return [Problem(where="data.source_weights", what=str(error), fix=fix), *row_problems(config, rows.rows)]
-    return row_problems(config, rows.rows)
+        yield Problem(where="data.source_weights", what=str(error), fix=fix)
 
 
 def gpu_memory_gib() -> float | None:

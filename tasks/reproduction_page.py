@@ -12,7 +12,7 @@ from tasks.comparison_groups import ComparedRun, RunGroup
 from tasks.report_charts import Chart, draw
 from tasks.report_data import last_epoch
 from tasks.report_page import Accuracy, points, template
-from tasks.reproduction_set import Verdict
+from tasks.reproduction_verdict import Verdict
 from tasks.run_facts import RunFacts
 
 _STANDING_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "not comparable": "open"}

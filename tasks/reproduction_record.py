@@ -10,7 +10,8 @@ from rl_core.redaction import redact
 from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.report_page import percent, points
 from tasks.reproduction_page import headline, render_reproduction, reproduction_page
-from tasks.reproduction_set import Member, Verdict, judge_set
+from tasks.reproduction_set import Member, judge_set
+from tasks.reproduction_verdict import Verdict
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

@@ -121,3 +121,8 @@ class AlgorithmConfig(Section):
     """Log-probs that the ratio starts from: those the engine sampled with, or the trainer's own, one more pass."""
     correction: Correction | None = None
     """Weighs the loss by trainer / engine probability; needs old_log_probs: recompute. Null leaves the mismatch."""
+
+    @property
+    def keeps_surplus(self) -> bool:
+        """Whether a step may learn from groups that the step before has drawn."""
+        return self.online_filtering is not None and self.online_filtering.surplus == "keep"

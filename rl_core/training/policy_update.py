@@ -65,7 +65,11 @@ class PolicyUpdate:
                 first batch could be compared that should have been.
         """
         means, outcomes = TokenMeans(), []
-        gaps = AgreementMeter(policy_version, keeps_surplus=self._keeps_surplus) if check_agreement else None
+        gaps = (
+            AgreementMeter(policy_version, keeps_surplus=self._config.algorithm.keeps_surplus)
+            if check_agreement
+            else None
+        )
         for groups in optimizer_batches:
             with self.timer.phase("forward_backward"):
                 self.accumulate_gradient(groups, means=means, gaps=gaps)
@@ -102,11 +106,6 @@ class PolicyUpdate:
             gaps.add(samples, output.log_probs.detach().float().cpu().numpy())
         means.add(loss.per_token, loss.weights)
         loss.total.backward()  # type: ignore[no-untyped-call]
-
-    @property
-    def _keeps_surplus(self) -> bool:
-        filtering = self._config.algorithm.online_filtering
-        return filtering is not None and filtering.surplus == "keep"
 
     def _forward(self, groups: Sequence[TrainGroup]) -> PolicyOutput:
         packed = pack_trees(

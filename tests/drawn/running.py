@@ -17,18 +17,16 @@ from typing import Any, Literal
 from rl_core.config.loading import ConfigError, digest_of, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.data.preparation import prepare_dataset
 from rl_core.engine.filtering import TooFewInformativeGroups
 from rl_core.engine.session import Session, open_session
 from rl_core.engine.stop import Interrupted, StopRequest
-from rl_core.files import committed_folder
 from rl_core.planning.problem import PlanError, raise_if_fatal
 from rl_core.progress import SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
-from tasks.initial_model import write_initial_model
+from tasks.preparation import prepare_run
 from tasks.problems import find_problems, prepared_problems
 from tasks.stages import stage_digests
 from tests.drawn.profiles import Tree
@@ -160,15 +158,7 @@ class Workshop:
         """The stage `prepare`, made once for all configurations that share it."""
         prepared = RunDirectory(self._folder / "prepared" / stage_digests(config)["prepare"])
         if not prepared.data.is_dir():
-            with committed_folder(prepared.initial_model) as folder:
-                write_initial_model(config, folder)
-            prepare_dataset(
-                config.data,
-                model_folder=prepared.initial_model,
-                out=prepared.data,
-                progress=SilentProgress(),
-                cold_start_source=config.cold_start.source if config.cold_start else None,
-            )
+            prepare_run(config, prepared, progress=SilentProgress())
         return prepared
 
     def _ran(self, config: RunConfig, run: RunDirectory, prepared: RunDirectory) -> Outcome:

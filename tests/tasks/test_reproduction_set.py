@@ -12,7 +12,8 @@ from mlflow import MlflowClient
 from rl_core.config.loading import load_config
 from tasks.reproduction_page import render_reproduction, reproduction_page
 from tasks.reproduction_record import EXPERIMENT, conclude, markdown, show_conclusion
-from tasks.reproduction_set import Member, Verdict, is_finished, judge_set
+from tasks.reproduction_set import Member, is_finished, judge_set
+from tasks.reproduction_verdict import Verdict
 from tasks.stages import stage_digests
 from tests.tasks.baseline_runs import UNPUBLISHED, week
 from tests.tasks.finished_run import finish_stage

@@ -7,27 +7,12 @@ import torch
 from torch import nn
 
 from rl_core.checkpoints.sharded import load_sharded, model_state, optimizer_state
-from rl_core.config.training import OptimConfig
 from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.training.master_weights import master_weights
 from rl_core.training.optimizer import PolicyOptimizer
+from tests.rl_core.training.bfloat16_modules import make_bfloat16, train
 
 FIRST_MOMENT = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}
-
-
-def make(strategy: str) -> tuple[nn.Linear, PolicyOptimizer]:
-    torch.manual_seed(0)
-    module = nn.Linear(7, 5).bfloat16()
-    config = OptimConfig(lr=1e-4, strategy=strategy)
-    return module, PolicyOptimizer(module, config=config, max_grad_norm=1.0, total_steps=10)
-
-
-def train(module: nn.Linear, optimizer: PolicyOptimizer, steps: int, *, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        for _ in range(3):
-            module(torch.randn(4, 7, generator=generator).bfloat16()).float().square().sum().backward()
-        optimizer.step()
 
 
 def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
@@ -38,10 +23,10 @@ def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)
 @pytest.mark.parametrize("trained_before_loading", [False, True])
 def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tmp_path: Path) -> None:
-    module, optimizer = make(strategy)
+    module, optimizer = make_bfloat16(strategy)
     train(module, optimizer, 3, seed=1)
     save(tmp_path, module, optimizer)
-    other, other_optimizer = make(strategy)
+    other, other_optimizer = make_bfloat16(strategy)
     if trained_before_loading:
         train(other, other_optimizer, 2, seed=9)
     rests = load_weights(tmp_path / "model", other, trained_only=False)
@@ -63,7 +48,7 @@ def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tm
 
 def test_the_files_hold_the_numbers_in_float32(tmp_path: Path) -> None:
     """As any reader of torch.distributed.checkpoint sees them: one that keeps its weights in float32 needs no more."""
-    module, optimizer = make("adamw")
+    module, optimizer = make_bfloat16("adamw")
     train(module, optimizer, 3, seed=1)
     save(tmp_path, module, optimizer)
     whole = nn.Linear(7, 5)

@@ -1,0 +1,30 @@
+"""What the stage `prepare` makes of a config: the model that it names, and its rows as prompts of that model."""
+
+from rl_core.config.model import PretrainedModel
+from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest
+from rl_core.data.preparation import prepare_dataset
+from rl_core.files import committed_folder
+from rl_core.progress import Progress
+from rl_core.run_directory import RunDirectory
+from tasks.initial_model import write_initial_model
+
+
+def prepare_run(config: RunConfig, run: RunDirectory, *, progress: Progress) -> DataManifest:
+    """Write the initial model and the prepared rows into a run's folder, each whole or not at all.
+
+    Raises:
+        ValueError: as write_initial_model and prepare_dataset do.
+        OSError: the checkpoint cannot be read or downloaded.
+    """
+    with committed_folder(run.initial_model) as folder:
+        write_initial_model(config, folder)
+    source = config.model.source
+    return prepare_dataset(
+        config.data,
+        model_folder=run.initial_model,
+        out=run.data,
+        progress=progress,
+        trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
+        cold_start_source=config.cold_start.source if config.cold_start else None,
+    )
