@@ -18,7 +18,6 @@ from typing import Any
 # In-process on a CPU, no network, no telemetry; a person's own settings win.
 for _name, _value in {
     "HF_HUB_OFFLINE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
 }.items():
@@ -26,6 +25,9 @@ for _name, _value in {
 
 Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10
+
+_SEQUENCES_AT_ONCE = 8
+_SMALLEST_BLOCK = 16  # tokens of the KV cache that vLLM hands out at a time; on a CPU they are more
 
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
@@ -67,6 +69,7 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
 
 def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
     """[item][token], by vLLM, which reads the responses as part of the prompt; its raw log-probs know no ban."""
+    import torch
     from vllm import LLM, SamplingParams
 
     longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
@@ -83,14 +86,18 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         enforce_eager=True,
         enable_prefix_caching=False,
         max_model_len=longest + 1,
-        max_num_seqs=8,
+        max_num_seqs=_SEQUENCES_AT_ONCE,
+        # Room for these alone: on a CPU a cache is written full of zeros first.
+        num_gpu_blocks_override=_SEQUENCES_AT_ONCE * (longest // _SMALLEST_BLOCK + 2),
         gpu_memory_utilization=0.5,
         **options,
     )
     prompts = [
         {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]} | vllm_media(item) for item in items
     ]
-    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0), use_tqdm=False)
+    asked = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
+    with torch.compiler.set_stance("force_eager"):  # enforce_eager is of the model alone, and leaves out the sampler
+        outputs = llm.generate(prompts, asked, use_tqdm=False)
     return [
         [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
         for output, ids in zip(outputs, (item["response_ids"] for item in items), strict=True)
@@ -196,4 +203,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    # Taking an engine and the interpreter down by the book takes seconds, and all is written.
+    sys.stdout.flush()
+    os._exit(status)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rl_core.checkpoints import merged_check
 from rl_core.config.tolerances import Tolerance
 
@@ -52,9 +50,13 @@ def prove_merged(
     Raises:
         UnprovenMerge: an engine does not load the folder, or the log-probs differ by more.
     """
+    import torch  # here, because those who only write a proof down have no need of it
+
     at_once = 1 if torch.cuda.is_available() else len(engines)
     with ThreadPoolExecutor(max_workers=at_once) as pool:
         results = list(pool.map(lambda engine: _run_check(folder, probe_folder, tolerance, engine), engines))
+    for result in results:
+        _logger.info("%s", merged_check.report(result))
     return ProofResult(
         num_tokens=results[0]["num_tokens"],
         largest_difference={result["engine"]: result["largest_difference"] for result in results},
@@ -76,8 +78,7 @@ def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: s
             end = done.stderr[-_SHOWN_CHARACTERS:]
             raise UnprovenMerge(f"{engine} cannot load or run {folder} (exit status {done.returncode}):\n{end}")
         result: dict[str, Any] = json.loads(result_file.read_text())
-    report = merged_check.report(result)
     if not result["is_equal"]:
+        report = merged_check.report(result)
         raise UnprovenMerge(f"{folder} does not give the log-probs of {probe_folder}\n{report}")
-    _logger.info("%s", report)
     return result
