@@ -20,8 +20,9 @@ Result = TypeVar("Result")
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 """MLflow's own defaults (7 retries, 120 s) hold a run up for minutes. No retry: what is missing is sent later."""
 
-QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
-"""MLflow's bars of downloads would stand among those of the run."""
+QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+"""MLflow's bars of downloads would stand among those of the run. The addresses of its pages too, and with the server's
+password in them."""
 
 _SQLITE = "sqlite:///"
 

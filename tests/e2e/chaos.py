@@ -2,8 +2,9 @@
 
     python -m tests.e2e.chaos --n 30 --seed 1 --output result.json
 
-Moments: `n` drawn from the seed over the unbroken run's wall time, and one in each file replacement (every k-th with
-`--replacements-every k`, none with 0). Exits 1 when any resumed run differs.
+Moments: `n` drawn from the seed over the unbroken run's wall time, each in a run of its own; and two runs that die in
+the replacement of every file that they write, one right before and one right after it, and are started again each time.
+Exits 1 when any run differs.
 """
 
 import argparse
@@ -14,9 +15,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
     REPOSITORY,
     command,
@@ -33,43 +36,32 @@ KILLER = str(REPOSITORY / "tests" / "e2e" / "killer.py")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unbroken:
-    """The reference run: its wall time, its file replacements, and what it leaves."""
+    """The reference run: its wall time and what it leaves."""
 
     seconds: float
-    replacements: int
-    results: dict[str, str]
+    results: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """One killed run: when it was killed, whether the kill came in time, and the results that differ."""
+    """A run that was killed: when, how often (0 when it had ended before), and its results that differ."""
 
     moment: str
-    was_killed: bool
+    kills: int
     different: list[str]
 
 
 def unbroken_run(folder: Path) -> Unbroken:
-    """Run the small pipeline to its end, counting its file replacements."""
+    """Run the small pipeline to its end."""
     folder.mkdir()
-    counter = folder / "replacements"
     start = time.monotonic()
-    subprocess.run(
-        command(*run_arguments(folder), launcher=(KILLER, "before", "0")),
-        env={**environment(folder), "REPLACEMENTS_FILE": str(counter)},
-        cwd=REPOSITORY,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return Unbroken(
-        seconds=time.monotonic() - start,
-        replacements=int(counter.read_text()),
-        results=dict(fingerprint(the_run(folder / "runs"))),
-    )
+    sightline(*run_arguments(folder), home=folder, timeout=900)
+    return Unbroken(seconds=time.monotonic() - start, results=fingerprint(the_run(folder / "runs")))
 
 
-def killed_at_time(folder: Path, seconds: float) -> bool:
-    """Start a run and SIGKILL its process group after `seconds`; false when it had ended before."""
+def killed_at_time(folder: Path, seconds: float, reference: Unbroken) -> Outcome:
+    """Start a run, SIGKILL its process group after `seconds`, and start it again as a person would."""
+    folder.mkdir()
     process = subprocess.Popen(
         command(*run_arguments(folder)),
         env=environment(folder),
@@ -80,80 +72,72 @@ def killed_at_time(folder: Path, seconds: float) -> bool:
     )
     try:
         process.wait(seconds)
+        kills = 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return True
-    return False
-
-
-def killed_at_replacement(folder: Path, moment: str, number: int) -> bool:
-    """Run until the given file replacement kills the process; false when the run has fewer."""
-    done = subprocess.run(
-        command(*run_arguments(folder), launcher=(KILLER, moment, str(number))),
-        env=environment(folder),
-        cwd=REPOSITORY,
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    return done.returncode == -signal.SIGKILL
-
-
-def resume_and_compare(folder: Path, reference: Unbroken) -> list[str]:
-    """Start the run again as a person would, and name the results that differ."""
+        kills = 1
     sightline(*run_arguments(folder), home=folder, timeout=900)
+    return Outcome(moment=f"after {seconds:.4g} s", kills=kills, different=_different(folder, reference))
+
+
+def killed_in_each_replacement(folder: Path, moment: str, reference: Unbroken) -> Outcome:
+    """Start a run until it no longer dies: it does so once `moment` ("before" or "after") each file's replacement."""
+    folder.mkdir()
+    deaths = folder / "deaths"
+    arguments = command(*run_arguments(folder), launcher=(KILLER, moment, f"{folder}/runs/"))
+    with prefect_server(folder, folder / "server.txt") as (_, variables):
+        while (status := _call(arguments, variables | {"DEATHS_FILE": str(deaths)}, folder / "output.txt")) != 0:
+            assert status == -signal.SIGKILL, (folder / "output.txt").read_text()
+            print(f"  died {moment} {deaths.read_text().splitlines()[-1]}", flush=True)
+    kills = len(deaths.read_text().splitlines())
+    return Outcome(moment=f"{moment} each replacement", kills=kills, different=_different(folder, reference))
+
+
+def _call(arguments: list[str], variables: Mapping[str, str], output: Path) -> int:
+    with output.open("wb") as stream:  # a pipe would stay open for as long as a child that outlives the run
+        return subprocess.run(
+            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=subprocess.STDOUT, check=False
+        ).returncode
+
+
+def _different(folder: Path, reference: Unbroken) -> list[str]:
     return differences(reference.results, fingerprint(the_run(folder / "runs")))
 
 
-def chaos(*, n: int, seed: int, replacements_every: int) -> tuple[Unbroken, list[Outcome]]:
-    """The unbroken run and every killed one."""
-    with tempfile.TemporaryDirectory() as root:
-        reference = unbroken_run(Path(root) / "unbroken")
-        outcomes = []
-        for number, (kind, value) in enumerate(moments(reference, n, seed, replacements_every)):
-            folder = Path(root) / f"killed-{number}"
-            folder.mkdir()
-            was_killed = (
-                killed_at_time(folder, value) if kind == "time" else killed_at_replacement(folder, kind, int(value))
-            )
-            outcome = Outcome(
-                moment=f"{kind} {value:.4g}", was_killed=was_killed, different=resume_and_compare(folder, reference)
-            )
-            print(f"{number}: {outcome}", flush=True)
-            outcomes.append(outcome)
-        return reference, outcomes
-
-
-def moments(reference: Unbroken, n: int, seed: int, replacements_every: int) -> list[tuple[str, float]]:
-    """(kind, value): seconds of the run's wall time, or the number of a file replacement to die in."""
+def chaos(root: Path, reference: Unbroken, *, n: int, seed: int) -> Iterator[Outcome]:
+    """Every killed run."""
+    for moment in ("before", "after"):
+        yield killed_in_each_replacement(root / moment, moment, reference)
     generator = random.Random(seed)
-    times = [("time", generator.uniform(0.0, reference.seconds)) for _ in range(n)]
-    numbers = range(1, reference.replacements + 1, replacements_every) if replacements_every else ()
-    return times + [(generator.choice(("before", "after")), float(number)) for number in numbers]
+    for number in range(n):
+        yield killed_at_time(root / f"{number}", generator.uniform(0.0, reference.seconds), reference)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--replacements-every", type=int, default=1)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    reference, outcomes = chaos(n=arguments.n, seed=arguments.seed, replacements_every=arguments.replacements_every)
+    outcomes = []
+    with tempfile.TemporaryDirectory() as root:
+        reference = unbroken_run(Path(root) / "unbroken")
+        for outcome in chaos(Path(root), reference, n=arguments.n, seed=arguments.seed):
+            print(outcome, flush=True)
+            outcomes.append(outcome)
     bad = [outcome for outcome in outcomes if outcome.different]
     summary = {
         "seed": arguments.seed,
         "unbroken_seconds": round(reference.seconds, 1),
-        "file_replacements": reference.replacements,
-        "killed": sum(outcome.was_killed for outcome in outcomes),
+        "kills": sum(outcome.kills for outcome in outcomes),
         "different": len(bad),
         "outcomes": [asdict(outcome) for outcome in outcomes],
     }
     if arguments.output:
         arguments.output.write_text(json.dumps(summary, indent=1) + "\n")
-    print(f"{summary['killed']} kills, {len(bad)} runs that differ")
+    print(f"{summary['kills']} kills, {len(bad)} of {len(outcomes)} runs differ")
     raise SystemExit(1 if bad else 0)
 
 

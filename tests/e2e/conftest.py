@@ -1,26 +1,45 @@
 """One finished small run, made from the command line, shared by the end-to-end tests."""
 
+import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.runs import run_arguments, sightline, the_run
+from tests.e2e.processes import listening, started, wait_until
+from tests.e2e.runs import command, environment, run_arguments, the_run
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds the finished run, its Prefect home and its MLflow database."""
+    """The folder that holds the finished run, what it printed, its Prefect home and its MLflow database."""
     return tmp_path_factory.mktemp("finished")
 
 
 @pytest.fixture(scope="session")
-def first_output(home: Path) -> str:
-    """What the first `sightline run` of the small config printed."""
-    return sightline(*run_arguments(home), home=home, timeout=600).stdout
+def addresses(home: Path) -> set[str]:
+    """Makes the finished run: where it, and what it started, listened while it worked."""
+    found: set[str] = set()
+    with started(command(*run_arguments(home)), environment(home), home / "output.txt") as process:
+
+        def ended() -> bool:
+            found.update(listening(psutil.Process(process.pid)) if process.poll() is None else ())
+            return process.poll() is not None
+
+        wait_until(ended, "the run ends", seconds=600)
+    assert process.returncode == 0, (home / "output.txt").read_text()
+    return found
 
 
 @pytest.fixture(scope="session")
-def finished(home: Path, first_output: str) -> RunDirectory:
+def finished(home: Path, addresses: set[str]) -> RunDirectory:
     """The finished run. Tests must not change it."""
     return the_run(home / "runs")
+
+
+@pytest.fixture
+def new_home(home: Path, finished: RunDirectory, tmp_path: Path) -> Path:
+    """A home without runs. Its Prefect database has those of `home`: making a new one takes its time."""
+    shutil.copytree(home / "prefect", tmp_path / "prefect")
+    return tmp_path

@@ -1,14 +1,15 @@
 """Runs the command line and kills this process inside one of its file replacements.
 
-    python tests/e2e/killer.py before|after WHICH ARGUMENTS...
+    python tests/e2e/killer.py before|after PART ARGUMENTS...
 
-WHICH is the number of the replacement, or a part of the path that is replaced (the first such one).
-Every state that Sightline keeps reaches its place through os.replace or os.rename, so dying right before and right
-after each of them are all the torn states there can be. With WHICH = 0 nothing is killed and the number of replacements
-is written to the file named by REPLACEMENTS_FILE.
+It dies in the first replacement of a path that has PART in it. With the environment variable DEATHS_FILE, of such a
+path in which no process has died yet: that file names them, so that a run which is started again and again dies once in
+each. Every state that Sightline keeps reaches its place through os.replace or os.rename, so dying right before and
+right after each of them are all the torn states there can be.
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -16,27 +17,32 @@ from pathlib import Path
 
 Rename = Callable[..., None]
 
+_PID = re.compile(r"(?<=\.old)-\d+$|(?<=\.tmp)-\d+$")
+"""Ends the names of files and folders that step aside (rl_core/files.py)."""
 
-def arm(moment: str, which: str) -> None:
+
+def arm(moment: str, part: str, deaths: Path | None) -> None:
     """Wrap os.replace and os.rename so that the fatal call kills the process before or after it happens."""
     main_process = os.getpid()
-    count = 0
+    survived = set(deaths.read_text().splitlines()) if deaths and deaths.exists() else set()
+
+    def is_fatal(path: str) -> bool:
+        return os.getpid() == main_process and part in path and path not in survived
+
+    def die(path: str) -> None:
+        if deaths is not None:
+            with deaths.open("a") as stream:
+                stream.write(f"{path}\n")
+        os.kill(main_process, signal.SIGKILL)
 
     def wrap(original: Rename) -> Rename:
         def renamed(*args: object, **kwargs: object) -> None:
-            nonlocal count
-            if os.getpid() != main_process:
-                original(*args, **kwargs)
-                return
-            count += 1
-            fatal = count == int(which) if which.isdigit() else which in str(args[1])
-            if fatal and moment == "before":
-                os.kill(main_process, signal.SIGKILL)
+            path = _PID.sub("", str(args[1]))
+            if moment == "before" and is_fatal(path):
+                die(path)
             original(*args, **kwargs)
-            if fatal:
-                os.kill(main_process, signal.SIGKILL)
-            if "REPLACEMENTS_FILE" in os.environ:
-                Path(os.environ["REPLACEMENTS_FILE"]).write_text(str(count))
+            if moment == "after" and is_fatal(path):
+                die(path)
 
         return renamed
 
@@ -44,7 +50,7 @@ def arm(moment: str, which: str) -> None:
 
 
 if __name__ == "__main__":
-    arm(sys.argv[1], sys.argv[2])
+    arm(sys.argv[1], sys.argv[2], Path(os.environ["DEATHS_FILE"]) if "DEATHS_FILE" in os.environ else None)
     sys.argv = ["sightline", *sys.argv[3:]]
     from flows.cli import main
 

@@ -3,14 +3,16 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
@@ -69,10 +71,25 @@ def answers(address: str) -> bool:
         return False
 
 
+def listening(process: psutil.Process) -> Iterator[str]:
+    """Addresses at which a process or its children wait for strangers."""
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            connections = one.net_connections(kind="inet")
+            yield from (found.laddr.ip for found in connections if found.status == psutil.CONN_LISTEN)
+
+
 def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:
     """The command line of a run of the small config with these overrides, and the folder that it writes."""
     config = load_config(SMALL, overrides)
     return command(*run_arguments(home, SMALL, *overrides)), RunDirectory(home / "runs" / run_name(config))
+
+
+def flow_run_states(home: Path, run: RunDirectory) -> list[str]:
+    """Final states of a run's flow runs, the oldest first, from Prefect's database."""
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
+        rows = database.execute("select state_name from flow_run where name = ? order by created", (run.name,))
+        return [name for (name,) in rows]
 
 
 def has_recorded(run: RunDirectory, step: int) -> bool:

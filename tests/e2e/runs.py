@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rl_core.run_directory import RunDirectory
+from tests.e2e.planted_secrets import SECRETS
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
@@ -17,7 +18,7 @@ RESULTS = ("metrics.jsonl", "rollouts/*.parquet", "evaluations/**/*", "merged/*.
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of a run whose Prefect database lies in `home`."""
-    return {**os.environ, "PREFECT_HOME": str(home / "prefect"), "OMP_NUM_THREADS": "2"}
+    return {**os.environ, **SECRETS, "PREFECT_HOME": str(home / "prefect"), "OMP_NUM_THREADS": "2"}
 
 
 def run_arguments(home: Path, config: Path = SMALL, *overrides: str) -> list[str]:

@@ -2,78 +2,61 @@
 
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
 from tests.e2e.chaos import KILLER
-from tests.e2e.processes import prefect_server
-from tests.e2e.runs import REPOSITORY, command, differences, fingerprint, run_arguments, the_run
+from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of, started, wait_until
+from tests.e2e.runs import command, differences, environment, fingerprint, run_arguments
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-Start = Callable[..., subprocess.Popen[bytes]]
+
+def openings(run: RunDirectory) -> int:
+    """How many processes have opened the run so far."""
+    return sum(event["kind"] == "started" for event in read(run.events)) if run.events.is_file() else 0
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the run, or goes on with it. All starts share one Prefect server, which takes its time to start."""
-    with prefect_server(tmp_path, tmp_path / "server.txt") as (_, variables):
-
-        def started(*, launcher: tuple[str, ...] = ("-m", "flows.cli")) -> subprocess.Popen[bytes]:
-            # Output goes to a file: a pipe would stay open for as long as a child that outlives the run.
-            with (tmp_path / "output.txt").open("wb") as output:
-                return subprocess.Popen(
-                    command(*run_arguments(tmp_path), launcher=launcher),
-                    env=variables,
-                    cwd=REPOSITORY,
-                    start_new_session=True,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-
-        yield started
-
-
-def output_of(home: Path) -> str:
-    return (home / "output.txt").read_text()
-
-
-def wait_for_step(runs_dir: Path, step: int, process: subprocess.Popen[bytes]) -> None:
-    """Until the run has recorded `step`."""
-    while process.poll() is None:
-        files = list(runs_dir.glob("*/metrics.jsonl"))
-        if files and f'"step":{step}' in files[0].read_text():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"the run ended before step {step}: {output_of(runs_dir.parent)}")
-
-
-def test_a_run_that_is_stopped_and_killed_twice_leaves_what_an_unbroken_one_leaves(
-    finished: RunDirectory, start: Start, tmp_path: Path
+def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one_leaves(
+    finished: RunDirectory, new_home: Path
 ) -> None:
-    """Each interrupts what the one before it left; tests/e2e/chaos.py does one at a time."""
-    runs_dir = tmp_path / "runs"
+    """Each interrupts what the one before it left; tests/e2e/chaos.py does many."""
+    arguments, run = run_of(new_home)
+    output = new_home / "output.txt"
 
-    stopped = start()
-    wait_for_step(runs_dir, 1, stopped)
-    stopped.terminate()
-    assert stopped.wait(timeout=300) == 143, output_of(tmp_path)
-    assert "sightline run" in output_of(tmp_path)
-    assert list(the_run(runs_dir).checkpoints.glob("step-*"))
+    with started(arguments, environment(new_home), output) as killed:
+        wait_until(lambda: has_recorded(run, 1) or killed.poll() is not None, "a step is recorded")
+        children = psutil.Process(killed.pid).children(recursive=True)
+        assert any("prefect.server.api.server:create_app" in child.cmdline() for child in children)
+        killed.kill()
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert not alive
 
-    killed_in_a_save = start(launcher=(KILLER, "before", "checkpoints/step-000004"))
-    assert killed_in_a_save.wait(timeout=300) == -signal.SIGKILL, output_of(tmp_path)
-    assert not list(the_run(runs_dir).checkpoints.glob("step-000004"))
+    with prefect_server(new_home, new_home / "server.txt") as (_, variables):
+        with started(arguments, variables, output) as stopped:
+            wait_until(lambda: openings(run) == 2 or stopped.poll() is not None, "the run goes on")
+            os.killpg(stopped.pid, signal.SIGINT)
+            assert stopped.wait(timeout=300) == 130, output.read_text()
+        assert f"sightline run --resume {run.name}" in output.read_text()
 
-    killed_in_a_step = start()
-    wait_for_step(runs_dir, 5, killed_in_a_step)
-    os.killpg(killed_in_a_step.pid, signal.SIGKILL)
-    killed_in_a_step.wait()
+        launcher = (KILLER, "before", "checkpoints/step-000006")
+        with started(command(*run_arguments(new_home), launcher=launcher), variables, output) as killed_in_a_save:
+            assert killed_in_a_save.wait(timeout=300) == -signal.SIGKILL, output.read_text()
+        assert list(run.checkpoints.glob("step-*")) and not list(run.checkpoints.glob("step-000006"))
 
-    assert start().wait(timeout=600) == 0, output_of(tmp_path)
-    assert differences(fingerprint(finished), fingerprint(the_run(runs_dir))) == []
+        with started(arguments, variables, output) as stopped:
+            wait_until(lambda: openings(run) == 4 or stopped.poll() is not None, "the run goes on")
+            stopped.terminate()
+            assert stopped.wait(timeout=300) == 143, output.read_text()
+
+        with started(arguments, variables, output) as unbroken:
+            assert unbroken.wait(timeout=600) == 0, output.read_text()
+
+    states = flow_run_states(new_home, run)
+    assert states[-5:] == ["Crashed", "Interrupted", "Crashed", "Interrupted", "Completed"]
+    assert '"kind":"reward_failed"' not in run.events.read_text()
+    assert differences(fingerprint(finished), fingerprint(run)) == []

@@ -1,0 +1,96 @@
+"""The servers of Prefect and MLflow that go away in the middle of training cost nothing: the run ends as it would have,
+and what is missing is sent by the next call."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
+from tests.e2e.planted_secrets import PASSWORD, leaks
+from tests.e2e.processes import (
+    answers,
+    flow_run_states,
+    free_port,
+    has_recorded,
+    prefect_server,
+    run_of,
+    started,
+    wait_until,
+)
+from tests.e2e.runs import SMALL, differences, fingerprint, run_arguments, sightline
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A server on a database and artifacts of its own below `folder`; killed at the end of the block."""
+    arguments = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", f"{port}", "--workers", "1"]
+    arguments += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    arguments += ["--artifacts-destination", str(folder / "artifacts")]
+    variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with started(arguments, variables, folder / "mlflow.txt") as process:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), "MLflow's server is up")
+        yield process
+
+
+def mlflow_runs(client: MlflowClient) -> dict[str, Run]:
+    """Stage -> its run."""
+    found = client.search_runs([client.get_experiment_by_name("small").experiment_id])
+    assert len({run.data.tags["sightline.stage"] for run in found}) == len(found)
+    return {run.data.tags["sightline.stage"]: run for run in found}
+
+
+def test_servers_that_go_away_in_training_are_made_up_for_by_the_next_call(
+    finished: RunDirectory, new_home: Path
+) -> None:
+    port = free_port()
+    mlflow_uri = f"tracking.mlflow_uri=http://127.0.0.1:{port}"
+    arguments, run = run_of(new_home, mlflow_uri)
+    with (
+        mlflow_server(new_home, port) as mlflow,
+        prefect_server(new_home, new_home / "server.txt") as (prefect, variables),
+        started(
+            arguments,
+            variables | {"MLFLOW_TRACKING_URI": f"http://weekly:{PASSWORD}@127.0.0.1:{port}"},
+            new_home / "output.txt",
+        ) as process,
+    ):
+        wait_until(lambda: has_recorded(run, 2) or process.poll() is not None, "step 2 is recorded")
+        for server in (mlflow, prefect):
+            os.killpg(server.pid, signal.SIGKILL)
+        is_over = lambda: "report: finished" in run.log.read_text()  # noqa: E731
+        wait_until(lambda: is_over() or process.poll() is not None, "the report is written")
+        # Prefect's own attempts to send its last events would take minutes.
+        assert process.wait(timeout=60) == 0, (new_home / "output.txt").read_text()
+    assert differences(fingerprint(finished), fingerprint(run)) == []
+    output = (new_home / "output.txt").read_text()
+    assert "Prefect's server went away" in output
+    assert "Held-out accuracy" in output
+    assert "tracker-unavailable" in {event["kind"] for event in read(run.events)}
+    assert "weekly:***@127.0.0.1" in run.log.read_text()
+    assert leaks(new_home) == []
+
+    with mlflow_server(new_home, port):
+        sightline(*run_arguments(new_home, SMALL, mlflow_uri), home=new_home)
+        client = MlflowClient(tracking_uri=f"http://127.0.0.1:{port}")
+        runs = mlflow_runs(client)
+        history = client.get_metric_history(runs["train"].info.run_id, "reward/overall")
+        (version,) = client.search_model_versions("name = 'small'")
+    written = [(record["step"], record["reward/overall"]) for record in read(run.metrics) if "reward/overall" in record]
+    assert [(point.step, point.value) for point in history] == written
+    stages = {path.stem for path in run.stage_manifest("any").parent.glob("*.json")}
+    assert {stage for stage in stages if not stage.startswith("train")} | {"train", "pipeline"} == runs.keys()
+    assert {stage.info.status for stage in runs.values()} == {"FINISHED"}
+    assert version.tags["sightline.run"] == run.name
+    assert version.tags["champion.decision"]
+    assert flow_run_states(new_home, run)[-2:] == ["Completed", "Completed"]
