@@ -17,8 +17,8 @@ from pathlib import Path
 
 Rename = Callable[..., None]
 
-_PID = re.compile(r"(?<=\.old)-\d+$|(?<=\.tmp)-\d+$")
-"""Ends the names of files and folders that step aside (rl_core/files.py)."""
+_PID = re.compile(r"(?<=\.(?:old|tmp))-\d+")
+"""In the names of files and folders that are not in their place yet, or no longer (rl_core/files.py)."""
 
 
 def arm(moment: str, part: str, deaths: Path | None) -> None:
@@ -37,7 +37,7 @@ def arm(moment: str, part: str, deaths: Path | None) -> None:
 
     def wrap(original: Rename) -> Rename:
         def renamed(*args: object, **kwargs: object) -> None:
-            path = _PID.sub("", str(args[1]))
+            path = _PID.sub("", str(args[1]))  # another process writes the same file under another pid
             if moment == "before" and is_fatal(path):
                 die(path)
             original(*args, **kwargs)
