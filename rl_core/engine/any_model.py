@@ -10,7 +10,8 @@ from typing import Literal
 
 from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
 from rl_core.config.loading import load_config
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.folders import WorkerFolders
+from rl_core.engine.local_worker import LocalWorker
 from rl_core.run_directory import RunDirectory
 
 Dtype = Literal["float32", "bfloat16"]

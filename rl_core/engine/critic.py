@@ -1,13 +1,12 @@
 """A worker's critic: the value model with its optimizer and their place in a checkpoint."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
 from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
-from rl_core.files import atomic_write_json
+from rl_core.files import atomic_write_json, read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.planning.batches import optimizer_steps_a_step
@@ -75,5 +74,5 @@ class Critic:
     def load(self, folder: Path) -> None:
         """Take them back, equal to the bit. Raises as `load_sharded` does."""
         rests = load_weights(folder / "model", self._model, trained_only=False)
-        counters = json.loads((folder / "counters.json").read_text())
+        counters = read_json(folder / "counters.json")
         load_optimizer(folder / "optimizer", self._model, self._optimizer, rests=rests, counters=counters)

@@ -1,29 +1,19 @@
 """One worker in this process: it owns the policy, its optimizer, the reference and the engine."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from rl_core.checkpoints.probe import (
-    build_probe,
-    differences,
-    plain_distribution,
-    read_probe,
-    write_probe,
-)
 from rl_core.config.run import RunConfig
-from rl_core.config.tolerances import resume_tolerance
 from rl_core.data.images import ImageStore
-from rl_core.data.manifest import DataManifest
-from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
+from rl_core.data.prepared import IMAGES_FILE
 from rl_core.engine.critic import Critic
-from rl_core.engine.probing import ProbeMismatch, probe_groups
+from rl_core.engine.folders import WorkerFolders
+from rl_core.engine.probing import Prober
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
 from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
-from rl_core.files import atomic_write_json
+from rl_core.files import atomic_write_json, read_json
 from rl_core.models.loading import (
     banned_token_ids,
     load_processor,
@@ -32,58 +22,19 @@ from rl_core.models.loading import (
     write_hf_folder,
 )
 from rl_core.models.lora import UnadaptedPolicy
-from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.trained_part import choose_trained_part
-from rl_core.models.tree_layout import Int64Array
 from rl_core.models.value import load_value_model
 from rl_core.planning.batches import optimizer_steps_a_step
 from rl_core.rollout.protocol import RolloutEngine
-from rl_core.run_directory import RunDirectory
 from rl_core.timing import PhaseTimer
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate, longest_sequence
 from rl_core.training.supervised import imitate
-from rl_core.types import Float32Array, GenerationRequest, Group, Prompt, Rollout, Sampling, SupervisedExample
-
-
-def base_model(config: RunConfig, run: RunDirectory) -> Path:
-    """Hugging Face folder of the model that RL starts from: the cold start's, where there is one."""
-    return run.initial_model if config.cold_start is None else run.base_model
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerFolders:
-    """What a worker reads: the model's architecture and processor, and the prepared data.
-
-    Attributes:
-        model: Hugging Face folder of the initial model.
-        base: That of the model that RL starts from; after a cold start it is another one.
-        data: Prepared data.
-        images_per_prompt: Most images of a prompt in that data.
-        videos_per_prompt: Most videos of one.
-    """
-
-    model: Path
-    base: Path
-    data: Path
-    images_per_prompt: int
-    videos_per_prompt: int = 0
-
-    @classmethod
-    def of_run(cls, config: RunConfig, run: RunDirectory) -> "WorkerFolders":
-        """Those of a prepared run. Raises ValueError when its data are missing or altered."""
-        splits = [PreparedDataset.open(run.data, split) for split in DataManifest.read(run.data).splits]
-        return cls(
-            model=run.initial_model,
-            base=base_model(config, run),
-            data=run.data,
-            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
-            videos_per_prompt=max(dataset.videos_per_prompt for dataset in splits),
-        )
+from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 
 
 class LocalWorker:
@@ -142,8 +93,13 @@ class LocalWorker:
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
         self._rest_engine()
-        model = self._reference_model() if reference else self._policy
-        return self._log_probs(model, groups, temperature=self._config.rollout.temperature)
+        return compute_log_probs(
+            self._reference_model() if reference else self._policy,
+            groups,
+            pixels=self._pixels,
+            temperature=self._config.rollout.temperature,
+            token_budget=self._experience_budget,
+        )
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) over the whole vocabulary."""
@@ -225,7 +181,7 @@ class LocalWorker:
             if self._critic is not None:
                 self._critic.save(folder / "critic")
         atomic_write_json(folder / "counters.json", counters)
-        self._write_probe(folder / "probe", probe)
+        self._prober().write(folder / "probe", probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """Take them back, and see that the policy gives the probe's log-probs. `model_only` forgets the optimizer
@@ -238,8 +194,8 @@ class LocalWorker:
         if self._has_lora or self._config.model.freeze_vision_tower:
             self._policy = self._load(self._folders.base)
         rests = load_weights(folder / "model", self._policy, trained_only=self._has_lora)
-        self._check_probe(folder / "probe")
-        counters = json.loads((folder / "counters.json").read_text())
+        self._prober().check(folder / "probe")
+        counters = read_json(folder / "counters.json")
         self._weights_changed(counters["policy_version"])
         self._optimizer = None
         if not model_only:
@@ -341,50 +297,18 @@ class LocalWorker:
     def _frozen_reference(self) -> PolicyModel | None:
         return UnadaptedPolicy(self._policy) if self._has_lora else self._reference
 
-    def _log_probs(
-        self, model: PolicyModel, groups: Sequence[Group], *, temperature: float
-    ) -> list[list[Float32Array]]:
-        return compute_log_probs(
-            model, groups, pixels=self._pixels, temperature=temperature, token_budget=self._experience_budget
-        )
-
     @property
     def _experience_budget(self) -> int:
         return self._config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self._config)
 
-    def _write_probe(self, folder: Path, groups: Sequence[Group]) -> None:
-        log_probs = self._plain_log_probs(groups)
-        dtype = self._config.model.dtype
-        probe = build_probe(
-            groups,
-            log_probs,
-            dtype=dtype,
-            encoded_image=self._images.encoded,
-            video_positions=self._prompt_positions,
+    def _prober(self) -> Prober:
+        return Prober(
+            policy=self._policy,
+            images=self._images,
+            pixels=self._pixels,
+            token_budget=self._experience_budget,
+            config=self._config,
         )
-        write_probe(folder, probe)
-
-    def _prompt_positions(self, prompt: Prompt) -> Int64Array:
-        images, videos = self._pixels.get(prompt.image_uids), self._pixels.get_videos(prompt.videos)
-        return prompt_positions(prompt, images, videos, self._policy.config)
-
-    def _check_probe(self, folder: Path) -> None:
-        probe = read_probe(folder)
-        found = [log_probs for group in self._plain_log_probs(probe_groups(probe)) for log_probs in group]
-        gaps, bound = differences(probe, found), resume_tolerance(self._config)
-        largest, mean = float(gaps.max()), float(gaps.mean())
-        if not (largest <= bound.largest and mean <= bound.mean):
-            raise ProbeMismatch(
-                f"{folder.parent} was loaded, but its probe's log-probs come out differently by {largest:.3g} and "
-                f"{mean:.3g} in the mean (a tenth of what merge.probe_tolerance allows a merged model is "
-                f"{bound.largest:.3g} and {bound.mean:.3g}): it was saved by other code or for other images; continue "
-                f"from another checkpoint, or start a new run with --fresh. Raise merge.probe_tolerance only where "
-                f"another kind of machine explains it"
-            )
-
-    def _plain_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        with plain_distribution(self._policy):
-            return self._log_probs(self._policy, groups, temperature=1.0)
 
     def _start_engine(self) -> RolloutEngine:
         # Imported here because vLLM takes seconds to import and a cold start or a merge needs none.

@@ -1,14 +1,88 @@
 """Does a worker that has loaded a checkpoint compute what the trainer computed when it was saved?"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
-from rl_core.checkpoints.probe import Probe, ProbeItem
-from rl_core.types import Group, Prompt, Rollout
+from rl_core.checkpoints.probe import (
+    Probe,
+    ProbeItem,
+    build_probe,
+    differences,
+    plain_distribution,
+    read_probe,
+    write_probe,
+)
+from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import resume_tolerance
+from rl_core.data.images import ImageStore
+from rl_core.models.packing import prompt_positions
+from rl_core.models.pixels import PixelCache
+from rl_core.models.policy import PolicyModel
+from rl_core.models.tree_layout import Int64Array
+from rl_core.training.log_prob_pass import compute_log_probs
+from rl_core.types import Float32Array, Group, Prompt, Rollout
 
 
 class ProbeMismatch(RuntimeError):
     """A loaded checkpoint does not give its probe's log-probs: weights, code or images are not those of its saving."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prober:
+    """Writes what a policy gives for some groups into a checkpoint, and asks a loaded policy for the same.
+
+    Attributes:
+        policy: The policy.
+        images: Every image of the data.
+        pixels: Pixel tensors of the step's images.
+        token_budget: Tree tokens of one forward.
+        config: The run.
+    """
+
+    policy: PolicyModel
+    images: ImageStore
+    pixels: PixelCache
+    token_budget: int
+    config: RunConfig
+
+    def write(self, folder: Path, groups: Sequence[Group]) -> None:
+        """Write the probe of `groups`."""
+        probe = build_probe(
+            groups,
+            self.log_probs(groups),
+            dtype=self.config.model.dtype,
+            encoded_image=self.images.encoded,
+            video_positions=self._positions,
+        )
+        write_probe(folder, probe)
+
+    def check(self, folder: Path) -> None:
+        """Raises ProbeMismatch when the policy is further from the probe than `resume_tolerance` allows."""
+        probe = read_probe(folder)
+        found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
+        gaps, bound = differences(probe, found), resume_tolerance(self.config)
+        largest, mean = float(gaps.max()), float(gaps.mean())
+        if not (largest <= bound.largest and mean <= bound.mean):
+            raise ProbeMismatch(
+                f"{folder.parent} was loaded, but its probe's log-probs come out differently by {largest:.3g} and "
+                f"{mean:.3g} in the mean (a tenth of what merge.probe_tolerance allows a merged model is "
+                f"{bound.largest:.3g} and {bound.mean:.3g}): it was saved by other code or for other images; continue "
+                f"from another checkpoint, or start a new run with --fresh. Raise merge.probe_tolerance only where "
+                f"another kind of machine explains it"
+            )
+
+    def log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log_softmax(logits) of the sampled tokens: no temperature, no ban."""
+        with plain_distribution(self.policy):
+            return compute_log_probs(
+                self.policy, groups, pixels=self.pixels, temperature=1.0, token_budget=self.token_budget
+            )
+
+    def _positions(self, prompt: Prompt) -> Int64Array:
+        images, videos = self.pixels.get(prompt.image_uids), self.pixels.get_videos(prompt.videos)
+        return prompt_positions(prompt, images, videos, self.policy.config)
 
 
 def probe_groups(probe: Probe) -> list[Group]:

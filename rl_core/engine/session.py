@@ -16,7 +16,8 @@ from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
 from rl_core.engine.cold_start import TargetRenderer, run_cold_start
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders, base_model
+from rl_core.engine.folders import WorkerFolders, base_model
+from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.records import StepRecorder
 from rl_core.engine.stop import StopRequest

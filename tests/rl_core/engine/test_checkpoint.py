@@ -9,6 +9,7 @@ import torch
 from rl_core.checkpoints.probe import differences, plain_distribution, read_probe
 from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch
+from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.types import Group
 
 
@@ -51,7 +52,9 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
     worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False))
     worker.save_state(tmp_path, model_only=True, probe=groups)
     with plain_distribution(worker._policy):
-        expected = worker._log_probs(worker._policy, groups, temperature=1.0)
+        expected = compute_log_probs(
+            worker._policy, groups, pixels=worker._pixels, temperature=1.0, token_budget=worker._experience_budget
+        )
     probe = read_probe(tmp_path / "probe")
     for item, log_probs in zip(probe.items, [values for group in expected for values in group], strict=True):
         np.testing.assert_array_equal(item.log_probs, log_probs)
@@ -80,7 +83,7 @@ def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tm
     probe = read_probe(tmp_path / "probe")
     groups = probe_groups(probe)
     assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
-    found = [log_probs for group in worker._plain_log_probs(groups) for log_probs in group]
+    found = [log_probs for group in worker._prober().log_probs(groups) for log_probs in group]
     assert not differences(probe, found).any()
 
 

@@ -15,7 +15,8 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.folders import WorkerFolders
+from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.step import StepRecord, take_step
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.models.loading import load_model, write_hf_folder

@@ -7,7 +7,8 @@ import torch
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.folders import WorkerFolders
+from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.step import take_step
 from rl_core.models.loading import named_hf_weights

@@ -9,7 +9,8 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
-from rl_core.engine.local_worker import LocalWorker, WorkerFolders
+from rl_core.engine.folders import WorkerFolders
+from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.scoring import StepScores
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for

@@ -1,0 +1,45 @@
+"""The folders that a worker reads."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest
+from rl_core.data.prepared import PreparedDataset
+from rl_core.run_directory import RunDirectory
+
+
+def base_model(config: RunConfig, run: RunDirectory) -> Path:
+    """Hugging Face folder of the model that RL starts from: the cold start's, where there is one."""
+    return run.initial_model if config.cold_start is None else run.base_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerFolders:
+    """What a worker reads: the model's architecture and processor, and the prepared data.
+
+    Attributes:
+        model: Hugging Face folder of the initial model.
+        base: That of the model that RL starts from; after a cold start it is another one.
+        data: Prepared data.
+        images_per_prompt: Most images of a prompt in that data.
+        videos_per_prompt: Most videos of one.
+    """
+
+    model: Path
+    base: Path
+    data: Path
+    images_per_prompt: int
+    videos_per_prompt: int = 0
+
+    @classmethod
+    def of_run(cls, config: RunConfig, run: RunDirectory) -> "WorkerFolders":
+        """Those of a prepared run. Raises ValueError when its data are missing or altered."""
+        splits = [PreparedDataset.open(run.data, split) for split in DataManifest.read(run.data).splits]
+        return cls(
+            model=run.initial_model,
+            base=base_model(config, run),
+            data=run.data,
+            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
+            videos_per_prompt=max(dataset.videos_per_prompt for dataset in splits),
+        )
