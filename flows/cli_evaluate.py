@@ -1,5 +1,6 @@
 """The command `sightline evaluate`."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,15 +10,21 @@ from rich.console import Console
 from flows.cli_options import Overrides, RunsDir
 from flows.request import RUNS_DIR
 
+_ONLY_RUNS = {"overrides", "runs_dir"}
+_ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed"}
+_ONLY_PROTOCOLS = {"prompt", "samples", "out", "against"}
+
 
 def evaluate(
-    config: Annotated[str | None, typer.Argument(metavar="[CONFIG]", help="A config file, or a run's folder.")] = None,
+    context: typer.Context,
+    config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
     overrides: Overrides = None,
     protocols: Annotated[
         list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it; may be repeated.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Ask this model: a folder, a run, a checkpoint, or owner/name[@revision].")
+        str | None,
+        typer.Option(help="Ask this model: a folder, a run's or checkpoint's folder, or owner/name\\[@revision]."),
     ] = None,
     outputs: Annotated[Path | None, typer.Option(help="Score these saved responses; needs no model.")] = None,
     items: Annotated[
@@ -37,12 +44,16 @@ def evaluate(
     if not (protocols or model or outputs):
         if config is None:
             raise ValueError("give a CONFIG; or --protocol NAME@VERSION with --model or --outputs")
+        _refuse(
+            context, _ONLY_MODELS | _ONLY_PROTOCOLS, "a CONFIG: its section `evaluation` says how; change it by --set"
+        )
         from flows.cli_run import Order, carry_out
 
         order = Order(flow="evaluate", target=config, overrides=overrides or (), runs_dir=runs_dir)
         raise typer.Exit(carry_out(order, Console()))
     if config is not None or (model is None) == (outputs is None):
         raise ValueError("a protocol measures one thing: --model NAME, or --outputs FILE")
+    _refuse(context, _ONLY_RUNS, "a protocol, which asks any model the same")
     from flows.cli_protocols import ProtocolOrder, evaluate_any_model, score_outputs
 
     asked = ProtocolOrder(
@@ -56,6 +67,16 @@ def evaluate(
         against=against,
     )
     if outputs is not None:
+        _refuse(context, _ONLY_MODELS, "--outputs: the responses are there")
         raise typer.Exit(score_outputs(outputs, asked, Console()))
     assert model is not None, "one of the two was given"
     raise typer.Exit(evaluate_any_model(model, dtype, seed, asked, Console()))
+
+
+def _refuse(context: typer.Context, names: Collection[str], beside: str) -> None:
+    """Raises ValueError when one of these options was given: it would change nothing."""
+    options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
+    for name in sorted(names):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{options[name]} says nothing beside {beside}")

@@ -75,11 +75,12 @@ def _memory_table(config: RunConfig) -> Table:
     if sizes is None:
         table.add_row("known once the model was downloaded")
         return table
-    forecast = memory_forecast(config, sizes)
+    forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
     table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")
     for row in forecast.rows:
-        table.add_row(row.name, f"{row.gib:.1f} GiB")
-    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB")
+        if row.num_bytes:
+            table.add_row(row.name, f"{row.gib:.1f} GiB")
+    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB, and a KV cache beside the engine's weights")
     return table
 
 

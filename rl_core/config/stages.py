@@ -33,16 +33,16 @@ class MergeConfig(Section):
 
     checkpoint: Literal["last", "best"] = "last"
     """Which checkpoint is evaluated and merged."""
-    probe_tolerance: float = Field(default=1e-4, gt=0.0)
+    probe_tolerance: float | None = Field(default=None, gt=0.0)
     """Largest difference of a probe log-prob after loading the merged folder; the mean one stays below a tenth of it,
-    and a trainer that continues from a checkpoint below a tenth of both. In bfloat16: 0.1 for tiny models, 1 for large
-    ones, whose rare tokens round far."""
+    and a trainer that continues from a checkpoint below a tenth of both. null: 1e-4 in float32; 1 in bfloat16, where
+    rare tokens of large models round far (0.1 is enough for tiny ones)."""
     push: str | None = None
     """`owner/name` to upload to, private; null uploads nothing."""
 
 
 class WandbConfig(Section):
-    """Weights & Biases (needs `pip install 'sightline[trackers]'`)."""
+    """Weights & Biases (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
 
     mode: Literal["online", "offline"] = "online"
     """`online` sends to the server that WANDB_BASE_URL and WANDB_API_KEY (or `wandb login`) name; `offline` writes the
@@ -61,12 +61,12 @@ class TrackingConfig(Section):
     environment wins over an address here."""
     tensorboard: bool = False
     """Write TensorBoard event files into the run's folder `tensorboard/`; `tensorboard --logdir runs` shows every run
-    (needs `pip install 'sightline[trackers]'`)."""
+    (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
     wandb: WandbConfig | None = None
     """Show the run in Weights & Biases; `wandb: {}` takes the section's defaults, null turns it off."""
     swanlab: bool = False
     """Write SwanLab's local records into the run's folder `swanlab/`: `swanlab watch` shows them, `swanlab sync` sends
-    them (needs `pip install 'sightline[trackers]'`)."""
+    them (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
     console: bool = False
     """Write every step's metrics and generations to the terminal and the run's log."""
     generations_to_log: int = Field(default=4, ge=0)

@@ -23,6 +23,9 @@ AGREEMENT: Final = {
 }
 """model.dtype -> what engine and trainer, two implementations of one model, keep."""
 
+PROBE: Final = {"float32": 1e-4, "bfloat16": 1.0}
+"""model.dtype -> largest difference that two implementations of one model keep in the few tokens of a probe."""
+
 # Rounding is far off in rare tokens only, a wrong weight in most of them.
 _PROBE_MEAN_SHARE = 0.1
 # The code that saved a probe gives the same numbers again; another machine's kernels may round otherwise.
@@ -40,7 +43,8 @@ def agreement_tolerance(config: RunConfig) -> Tolerance:
 
 def merge_tolerance(config: RunConfig) -> Tolerance:
     """How far another implementation of the merged model may be from the checkpoint's probe."""
-    largest = config.merge.probe_tolerance
+    asked = config.merge.probe_tolerance
+    largest = PROBE[config.model.dtype] if asked is None else asked
     return Tolerance(largest=largest, mean=_PROBE_MEAN_SHARE * largest)
 
 

@@ -125,7 +125,7 @@ class TrainerConfig(Section):
     val_freq: int = Field(default=-1, ge=-1)
     """Validate every so many steps; -1 never, 0 is refused by `plan`."""
     val_before_train: bool = True
-    """Validate once before the first step."""
+    """Validate once before the first step, where val_freq is above 0."""
     save_freq: int = Field(default=5, ge=1)
     """Checkpoint every so many steps; the end of an epoch is always saved."""
     save_limit: int = Field(default=3, ge=1)

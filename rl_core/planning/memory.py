@@ -63,7 +63,7 @@ class MemoryForecast:
 
 
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
-    """The forecast for a worker on the CPU, or on a GPU of `gpu_gib`."""
+    """The forecast for a worker on the CPU, or on a GPU of `gpu_gib`; on one of 0 GiB the engine has no KV cache."""
     weights = sizes.parameters * BYTES[config.model.dtype]
     one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
     cache = kv_cache_bytes(config, one_sequence=one_sequence, weights=weights, gpu_gib=gpu_gib)
@@ -71,8 +71,8 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
     rows = [
         MemoryRow(name="weights", num_bytes=weights, phase="always"),
         MemoryRow(name="optimizer state", num_bytes=trained.optimizer, phase="always"),
-        MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib else "always"),
-        MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib else "always"),
+        MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib is not None else "always"),
+        MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib is not None else "always"),
         MemoryRow(name="gradients", num_bytes=trained.gradients, phase="update"),
         MemoryRow(
             name="activations of the language model",
@@ -171,11 +171,12 @@ def _size_problem(forecast: MemoryForecast, available_gib: float, on_gpu: bool) 
     if forecast.peak_gib <= available_gib:
         return None
     largest = max(forecast.rows, key=lambda row: row.num_bytes)
+    engine = "lower rollout.gpu_memory_utilization, " if on_gpu else ""
     return Problem(
         where="memory of the GPU" if on_gpu else "memory of this machine",
         what=f"about {forecast.peak_gib:.1f} GiB are needed and {available_gib:.1f} GiB are there; the largest part is "
         f"{largest.name}, {largest.gib:.1f} GiB",
-        fix="lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
+        fix=f"{engine}lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
         "model.gradient_checkpointing on, train less (model.lora, model.freeze_vision_tower) or in less "
         "(model.dtype bfloat16, actor.optim.strategy adamw_bf16), or take a smaller model",
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
-from rl_core.config.tolerances import AGREEMENT, agreement_tolerance
+from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_tolerance, merge_tolerance
 from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
@@ -60,7 +60,7 @@ def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
     bounds = {
         "rollout.max_log_prob_gap": (found.largest, _BFLOAT16_GAP, usual.largest),
         "rollout.max_mean_log_prob_gap": (found.mean, _BFLOAT16_MEAN_GAP, usual.mean),
-        "merge.probe_tolerance": (config.merge.probe_tolerance, _BFLOAT16_GAP, 1.0),
+        "merge.probe_tolerance": (merge_tolerance(config).largest, _BFLOAT16_GAP, PROBE["bfloat16"]),
     }
     for key, (bound, reproduced, advised) in bounds.items():
         if bound < reproduced:

@@ -14,7 +14,7 @@ def tracker_problems(config: RunConfig) -> list[Problem]:
         Problem(
             where=f"tracking.{library}",
             what=f"the package {library} is not installed",
-            fix=f"pip install -c constraints.txt 'sightline[trackers]', or turn tracking.{library} off",
+            fix=f".venv/bin/pip install -c constraints.txt -e '.[trackers]', or turn tracking.{library} off",
         )
         for library, is_asked in asked.items()
         if is_asked and importlib.util.find_spec(library) is None

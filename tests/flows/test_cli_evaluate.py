@@ -56,6 +56,13 @@ def test_later_outputs_are_compared_with_earlier_ones() -> None:
         (("--model", "a/b", "--protocol", "geoqa-r1v@1", "--samples", "4"), "answers greedily"),
         (("--model", "a/b", "--protocol", "math12k-easyr1@1", "--items", "x=y"), "--items x=...: no such protocol"),
         (("--outputs", "none.json"), "name a protocol"),
+        (("config.yaml", "--limit", "10"), "--limit says nothing beside a CONFIG"),
+        (("config.yaml", "--out", "there"), "--out says nothing beside a CONFIG"),
+        (
+            ("--outputs", "none.json", "--protocol", "geo3k-easyr1@1", "--seed", "2"),
+            "--seed says nothing beside --outputs",
+        ),
+        (("--model", "a/b", "--protocol", "geo3k-easyr1@1", "--set", "seed=2"), "--set says nothing beside a protocol"),
         (("--outputs", "none.json", "--protocol", "geo3k@1"), "did you mean geo3k-easyr1@1"),
         (("--outputs", "none.json", "--protocol", "geoqa-r1v@1"), "none.json cannot be read"),
     ],

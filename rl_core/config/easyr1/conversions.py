@@ -157,10 +157,8 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def number_format(value: Any, config: EasyR1Config) -> Assignments:
-    """Of the arithmetic; in bfloat16 rare tokens of a probe are off by tenths."""
-    if _known_format(value) == "float32":
-        return {"model.dtype": "float32"}
-    return {"model.dtype": "bfloat16", "merge.probe_tolerance": 1.0}
+    """Of the arithmetic."""
+    return {"model.dtype": "float32" if _known_format(value) == "float32" else "bfloat16"}
 
 
 def stored_format(value: Any, config: EasyR1Config) -> Assignments:

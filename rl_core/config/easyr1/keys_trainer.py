@@ -64,7 +64,12 @@ TRAINER: tuple[Key, ...] = (
         "trainer.val_freq",
         remark="Validation while training is greedy here; the evaluation at the end samples as EasyR1 does.",
     ),
-    same("trainer.val_before_train", True, "trainer.val_before_train"),
+    same(
+        "trainer.val_before_train",
+        True,
+        "trainer.val_before_train",
+        remark="Only where val_freq is above 0; the base model is evaluated in any case.",
+    ),
     missing(
         "trainer.val_only", False, False, remark="`sightline evaluate CONFIG` evaluates the base and the trained model."
     ),

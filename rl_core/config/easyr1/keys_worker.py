@@ -39,7 +39,6 @@ _FSDP: tuple[Key, ...] = (
         "bf16",
         number_format,
         "model.dtype",
-        "merge.probe_tolerance",
         remark="The number format of forward, backward and engine; float32 master weights in both.",
     ),
     needless("fsdp.mp_reduce_dtype", "fp32", "Gradients are added up and clipped in float32."),

@@ -61,7 +61,7 @@ def test_a_contradiction_is_named(configure: Configure, overrides: list[str], wh
         ["model.lora={rank: 4, exclude_modules: null, target_modules: [qkv]}"],
         ["model.freeze_vision_tower=true"],
         ["model.source={type: tiny, family: llama, vision_hidden_size: 24}"],
-        ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16", "merge.probe_tolerance=0.1"],
+        ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"],
         ["model.dtype=bfloat16", "model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"],
     ],
 )

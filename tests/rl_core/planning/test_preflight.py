@@ -38,14 +38,14 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.validation.object_size=[0.2, 0.1]"], "data.validation.object_size", "no range of radii"),
         (["data.train.lighting=[0.0, 1.0]"], "data.train.lighting", "no range of light"),
         (["data.train.question=How many?"], "data.train.question", "mark the one place"),
-        (["model.dtype=bfloat16"], "merge.probe_tolerance", "set it to 1,"),
+        (["model.dtype=bfloat16", "merge.probe_tolerance=1e-4"], "merge.probe_tolerance", "set it to 1,"),
         (
-            ["model.dtype=bfloat16", "merge.probe_tolerance=1", "rollout.max_log_prob_gap=1e-4"],
+            ["model.dtype=bfloat16", "rollout.max_log_prob_gap=1e-4"],
             "rollout.max_log_prob_gap",
             "set it to 5,",
         ),
         (
-            ["model.dtype=bfloat16", "merge.probe_tolerance=1", "rollout.max_mean_log_prob_gap=1e-4"],
+            ["model.dtype=bfloat16", "rollout.max_mean_log_prob_gap=1e-4"],
             "rollout.max_mean_log_prob_gap",
             "set it to 0.1,",
         ),

@@ -18,7 +18,7 @@ def test_a_tracker_whose_library_is_missing_is_named(configure: Configure, monke
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find_spec(name))
     (problem,) = check_config(configure(*EVERYWHERE))
     assert problem.where == "tracking.wandb"
-    assert "sightline[trackers]" in problem.fix
+    assert ".[trackers]" in problem.fix
 
 
 def test_trackers_that_are_not_asked_for_need_not_be_installed(

@@ -120,7 +120,6 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
         (["worker.actor.optim.min_lr_ratio=0.1"], "actor.optim.min_lr_ratio", 0.1),
         (["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"], "algorithm.clip_ratio_low", 3e-4),
         (["worker.actor.fsdp.mp_param_dtype=bf16"], "model.dtype", "bfloat16"),
-        (["worker.actor.fsdp.mp_param_dtype=bf16"], "merge.probe_tolerance", 1.0),
         (["worker.actor.fsdp.mp_param_dtype=fp32"], "model.dtype", "float32"),
         (["worker.actor.fsdp.torch_dtype=bf16"], "model.dtype", "bfloat16"),
         (["worker.actor.fsdp.torch_dtype=null"], "model.dtype", "bfloat16"),
