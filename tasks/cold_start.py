@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.run_directory import RunDirectory
 from tasks.context import RunContext, named
-from tasks.manifests import StageManifest
+from tasks.manifests import StageManifest, finite
 from tasks.staging import StageOutcome, run_stage
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def cold_start(run: str) -> StageManifest | State[StageManifest]:
 
 def _make(context: RunContext) -> StageOutcome:
     metrics = context.session.run_cold_start()
-    return StageOutcome(outputs=[context.run.base_model], result=dict(metrics))
+    return StageOutcome(outputs=[context.run.base_model], result=finite(metrics))
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

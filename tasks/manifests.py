@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,11 @@ def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
 def _describe(file: Path) -> Output:
     size = file.stat().st_size
     return Output(sha256=hash_of_start(file, size), size=size)
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Those that JSON can hold: a step that was skipped for its gradient has a norm that is infinite or no number."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:

@@ -25,8 +25,6 @@ _REWARDS = {
     "math": "{{ content }} Think inside <think></think>, then give the final answer in \\boxed{}.\n",
 }
 
-_TINY_NOTE = "\n  # a random model to try the pipeline with; replace it by: type: pretrained, path: ..."
-
 _TEMPLATE = """\
 # Written by `sightline init`; every key is explained in docs/configuration.md.
 experiment: {experiment}

@@ -19,7 +19,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from tasks.context import RunContext, current_context, named
 from tasks.inputs import log_split
-from tasks.manifests import StageManifest
+from tasks.manifests import StageManifest, finite
 from tasks.problems import prepared_problems
 from tasks.run_facts import environment_facts
 from tasks.run_pages import show_plan, steps_shown
@@ -39,15 +39,17 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
     """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
     training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
     from rl_core.engine.filtering import TooFewInformativeGroups
+    from rl_core.engine.probing import ProbeMismatch
     from rl_core.engine.sampling import StaleWeights
     from rl_core.engine.scoring import TooManyFailedRewards
-    from rl_core.engine.training_loop import NonFiniteGradients
     from rl_core.training.agreement import AgreementError
+    from rl_core.training.optimizer import NonFiniteGradients
 
     lasting = (
         Interrupted,
         AgreementError,
         NonFiniteGradients,
+        ProbeMismatch,
         StaleWeights,
         TooFewInformativeGroups,
         TooManyFailedRewards,
@@ -153,7 +155,7 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
         "attention": attention_backend(context.config.model),
         "device": _device(),
         "versions": environment_facts(),
-        "metrics": dict(result.metrics),
+        "metrics": finite(result.metrics),
     }
 
 

@@ -15,19 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# In-process on a CPU, no network, no telemetry; a person's own settings win.
-for _name, _value in {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-}.items():
+# No network, no telemetry; a person's own settings win. Where a size of the CPU's cache is given, vLLM does not ask for
+# half of the machine's memory to be free; how much is taken is decided below.
+for _name, _value in {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
     os.environ.setdefault(_name, _value)
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the end of this process is the end of the engine
 
 Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10
 
 _SEQUENCES_AT_ONCE = 8
-_SMALLEST_BLOCK = 16  # tokens of the KV cache that vLLM hands out at a time; on a CPU they are more
+_BLOCK = {"cpu": 128, "cuda": 16}  # tokens of the KV cache that vLLM hands out at a time, at the least
 
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
@@ -72,6 +70,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
     import torch
     from vllm import LLM, SamplingParams
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
     options: dict[str, Any] = {}
     most = {kind: max(len(item[f"{kind}s"]) for item in items) for kind in ("image", "video")}
@@ -88,7 +87,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         max_model_len=longest + 1,
         max_num_seqs=_SEQUENCES_AT_ONCE,
         # Room for these alone: on a CPU a cache is written full of zeros first.
-        num_gpu_blocks_override=_SEQUENCES_AT_ONCE * (longest // _SMALLEST_BLOCK + 2),
+        num_gpu_blocks_override=_SEQUENCES_AT_ONCE * (longest // _BLOCK[device] + 2),
         gpu_memory_utilization=0.5,
         **options,
     )

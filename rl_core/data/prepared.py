@@ -63,13 +63,25 @@ class PreparedDataset(Sequence[Prompt]):
         Raises:
             ValueError: There is no such split, or a file is missing or altered.
         """
+        datasets = cls.open_all(folder)
+        if split not in datasets:
+            raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(datasets)}")
+        return datasets[split]
+
+    @classmethod
+    def open_all(cls, folder: Path) -> "dict[str, PreparedDataset]":
+        """Every split of a prepared folder, after checking every file against the manifest.
+
+        Raises:
+            ValueError: A file is missing or altered.
+        """
         manifest = DataManifest.read(folder)
-        if split not in manifest.splits:
-            raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(manifest.splits)}")
         if altered := manifest.altered_files(folder):
             raise ValueError(f"{folder}: {', '.join(altered)} missing or altered since preparation; prepare again")
-        table = pq.read_table(folder / rows_file(split), schema=SCHEMA)
-        return cls(table, ImageStore.open(folder / IMAGES_FILE))
+        images = ImageStore.open(folder / IMAGES_FILE)
+        return {
+            split: cls(pq.read_table(folder / rows_file(split), schema=SCHEMA), images) for split in manifest.splits
+        }
 
     def __len__(self) -> int:
         count: int = self._table.num_rows

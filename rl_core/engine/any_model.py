@@ -10,6 +10,7 @@ from typing import Literal
 
 from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
 from rl_core.config.loading import load_config
+from rl_core.data.prepared import PreparedDataset
 from rl_core.engine.folders import WorkerFolders
 from rl_core.engine.local_worker import LocalWorker
 from rl_core.run_directory import RunDirectory
@@ -72,7 +73,8 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
     if not run.config.is_file():
         raise ValueError(f"{checkpoint_folder} does not lie in its run's folder, whose config and data it needs")
     config = load_config(run.config)
-    worker = LocalWorker(config, WorkerFolders.of_run(config, run), total_optimizer_steps=1)
+    folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
+    worker = LocalWorker(config, folders, total_optimizer_steps=1)
     try:
         worker.load_state(checkpoint.folder, model_only=True)
         worker.export(folder)

@@ -12,6 +12,7 @@ from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.progress import Progress
+from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Prompt, SupervisedExample
 
 
@@ -35,15 +36,28 @@ def run_cold_start(
     loader: PromptLoader,
     targets: TargetRenderer,
     workers: WorkerGroup,
+    max_nonfinite_steps: int,
     progress: Progress,
 ) -> dict[str, float]:
-    """Take `config.steps` supervised steps. Returns the last step's metrics and the mean loss of the last ten."""
+    """Take `config.steps` supervised steps.
+
+    Returns:
+        The last step's metrics and the mean loss of the last ten.
+
+    Raises:
+        NonFiniteGradients: `max_nonfinite_steps` steps in a row were skipped.
+    """
     losses: list[float] = []
     metrics: dict[str, float] = {}
     with progress.bar("cold start", config.steps) as advance:
         for _ in range(config.steps):
             metrics = dict(workers.imitate(_examples(loader.next_batch(), targets)))
             losses.append(metrics["cold_start/loss"])
+            if metrics["cold_start/nonfinite_streak"] >= max_nonfinite_steps:
+                raise NonFiniteGradients(
+                    f"cold start: {max_nonfinite_steps} steps in a row had a non-finite gradient; lower "
+                    f"cold_start.optim.lr"
+                )
             advance(1, f"loss {losses[-1]:.3f}")
     return metrics | {"cold_start/final_loss": float(np.mean(losses[-10:]))}
 

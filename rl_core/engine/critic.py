@@ -9,10 +9,9 @@ from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimi
 from rl_core.files import atomic_write_json, read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
-from rl_core.planning.batches import optimizer_steps_a_step
+from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
 from rl_core.training.log_prob_pass import compute_values
 from rl_core.training.optimizer import PolicyOptimizer
-from rl_core.training.policy_update import longest_sequence
 from rl_core.training.value_update import ValueUpdate
 from rl_core.types import Float32Array, Group, TrainGroup
 

@@ -1,10 +1,10 @@
 """The folders that a worker reads."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
-from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import PreparedDataset
 from rl_core.run_directory import RunDirectory
 
@@ -33,13 +33,12 @@ class WorkerFolders:
     videos_per_prompt: int = 0
 
     @classmethod
-    def of_run(cls, config: RunConfig, run: RunDirectory) -> "WorkerFolders":
-        """Those of a prepared run. Raises ValueError when its data are missing or altered."""
-        splits = [PreparedDataset.open(run.data, split) for split in DataManifest.read(run.data).splits]
+    def of_run(cls, config: RunConfig, run: RunDirectory, datasets: Mapping[str, PreparedDataset]) -> "WorkerFolders":
+        """Those of a prepared run with its splits."""
         return cls(
             model=run.initial_model,
             base=base_model(config, run),
             data=run.data,
-            images_per_prompt=max(dataset.images_per_prompt for dataset in splits),
-            videos_per_prompt=max(dataset.videos_per_prompt for dataset in splits),
+            images_per_prompt=max(dataset.images_per_prompt for dataset in datasets.values()),
+            videos_per_prompt=max(dataset.videos_per_prompt for dataset in datasets.values()),
         )

@@ -1,5 +1,6 @@
 """One worker in this process: it owns the policy, its optimizer, the reference and the engine."""
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,13 +27,13 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.value import load_value_model
-from rl_core.planning.batches import optimizer_steps_a_step
+from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.timing import PhaseTimer
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
-from rl_core.training.policy_update import PolicyUpdate, longest_sequence
+from rl_core.training.policy_update import PolicyUpdate
 from rl_core.training.supervised import imitate
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 
@@ -208,11 +209,18 @@ class LocalWorker:
         write_hf_folder(self._policy.model, processor_folder=self._folders.model, folder=folder)
 
     def close(self) -> None:
-        """End the engine."""
+        """End the engine and give the device's memory back: other processes may need it next. The worker is of no use
+        any more."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
             self._engine_is_current = False
+        self._optimizer = self._critic = self._reference = None
+        self._pixels.clear()
+        self._policy.to("meta")
+        if torch.cuda.is_available():
+            gc.collect()
+            torch.cuda.empty_cache()
 
     @property
     def _has_lora(self) -> bool:

@@ -21,7 +21,6 @@ class UpdateBatch:
     """One training step's groups, split into optimizer batches by the session (whole groups, in order).
 
     Attributes:
-        step: The training step, from 1; keys the draws made inside the update.
         optimizer_batches: One list of groups an optimizer step of the policy; with several PPO epochs each list comes
             again. Empty while the critic warms up: the policy stays as it is.
         critic_batches: The same for the critic; empty without one.
@@ -30,7 +29,6 @@ class UpdateBatch:
             the rollouts that these weights have drawn.
     """
 
-    step: int
     optimizer_batches: Sequence[Sequence[TrainGroup]]
     critic_batches: Sequence[Sequence[TrainGroup]] = ()
     kl_coef: float | None = None
@@ -67,7 +65,7 @@ class WorkerGroup(Protocol):
         """Hand the trainer's weights and their version to the engine, unless it has them."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Wake the engine, yield rollouts as they end, and let it sleep. Weights are those of the last sync."""
+        """Yield rollouts as they end, with the weights of the last sync, which has woken the engine."""
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""

@@ -4,7 +4,7 @@ The flow body owns it; tasks look it up by the run's name, because workers, pool
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -53,12 +53,12 @@ class Session:
     def rewards(self) -> RewardPool:
         """The isolated reward processes."""
         if self._rewards is None:
-            self._rewards = RewardPool(
+            pool = RewardPool(
                 self.config.reward,
                 log_event=RunLogs(self.run).log_event,
                 image_store=self.run.data / IMAGES_FILE,
             )
-            self._rewards.__enter__()
+            self._rewards = pool.__enter__()
         return self._rewards
 
     @property
@@ -67,8 +67,8 @@ class Session:
         memory and threads already there (design contract 11)."""
         if self._workers is None:
             _ = self.rewards
-            plan = batch_plan(self.config, len(self._dataset("train")))
-            folders = WorkerFolders.of_run(self.config, self.run)
+            plan = batch_plan(self.config, len(self._datasets["train"]))
+            folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
             self._workers = LocalWorker(
                 self.config,
                 folders,
@@ -100,6 +100,7 @@ class Session:
             loader=self._loader("train" if config.source is None else "cold_start", config.batch_size),
             targets=TargetRenderer(config.target_template, model_folder=self.run.initial_model),
             workers=self.workers,
+            max_nonfinite_steps=self.config.trainer.max_nonfinite_steps,
             progress=self._progress,
         )
         with committed_folder(self.run.base_model) as folder:
@@ -115,11 +116,13 @@ class Session:
     def evaluate(self, contender: Contender, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
         """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
         [mode] -> items. Raises Interrupted when a stop was requested; what was answered is kept."""
-        self._load(contender)
+        if contender == "base":
+            self._load_base()
+        else:
+            self._load_trained(self.trained_checkpoint())
         self.workers.sync_weights()
-        dataset = self._dataset("validation")
         return evaluate_prompts(
-            dataset[:],
+            self._datasets["validation"][:],
             generate=answers.around(self._generate_until_stopped),
             pool=self.rewards,
             config=self.config.evaluation,
@@ -136,7 +139,7 @@ class Session:
     def export_trained(self, folder: Path) -> Checkpoint:
         """Write the checkpoint chosen by `merge.checkpoint` in Hugging Face format into an existing empty folder."""
         checkpoint = self.trained_checkpoint()
-        self._load("trained")
+        self._load_trained(checkpoint)
         self.workers.export(folder)
         return checkpoint
 
@@ -149,28 +152,30 @@ class Session:
         return checkpoint
 
     def close(self) -> None:
-        """End workers and reward processes; the session may be used again and starts them anew."""
-        if self._workers is not None:
-            self._workers.close()
-        if self._rewards is not None:
-            self._rewards.__exit__(None, None, None)
+        """End workers and reward processes; the session may be used again and starts them anew, even where one of them
+        could not be ended."""
+        workers, rewards = self._workers, self._rewards
         self._workers = self._loop = self._rewards = None
+        with ExitStack() as stack:
+            if rewards is not None:
+                stack.callback(rewards.__exit__, None, None, None)
+            if workers is not None:
+                stack.callback(workers.close)
 
-    def _load(self, contender: Contender) -> None:
-        """Replace the trainer's weights; a training loop that was open resumes from its checkpoint when needed."""
+    def _load_base(self) -> None:
+        self._loop = None  # it resumes from its checkpoint when it is needed again
+        self.workers.load_policy(self.base_model)
+
+    def _load_trained(self, checkpoint: Checkpoint) -> None:
         self._loop = None
-        if contender == "base":
-            self.workers.load_policy(self.base_model)
-        else:
-            self.workers.load_state(self.trained_checkpoint().folder, model_only=True)
+        self.workers.load_state(checkpoint.folder, model_only=True)
 
     def _open_loop(self) -> TrainingLoop:
-        validation = self._dataset("validation")
         if self.config.algorithm.kl is not None:
             self.workers.load_reference(self.base_model)
         validator = Validator(
             config=self.config,
-            prompts=validation[:],
+            prompts=self._datasets["validation"][:],
             rewards=self.rewards,
             progress=self._progress,
         )
@@ -188,7 +193,7 @@ class Session:
 
     def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
         """Weighted sources and curriculum are RL's; a cold start imitates each row as often as any other."""
-        dataset, data = self._dataset(split), self.config.data
+        dataset, data = self._datasets[split], self.config.data
         return PromptLoader(
             dataset,
             batch_size=batch_size,
@@ -197,8 +202,10 @@ class Session:
             arrangement=arrange(dataset, data) if arranged else None,
         )
 
-    def _dataset(self, split: str) -> PreparedDataset:
-        return PreparedDataset.open(self.run.data, split)
+    @cached_property
+    def _datasets(self) -> Mapping[str, PreparedDataset]:
+        """[split]; every file is hashed, which takes its time with many images."""
+        return PreparedDataset.open_all(self.run.data)
 
     def _cold_start_config(self) -> ColdStartConfig:
         if self.config.cold_start is None:

@@ -102,7 +102,6 @@ def update_batch(
         return optimizer_batches(trained, prompts, global_batch_size=owner.global_batch_size) * owner.ppo_epochs
 
     return UpdateBatch(
-        step=step,
         optimizer_batches=batches(config.actor) if step >= config.trainer.critic_warmup else [],
         critic_batches=[] if config.critic is None else batches(config.critic),
         kl_coef=kl_coef,

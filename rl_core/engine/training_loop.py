@@ -18,6 +18,7 @@ from rl_core.engine.surplus import NOTHING_KEPT, load_surplus, save_surplus
 from rl_core.engine.validation import Validator
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
+from rl_core.training.optimizer import NonFiniteGradients
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +43,6 @@ class EpochResult:
     last_step: int
     checkpoint: Path
     metrics: Mapping[str, float]
-
-
-class NonFiniteGradients(RuntimeError):
-    """Too many optimizer steps in a row had a non-finite gradient."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,11 +48,6 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
     _check_targets(model)
 
 
-def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """What the optimizer moves."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
 @contextmanager
 def adapters_off(model: nn.Module) -> Iterator[None]:
     """Inside the block the model computes what it computed before it was adapted."""

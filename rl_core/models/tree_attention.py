@@ -46,6 +46,8 @@ def _attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """[N, Q, H, D], twice [N, K, G, D] -> [N * Q, H, D]; causal without a mask."""
+    if _needs_every_head(query, mask):
+        key, value = (part.repeat_interleave(query.shape[2] // key.shape[2], dim=2) for part in (key, value))
     out = scaled_dot_product_attention(
         query.transpose(1, 2),
         key.transpose(1, 2),
@@ -56,6 +58,11 @@ def _attend(
         enable_gqa=query.shape[2] != key.shape[2],
     )
     return out.transpose(1, 2).flatten(0, 1)
+
+
+def _needs_every_head(query: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """On CUDA the only kernel that takes a mask and fewer key than query heads keeps every score, in float32."""
+    return query.is_cuda and mask is not None
 
 
 def tree_varlen(

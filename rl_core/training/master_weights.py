@@ -16,10 +16,11 @@ from rl_core.training.split_weights import join, split
 
 def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
     """name -> [...] float32, of every trained bfloat16 weight; without an optimizer a weight is its own number. Weights
-    of other formats are whole already and not among them."""
+    of other formats are whole already and not among them. All lie in the machine's memory: together they are twice the
+    weights, and the device has no room that was planned for them."""
     rests = optimizer.rests if isinstance(optimizer, SplitAdamW) else {}
     return {
-        name: join(weight.detach(), rests[weight]) if weight in rests else weight.detach().float()
+        name: (join(weight.detach(), rests[weight]) if weight in rests else weight.detach().float()).cpu()
         for name, weight in _halves(module)
     }
 
@@ -27,7 +28,8 @@ def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -
 def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:
     """Tensors for what `master_weights` gives."""
     return {
-        name: torch.empty_like(weight, dtype=torch.float32, requires_grad=False) for name, weight in _halves(module)
+        name: torch.empty_like(weight, dtype=torch.float32, device="cpu", requires_grad=False)
+        for name, weight in _halves(module)
     }
 
 
@@ -36,7 +38,7 @@ def take_master_weights(module: nn.Module, numbers: Mapping[str, torch.Tensor]) 
     """Give the weights, in place, the upper halves of their numbers. Returns name -> [...] int16, the lower halves."""
     rests = {}
     for name, weight in _halves(module):
-        upper, rests[name] = split(numbers[name])
+        upper, rests[name] = split(numbers[name].to(weight.device))
         weight.copy_(upper)
     return rests
 

@@ -12,6 +12,10 @@ from rl_core.training.schedule import scheduled_lr
 from rl_core.training.split_adamw import SplitAdamW
 
 
+class NonFiniteGradients(RuntimeError):
+    """Too many optimizer steps in a row had a non-finite gradient."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepOutcome:
     """One optimizer step: gradient norm before clipping, learning rate, and whether the weights moved."""

@@ -11,6 +11,7 @@ from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
+from rl_core.planning.batches import longest_sequence
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.metrics import TokenMeans, optimizer_metrics
@@ -18,11 +19,6 @@ from rl_core.training.microbatches import batch_totals, split_into_microbatches,
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
-
-
-def longest_sequence(config: RunConfig) -> int:
-    """Tokens of the longest prompt with the longest response."""
-    return config.data.max_prompt_length + config.rollout.max_response_length
 
 
 class PolicyUpdate:

@@ -23,7 +23,8 @@ def imitate(
     """One optimizer step on the mean negative log-likelihood of the target tokens, over the whole batch.
 
     Returns:
-        `cold_start/loss` (nats a token), `cold_start/grad_norm`, `cold_start/lr`.
+        `cold_start/loss` (nats a token), `cold_start/grad_norm`, `cold_start/lr`, and `cold_start/nonfinite_streak`,
+        how many steps in a row, up to this one, were skipped for their gradient.
     """
     total_tokens = sum(len(example.target_ids) for example in examples)
     loss_sum = torch.zeros(())
@@ -38,6 +39,7 @@ def imitate(
         "cold_start/loss": float(loss_sum),
         "cold_start/grad_norm": outcome.grad_norm,
         "cold_start/lr": outcome.lr,
+        "cold_start/nonfinite_streak": float(optimizer.nonfinite_streak),
     }
 
 

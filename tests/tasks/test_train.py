@@ -1,17 +1,22 @@
 """Which failures of an epoch are worth another try."""
 
 import errno
+import math
+from pathlib import Path
 
 import pytest
 from prefect.states import Failed
 
 from rl_core.checkpoints.disk import DiskFull
 from rl_core.engine.filtering import TooFewInformativeGroups
+from rl_core.engine.probing import ProbeMismatch
 from rl_core.engine.sampling import StaleWeights
 from rl_core.engine.scoring import TooManyFailedRewards
 from rl_core.engine.stop import Interrupted
-from rl_core.engine.training_loop import NonFiniteGradients
+from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
+from rl_core.training.optimizer import NonFiniteGradients
+from tasks.manifests import StageManifest, finite, read_manifest, write_manifest
 from tasks.train import RETRIES, is_worth_retrying, train_epoch
 
 
@@ -28,6 +33,7 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
         Interrupted(2),
         AgreementError(),
         NonFiniteGradients(),
+        ProbeMismatch(),
         StaleWeights(),
         TooFewInformativeGroups(),
         TooManyFailedRewards(),
@@ -46,3 +52,13 @@ def test_what_would_come_back_or_was_asked_for_is_not(error: Exception) -> None:
 def test_the_task_retries_by_that_rule() -> None:
     assert train_epoch.retries == RETRIES
     assert train_epoch.retry_condition_fn is is_worth_retrying
+
+
+def test_a_step_that_was_skipped_for_its_gradient_does_not_keep_an_epoch_from_its_manifest(tmp_path: Path) -> None:
+    metrics = {"actor/grad_norm": math.inf, "cold_start/final_loss": math.nan, "reward/overall": 0.5}
+    manifest = StageManifest(
+        stage="train-epoch-001", digest="d", outputs={}, result=finite(metrics), seconds=1.0, finished_at="now"
+    )
+    run = RunDirectory(tmp_path)
+    write_manifest(run, manifest)
+    assert read_manifest(run, "train-epoch-001").result == {"reward/overall": 0.5}

@@ -41,7 +41,7 @@ def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
 
 
 def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, worker, train_groups) -> None:
-    worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False))
+    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
     expected = {name: weight.clone() for name, weight in worker._policy.model.state_dict().items()}
     probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(

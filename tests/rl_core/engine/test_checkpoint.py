@@ -22,7 +22,7 @@ def weights(worker) -> dict[str, torch.Tensor]:
 
 
 def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_groups, tmp_path) -> None:
-    batch = UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
     worker.update(batch)
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected_result = worker.update(batch)
@@ -36,7 +36,7 @@ def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_group
 
 def test_without_its_optimizer_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
     """The control: the optimizer's state matters."""
-    batch = UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
     worker.update(batch)
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     worker.update(batch)
@@ -49,7 +49,7 @@ def test_without_its_optimizer_it_goes_on_differently(worker, train_groups, tmp_
 
 def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
     groups = groups_of(train_groups)[:2]
-    worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False))
+    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
     worker.save_state(tmp_path, model_only=True, probe=groups)
     with plain_distribution(worker._policy):
         expected = compute_log_probs(

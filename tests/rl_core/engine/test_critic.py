@@ -82,8 +82,8 @@ def weights(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
 
 
-def learn(worker: LocalWorker, groups: Sequence[TrainGroup], *, step: int = 1) -> dict[str, float]:
-    batch = UpdateBatch(step=step, optimizer_batches=[], critic_batches=[groups])
+def learn(worker: LocalWorker, groups: Sequence[TrainGroup]) -> dict[str, float]:
+    batch = UpdateBatch(optimizer_batches=[], critic_batches=[groups])
     return dict(worker.update(batch).metrics)
 
 
@@ -106,7 +106,7 @@ def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, ga
 def test_it_learns_to_foresee_the_returns(critic_worker, groups, gae_config) -> None:
     """Values rise towards what follows, and the second measurement is of the critic's own values."""
     first = build(critic_worker, groups, gae_config.algorithm)
-    losses = [learn(critic_worker, first.groups, step=step)["critic/vf_loss"] for step in range(1, 31)]
+    losses = [learn(critic_worker, first.groups)["critic/vf_loss"] for _ in range(30)]
     after = build(critic_worker, groups, gae_config.algorithm)
     assert losses[-1] < 0.5 * losses[0]
     assert after.metrics["critic/vf_explained_var"] > 0.2 > first.metrics["critic/vf_explained_var"] + 0.1
@@ -203,7 +203,7 @@ def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
     policy_moved, critic_worker, judged_groups, groups, prepared_run, tmp_path
 ) -> None:
     """Also from one that was written while the critic warmed up: the policy's optimizer has no state yet."""
-    both = UpdateBatch(step=1, optimizer_batches=[judged_groups], critic_batches=[judged_groups], check_agreement=False)
+    both = UpdateBatch(optimizer_batches=[judged_groups], critic_batches=[judged_groups], check_agreement=False)
     critic_worker.update(both if policy_moved else replace(both, optimizer_batches=[]))
     critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
     expected_result = critic_worker.update(both)

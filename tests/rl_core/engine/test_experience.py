@@ -70,7 +70,7 @@ def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, us
     worker.load_critic(worker._folders.base)
     experience = build(worker, scored, config)
     before = torch.cat([p.detach().flatten().clone() for p in worker._policy.parameters()])
-    batch = UpdateBatch(step=1, optimizer_batches=[experience.groups], kl_coef=kl.coef, check_agreement=False)
+    batch = UpdateBatch(optimizer_batches=[experience.groups], kl_coef=kl.coef, check_agreement=False)
     metrics = worker.update(batch).metrics
     after = torch.cat([p.detach().flatten() for p in worker._policy.parameters()])
     assert torch.isfinite(after).all() and not torch.equal(before, after)

@@ -18,9 +18,9 @@ from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.step import take_step
 from rl_core.models.loading import named_hf_weights
-from rl_core.models.lora import trained_parameters
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group
+from tests.rl_core.models.builders import trained_parameters
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
     for number in (1, 2, 3):
         record = take_step(prompts, step=number, config=lora_config, kl_coef=0.01, workers=lora_worker, rewards=rewards)
         assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
-        lora_worker.update(UpdateBatch(step=number, optimizer_batches=[train_groups], check_agreement=False))
+        lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
     assert all(torch.equal(*pair) for pair in zip(base, frozen(lora_worker), strict=True))
     assert all(parameter.any() for parameter in adapters(lora_worker))
 
@@ -85,7 +85,7 @@ def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, t
     lora_worker.load_reference(folders.base)
     assert largest(lora_worker.full_kl(groups)) == 0.0
     before = lora_worker.log_probs(groups, reference=False)
-    lora_worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False))
+    lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
     reference = lora_worker.log_probs(groups, reference=True)
     policy = lora_worker.log_probs(groups, reference=False)
     assert all((a == b).all() for pair in zip(before, reference, strict=True) for a, b in zip(*pair, strict=True))
@@ -96,7 +96,7 @@ def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, t
 def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
     lora_config, lora_worker, folders, train_groups, tmp_path
 ) -> None:
-    batch = UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
     lora_worker.load_policy(folders.base)
     lora_worker.update(batch)
     lora_worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
@@ -115,8 +115,8 @@ def test_the_merged_model_gives_the_checkpoints_probe_in_plain_transformers(
     lora_worker, folders, train_groups, tmp_path, config
 ) -> None:
     lora_worker.load_policy(folders.base)
-    for number in (1, 2):
-        lora_worker.update(UpdateBatch(step=number, optimizer_batches=[train_groups], check_agreement=False))
+    for _ in range(2):
+        lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
     lora_worker.save_state(tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
     lora_worker.export(tmp_path / "merged")
     bound = Tolerance(largest=2e-5, mean=1e-5)

@@ -49,7 +49,7 @@ def weights(worker: LocalWorker) -> dict[str, torch.Tensor]:
 
 
 def batch_of(train_groups) -> UpdateBatch:
-    return UpdateBatch(step=1, optimizer_batches=[train_groups], check_agreement=False)
+    return UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
 
 
 def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, train_groups, tmp_path) -> None:

@@ -47,14 +47,14 @@ def test_a_sync_that_moves_the_version_and_not_the_weights_stops_the_run(
     prompts, config, worker, rewards, train_groups, monkeypatch
 ) -> None:
     stale = [(name, weight.clone()) for name, weight in local_worker.named_hf_weights(worker._policy.model)]
-    worker.update(UpdateBatch(step=1, optimizer_batches=[train_groups]))
+    worker.update(UpdateBatch(optimizer_batches=[train_groups]))
     monkeypatch.setattr(local_worker, "named_hf_weights", lambda model: iter(stale))
     with pytest.raises(AgreementError, match="differ by up to"):
         run_step(2, prompts, config, worker, rewards)
 
 
 def test_an_update_that_can_compare_nothing_stops_the_run(worker, train_groups) -> None:
-    batch = UpdateBatch(step=1, optimizer_batches=[train_groups])
+    batch = UpdateBatch(optimizer_batches=[train_groups])
     worker.update(batch)
     with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared"):
         worker.update(batch)

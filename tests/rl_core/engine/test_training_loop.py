@@ -25,12 +25,13 @@ from rl_core.engine import training_loop
 from rl_core.engine.records import StepRecorder
 from rl_core.engine.scoring import TooManyFailedRewards, check_failed_share
 from rl_core.engine.stop import Interrupted, StopRequest
-from rl_core.engine.training_loop import LoopParts, NonFiniteGradients, TrainingLoop, epoch_span
+from rl_core.engine.training_loop import LoopParts, TrainingLoop, epoch_span
 from rl_core.engine.validation import Validator
 from rl_core.progress import Advance, Progress, SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
+from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Score
 
 OpenLoop = Callable[..., TrainingLoop]

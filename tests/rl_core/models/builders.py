@@ -180,3 +180,7 @@ def varlen_attention(
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale, enable_gqa=True)
         outputs.append(out[0].transpose(0, 1))
     return torch.cat(outputs)
+
+
+def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]

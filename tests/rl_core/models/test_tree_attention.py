@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
+from rl_core.models import tree_attention
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from tests.rl_core.models.builders import varlen_attention
@@ -35,7 +36,20 @@ trees = st.lists(
 )
 
 
-@pytest.mark.parametrize("form", [tree_sdpa, partial(tree_varlen, attend=varlen_attention)], ids=["sdpa", "varlen"])
+def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:  # type: ignore[no-untyped-def]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_attention, "_needs_every_head", lambda query, mask: mask is not None)
+        return tree_sdpa(*args, **options)
+
+
+FORMS = {
+    "sdpa": tree_sdpa,
+    "sdpa as on CUDA": sdpa_as_on_cuda,
+    "varlen": partial(tree_varlen, attend=varlen_attention),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(drawn=trees, key_heads=st.sampled_from([KEY_HEADS, HEADS]))
 def test_tree_attention_is_attention_with_the_full_mask(form, drawn, key_heads) -> None:  # type: ignore[no-untyped-def]

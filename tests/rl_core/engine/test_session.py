@@ -1,0 +1,52 @@
+"""A session ends what it started, whatever happens on the way."""
+
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.run import RunConfig
+from rl_core.engine.session import Session
+from rl_core.engine.stop import StopRequest
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+
+
+class Owner:
+    """Something that a session ends; a lost device may refuse to."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self.refuses = refuses
+        self.is_ended = False
+
+    def close(self) -> None:
+        self.is_ended = True
+        if self.refuses:
+            raise RuntimeError("CUDA error: device lost")
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def test_workers_that_cannot_be_ended_keep_nothing_else_alive(config: RunConfig, tmp_path: Path) -> None:
+    """Another try must not go on with the loop of the failed one, whose loader has moved on."""
+    session = Session(config, RunDirectory(tmp_path), progress=SilentProgress(), stop=StopRequest())
+    workers, rewards = Owner(refuses=True), Owner(refuses=False)
+    session._workers, session._rewards, session._loop = workers, rewards, object()
+    with pytest.raises(RuntimeError, match="device lost"):
+        session.close()
+    assert workers.is_ended and rewards.is_ended
+    assert (session._workers, session._rewards, session._loop) == (None, None, None)
+
+
+def test_rewards_that_do_not_start_say_why(config: RunConfig, tmp_path: Path, monkeypatch) -> None:
+    class Pool:
+        def __init__(self, *args: object, **options: object) -> None: ...
+
+        def __enter__(self) -> None:
+            raise OSError("no process can be started")
+
+    monkeypatch.setattr("rl_core.engine.session.RewardPool", Pool)
+    session = Session(config, RunDirectory(tmp_path), progress=SilentProgress(), stop=StopRequest())
+    with pytest.raises(OSError, match="no process"):
+        _ = session.rewards
+    session.close()
