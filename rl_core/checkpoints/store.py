@@ -69,6 +69,15 @@ class CheckpointStore:
         self._retain(step)
         return read_checkpoint(folder)
 
+    def prune(self, step: int) -> None:
+        """Remove the older checkpoints that the save of `step` removes; a process may have been killed between the
+        two."""
+        past = [checkpoint for checkpoint in self.complete() if checkpoint.step <= step]
+        kept = kept_checkpoints(past, self._save_limit)
+        for checkpoint in past:
+            if checkpoint not in kept:
+                remove_folder(checkpoint.folder)
+
     def complete(self) -> list[Checkpoint]:
         """Every complete checkpoint by manifest and file sizes, oldest first."""
         return [checkpoint for _, checkpoint in self._folders() if checkpoint is not None]
@@ -115,11 +124,9 @@ class CheckpointStore:
             _logger.warning("checkpoints in %s will take %d more bytes, %d are free", self._root, still_to_come, free)
 
     def _retain(self, step: int) -> None:
-        folders = self._folders()
-        past = [checkpoint for _, checkpoint in folders if checkpoint is not None and checkpoint.step <= step]
-        kept = {checkpoint.folder for checkpoint in kept_checkpoints(past, self._save_limit)}
-        for folder, _ in folders:
-            if folder not in kept:
+        self.prune(step)
+        for folder, checkpoint in self._folders():
+            if checkpoint is None or checkpoint.step > step:
                 remove_folder(folder)
 
     def _folders(self) -> list[tuple[Path, Checkpoint | None]]:

@@ -115,6 +115,7 @@ class TrainingLoop:
             self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
         self._kept = load_surplus(checkpoint.folder, self._parts.loader.find)
         self._parts.recorder.cut_back(checkpoint.info.step)
+        self._parts.store.prune(checkpoint.info.step)
         logger.info("resumed from step %d", checkpoint.info.step)
         return checkpoint.info.step
 

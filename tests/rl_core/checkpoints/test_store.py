@@ -56,6 +56,19 @@ def test_what_was_saved_is_read_back_equal(root: Path) -> None:
     assert set(read.files) == {"shards/0.distcp", "probe.json"}
 
 
+def test_what_a_killed_save_left_over_is_removed_and_nothing_else(root: Path, tmp_path: Path) -> None:
+    store = CheckpointStore(root, save_limit=2)
+    for step in (1, 2, 3):
+        save(store, step)
+    save(store, 4)
+    save(CheckpointStore(tmp_path / "earlier", save_limit=1), 1)
+    shutil.copytree(tmp_path / "earlier" / "step-000001", root / "step-000001")  # as if killed before its removal
+    (root / "step-000009").mkdir()  # damaged: the next save removes it, not the one who reads
+    store.prune(4)
+    assert steps(store) == [3, 4]
+    assert (root / "step-000009").is_dir()
+
+
 def test_an_empty_root_has_no_checkpoint(root: Path) -> None:
     store = CheckpointStore(root, save_limit=1)
     assert (store.latest(), store.best(), store.complete()) == (None, None, [])
