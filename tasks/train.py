@@ -56,8 +56,12 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
     )
     mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
     error = state.data
-    is_disk_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-    return not (isinstance(error, lasting + mistakes) or is_disk_full)
+    return not (isinstance(error, lasting + mistakes) or _tells_of_full_disk(error))
+
+
+def _tells_of_full_disk(error: object) -> bool:
+    links = (error, getattr(error, "__cause__", None))
+    return any(isinstance(link, OSError) and link.errno == errno.ENOSPC for link in links)
 
 
 def settle(run: str) -> range:

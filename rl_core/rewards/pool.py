@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from pathlib import Path
@@ -28,6 +28,9 @@ IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
 """Names the file of prepared images to reward functions: `rl_core.data.images.ImageStore` opens it."""
 
 _CLOSE_SECONDS = 20
+
+_SERVER_IS_GONE = (BrokenPipeError, ConnectionResetError)
+"""What sending to it raises then; the second one when it left something unread."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class RewardPool:
         self._numbers = itertools.count()
         self._closing = False
         self._end: str | None = None
+        self._cause: Exception | None = None
 
     def has_parser(self, data_source: str) -> bool:
         """Whether the scores of this source's samples carry the answer that was read from the response."""
@@ -100,14 +104,14 @@ class RewardPool:
         REWARD_TYPE batch does.
 
         Raises:
-            RuntimeError: the reward server is gone.
+            RuntimeError: the reward server is gone, or its reports cannot be taken any more.
         """
         route = self._routing.route_of(sample.data_source)
         if route is None:
             return _failed(f"no reward for data source {sample.data_source!r}: name it in reward.by_source")
         with self._lock:
             if self._end is not None:
-                raise RuntimeError(self._end)
+                raise self._loss()
             outcomes = [self._lanes[term.lane].add(sample) for term in route.terms]
             for term in route.terms:
                 self._send_what_is_due(term.lane)
@@ -132,40 +136,55 @@ class RewardPool:
             return
         with self._lock:
             self._closing = True
-            with contextlib.suppress(BrokenPipeError):  # the server is gone already
+            with contextlib.suppress(*_SERVER_IS_GONE):
                 self._connection.send(None)
-        try:
-            self._server.wait(timeout=_CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        self._wait_for_server()
         self._reader.join()
         self._connection.close()
+
+    def _wait_for_server(self) -> int:
+        """Its exit code. It is killed if it does not end by itself."""
+        try:
+            return self._server.wait(timeout=_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            return self._server.wait()
 
     def _send_what_is_due(self, lane: int) -> None:
         while samples := self._lanes[lane].depart(number := next(self._numbers)):
             pickled = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
-            with contextlib.suppress(BrokenPipeError):  # the reader sees the end too, and tells those who wait
+            with contextlib.suppress(*_SERVER_IS_GONE):  # the reader sees the end too, and tells those who wait
                 self._connection.send(Chunk(number=number, lane=lane, count=len(samples), samples=pickled))
 
     def _read_reports(self) -> None:
+        """The reader's thread. Whoever waits for a score waits for it, so whatever ends it is told to them."""
         try:
-            while True:
-                message = self._connection.recv()
+            for message in self._messages():
                 if isinstance(message, BatchRetry):
                     self._note(message)
                 else:
                     self._take(message)
-        except (EOFError, ConnectionResetError):
-            self._abandon()
+        except Exception as error:  # noqa: BLE001 - the thread's last door; a full disk under the event log, above all
+            self._server.kill()  # first: whoever is stuck in sending to it holds the lock
+            self._abandon(error)
+        else:
+            self._abandon(None)
+
+    def _messages(self) -> Iterator[Report | BatchRetry]:
+        """What the server sends, until it ends: also in the middle of a message, which is an OSError."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                yield self._connection.recv()
 
     def _take(self, report: Report) -> None:
         """Deliver the outcomes and let the next chunks go."""
         with self._lock:
             futures = self._lanes[report.lane].arrive(report)
-            self._send_what_is_due(report.lane)
+        # Their lane has forgotten these, so nothing that may fail comes in between.
         for future, outcome in zip(futures, report.outcomes, strict=True):
             future.set_result(outcome)
+        with self._lock:
+            self._send_what_is_due(report.lane)
 
     def _note(self, retry: BatchRetry) -> None:
         name = self._routing.specs[retry.lane].name
@@ -173,21 +192,32 @@ class RewardPool:
         if self._log_event is not None:
             self._log_event("reward_batch_retried", function=name, samples=retry.count, reason=retry.reason)
 
-    def _abandon(self) -> None:
-        """The server has ended: on request, or against all plans."""
+    def _abandon(self, cause: Exception | None) -> None:
+        """No report comes any more: `cause` ended their reader, or the server has ended, asked or against all plans."""
         with self._lock:
             asked = self._closing
-            self._end = "the reward pool is closed" if asked else f"the reward server ended{self._exit_words()}"
+            self._end = "the reward pool is closed" if asked else self._end_words(cause)
+            self._cause = cause
             futures = [future for lane in self._lanes for future in lane.abandon()]
         for future in futures:
             if asked:
                 future.cancel()
             else:
-                future.set_exception(RuntimeError(self._end))
+                future.set_exception(self._loss())
 
-    def _exit_words(self) -> str:
-        code = self._server.wait()
-        return f" with exit code {code}; what it printed last says why"
+    def _end_words(self, cause: Exception | None) -> str:
+        if cause is None:
+            return f"the reward server ended with exit code {self._wait_for_server()}; what it printed last says why"
+        return (
+            f"the reports of the reward server cannot be taken: {type(cause).__name__}: {cause}; "
+            "mend this (on a full disk, free some), then start the run again to continue"
+        )
+
+    def _loss(self) -> RuntimeError:
+        """Why there are no scores any more, made anew for each who is told."""
+        loss = RuntimeError(self._end)
+        loss.__cause__ = self._cause
+        return loss
 
 
 def _failed(reason: str) -> "Future[Score]":

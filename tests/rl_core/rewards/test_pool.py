@@ -1,12 +1,15 @@
 """Real processes, real crashes."""
 
+import errno
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -262,6 +265,94 @@ def test_a_lost_server_is_an_error_and_not_a_wait() -> None:
         assert psutil.wait_procs(scoring, timeout=10)[1] == []
         with pytest.raises(RuntimeError, match="the reward server ended"):
             pool.submit(make_sample("good"))
+
+
+FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    all_wait = threading.Event()
+
+    def log_event(kind: str, **facts: object) -> None:
+        all_wait.wait(20)
+        raise FULL_DISK
+
+    path = tmp_path / "batch.py"
+    path.write_text("REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError\n")
+    hanging = {"function": f"{STRANGERS}:judge"}
+    config = RewardConfig(function=f"{path}:score", by_source={"slow": hanging}, workers=2, timeout_seconds=100.0)
+    with RewardPool(config, log_event=log_event) as pool:
+        futures = [pool.submit(make_sample("x")) for _ in range(3)]
+        pool.flush()
+        futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
+        all_wait.set()
+        for future in futures:
+            with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
+                future.result(timeout=20)
+            assert ended.value.__cause__ is FULL_DISK
+        with pytest.raises(RuntimeError, match="No space left on device"):
+            pool.submit(make_sample("x"))
+        began = time.perf_counter()
+    assert time.perf_counter() - began < 5.0, "the calls that hang end with the pool"
+
+
+class HeldUp:
+    """A pool whose reader of reports is kept in `log_event`, so that what its server sends and gets stays unread."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "wordy.py"
+        path.write_text("REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError('x' * 500_000)\n")
+        self._entered, self._released = threading.Event(), threading.Event()
+        self.pool = RewardPool(RewardConfig(function=f"{path}:score", workers=1), log_event=self._log_event)
+
+    def _log_event(self, kind: str, **facts: object) -> None:
+        self._entered.set()
+        self._released.wait(20)
+
+    def __enter__(self) -> "HeldUp":
+        self.pool.__enter__()
+        self.futures = [self.pool.submit(make_sample("x")) for _ in range(2)]
+        self.pool.flush()
+        assert self._entered.wait(20)
+        self.server = psutil.Process(self.pool._server.pid)
+        return self
+
+    def kill_the_server(self) -> None:
+        time.sleep(0.5)
+        self.server.kill()
+        time.sleep(0.2)
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
+            self.futures[0].result(timeout=20)
+        self.pool.close()
+
+
+def test_a_server_killed_in_the_middle_of_a_report_has_ended(tmp_path: Path) -> None:
+    with HeldUp(tmp_path) as held:
+        held.kill_the_server()
+
+
+def test_a_server_killed_while_it_is_sent_samples_is_told_of_by_their_scores(tmp_path: Path) -> None:
+    with HeldUp(tmp_path) as held, ThreadPoolExecutor() as threads:
+
+        def submit_more_than_a_connection_holds() -> list[Future[Score]]:
+            return [submit_and_flush(held.pool, make_sample("x" * 8_000)) for _ in range(100)]
+
+        held.server.suspend()
+        submitting = threads.submit(submit_more_than_a_connection_holds)
+        held.kill_the_server()
+        futures = submitting.result(timeout=20)
+    for future in futures:
+        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
+            future.result(timeout=20)
+
+
+def submit_and_flush(pool: RewardPool, sample: RewardSample) -> Future[Score]:
+    future = pool.submit(sample)
+    pool.flush()
+    return future
 
 
 def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path) -> None:
