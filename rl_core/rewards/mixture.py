@@ -24,7 +24,7 @@ def combine(route: Route, outcomes: Sequence[Outcome]) -> Score:
         return Score(components=outcome.components, parsed=parsed, error=outcome.error)
     if errors := [f"{term.name}: {outcome.error}" for term, outcome in pairs if outcome.error is not None]:
         return Score(components={}, error="; ".join(errors))
-    overall = math.fsum(term.weight * outcome.components[OVERALL] for term, outcome in pairs)
+    overall = _sum([term.weight * outcome.components[OVERALL] for term, outcome in pairs])
     if not math.isfinite(overall):
         return Score(components={}, error=f"the weighted sum is {overall}, not a finite number")
     components = {OVERALL: overall}
@@ -33,6 +33,14 @@ def combine(route: Route, outcomes: Sequence[Outcome]) -> Score:
             is_bare = place == 0 and name != OVERALL
             components[name if is_bare else f"{term.name}/{name}"] = value
     return Score(components=components, parsed=parsed)
+
+
+def _sum(numbers: Sequence[float]) -> float:
+    """NaN where there is none: numbers beyond all floats, or infinities that cancel each other."""
+    try:
+        return math.fsum(numbers)
+    except (OverflowError, ValueError):
+        return math.nan
 
 
 class PendingScore:

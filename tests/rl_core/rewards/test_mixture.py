@@ -61,6 +61,15 @@ def test_a_sum_without_bounds_is_no_score() -> None:
     assert combine(route_of(10.0), [outcome(1e308)]).error == "the weighted sum is inf, not a finite number"
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (10.0, -10.0)])
+def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[float, float]) -> None:
+    futures: list[Future[Outcome]] = [Future(), Future()]
+    pending = PendingScore(route_of(*weights), futures)
+    for future in futures:
+        future.set_result(outcome(1e308))
+    assert pending.score.result(timeout=1).error == "the weighted sum is nan, not a finite number"
+
+
 def test_the_answer_is_that_of_the_term_that_reads_one() -> None:
     outcomes = [outcome(1.0), Outcome({"overall": 1.0}, "7", None)]
     assert combine(route_of(1.0, 1.0, reader=1), outcomes).parsed == "7"
