@@ -30,8 +30,11 @@ def _checked_name(name: object) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text as `str` itself: an object of a subclass of the stranger's would be unpickled in the run's process."""
-    return str.__str__(text)
+    r"""The text as any file can hold it, with half a surrogate pair (json.loads lets one through) spelt out: `\ud83d`.
+
+    It is `str` itself: an object of a subclass of the stranger's would be unpickled in the run's process.
+    """
+    return str.encode(text, errors="backslashreplace").decode()
 
 
 def _checked_number(name: object, value: object) -> float:

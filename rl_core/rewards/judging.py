@@ -57,9 +57,7 @@ class Judge:
         """An exception of the function, in words."""
         if isinstance(error, MemoryError):
             return f"MemoryError: more than reward.memory_limit_gib = {self.memory_limit_bytes / 2**30:g}"
-        return redact(
-            f"{type(error).__name__}: {error}"
-        )  # a client's error may repeat the key that it was refused with
+        return error_text(error)
 
     def _in_turn(self, samples: Sequence[RewardSample]) -> list[Outcome]:
         began = time.perf_counter()
@@ -122,6 +120,12 @@ class Judge:
 
     def _failure(self, error: Exception) -> Outcome:
         return Outcome({}, None, self.describe(error))
+
+
+def error_text(error: BaseException) -> str:
+    """A stranger's exception, in words that any file can hold."""
+    text = redact(f"{type(error).__name__}: {error}")  # a client's error may repeat the key that it was refused with
+    return plain_text(text)
 
 
 def timeout_reason(timeout_seconds: float) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from rl_core.rewards.judging import SLICE_SECONDS, BatchFailed, timeout_reason
+from rl_core.rewards.judging import SLICE_SECONDS, BatchFailed, error_text, timeout_reason
 from rl_core.rewards.messages import BatchRetry, Chunk, Outcome, PoolOrder, Report
 from rl_core.rewards.spec import RewardSpec
 from rl_core.rewards.worker import score_chunk, start_process
@@ -177,7 +177,7 @@ class RewardServer:
             return str(error)
         if isinstance(error, ProcessExpired):
             return f"the process died in the call: {_exit_words(error.exitcode)}"
-        return f"{type(error).__name__}: {error}"
+        return error_text(error)
 
     def _start_pool(self) -> ProcessPool:
         pool = ProcessPool(

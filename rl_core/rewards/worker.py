@@ -10,8 +10,7 @@ import signal
 import sys
 import time
 
-from rl_core.redaction import redact
-from rl_core.rewards.judging import Judge
+from rl_core.rewards.judging import Judge, error_text
 from rl_core.rewards.loading import load_scorer
 from rl_core.rewards.messages import Outcome, PoolOrder
 from rl_core.rewards.spec import RewardSpec
@@ -36,7 +35,7 @@ class _Process:
         try:
             scorer = load_scorer(spec)
         except Exception as error:  # noqa: BLE001 - a stranger's file may raise anything; each sample tells
-            return redact(f"could not load {spec.name}: {type(error).__name__}: {error}")
+            return f"could not load {spec.name}: {error_text(error)}"
         return Judge(
             scorer=scorer,
             timeout_seconds=self._order.timeout_seconds,

@@ -42,6 +42,11 @@ def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
         components_of(result)
 
 
+def test_a_name_that_no_file_can_hold_is_spelt_out() -> None:
+    names = list(components_of({"overall": 1.0, "half \ud83d": 0.0, "whole \U0001f600": 0.0}))
+    assert names == ["overall", r"half \ud83d", "whole \U0001f600"]
+
+
 class Loud(str):
     """What a stranger may hand over in place of a text."""
 

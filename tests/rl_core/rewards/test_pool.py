@@ -22,6 +22,8 @@ from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.types import Score
 from tests.rl_core.rewards.samples import make_sample
 
@@ -186,6 +188,38 @@ def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> Non
         number, loud, plain = pool.score_all([make_sample(text, "") for text in ("one", "loud", "plain")])
     assert number.error == "ValueError: `parse` returned int, not text or None"
     assert (loud.parsed, type(loud.parsed), plain.parsed) == ("loud", str, "plain")
+
+
+HALF, SPELT_OUT = r'"half \ud83d"', r"half \ud83d"
+
+
+def test_half_a_character_that_a_reward_reads_is_spelt_out(tmp_path: Path) -> None:
+    path = tmp_path / "reader.py"
+    path.write_text(
+        "from json import loads as parse\ndef judge(sample): return {'overall': 1.0, parse(sample.response): 1.0}\n"
+    )
+    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+        (score,) = pool.score_all([make_sample(HALF)])
+    assert score == Score(components={"overall": 1.0, SPELT_OUT: 1.0}, parsed=SPELT_OUT)
+
+
+def test_half_a_character_in_the_reason_of_a_failed_batch_can_be_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "batch.py"
+    path.write_text(f"REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError({HALF})\n")
+    run = RunDirectory(tmp_path / "run")
+    with RewardPool(RewardConfig(function=f"{path}:score"), log_event=RunLogs(run).log_event) as pool:
+        scores = pool.score_all([make_sample("x")] * 2)
+    reason = f"ValueError: {SPELT_OUT}"
+    assert [score.error for score in scores] == [reason] * 2
+    assert [event["reason"] for event in read(run.events)] == [reason]
+
+
+def test_a_function_that_leaves_with_half_a_character_costs_its_sample(tmp_path: Path) -> None:
+    path = tmp_path / "leaving.py"
+    path.write_text(r"import sys; judge = lambda sample: sys.exit('half \ud83d')")
+    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+        (score,) = pool.score_all([make_sample("a")])
+    assert score.error == r"SystemExit: half \ud83d"
 
 
 def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

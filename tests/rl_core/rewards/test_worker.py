@@ -65,6 +65,13 @@ def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(load, tmp
     assert outcomes == [Outcome({}, None, reason)] * 2
 
 
+def test_a_reason_that_no_file_can_hold_is_spelt_out(load, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
+    load(f"{tmp_path}/broken.py:score")
+    outcomes, _ = worker.score_chunk(0, chunk("x"), 0, 1)
+    assert outcomes == [Outcome({}, None, rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d")]
+
+
 def test_draws_from_numpy_depend_on_the_sample_alone(load, tmp_path: Path) -> None:
     (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
     load(f"{tmp_path}/drawing.py:score")
