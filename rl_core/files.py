@@ -52,6 +52,13 @@ def atomic_write_json(path: Path, value: object) -> None:
     atomic_write_text(path, text + "\n")
 
 
+def cut_file(path: Path, size: int) -> None:
+    """Drop what follows the first `size` bytes of a file that is appended to. No byte before them is written again."""
+    with path.open("rb+") as file:
+        os.ftruncate(file.fileno(), size)
+        os.fsync(file.fileno())
+
+
 def read_json(path: Path) -> Any:
     """The value that `atomic_write_json` wrote. Raises ValueError when the file is no JSON."""
     return json.loads(path.read_bytes())

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rl_core.evaluation.evaluate import Generate
+from rl_core.files import atomic_write_bytes, cut_file
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
 _LOG = logging.getLogger(__name__)
@@ -26,13 +27,13 @@ class AnswerFile:
     """A file of responses: a line that says what they belong to, then one line a response.
 
     Args:
-        path: The file, made when the first response comes.
-        key: Digest of all that the responses depend on. A file with another key is started anew.
+        path: The file, made when the first response is asked for.
+        key: Digest of all that the responses depend on. A file that does not begin with it is started anew.
     """
 
     def __init__(self, path: Path, *, key: str) -> None:
         self._path = path
-        self._key = key
+        self._header = json.dumps({"key": key}).encode()
 
     def around(self, generate: Generate) -> Generate:
         """`generate` that yields the kept responses first, draws the rest alone and keeps each as it comes."""
@@ -61,14 +62,31 @@ class AnswerFile:
                 yield rollout
 
     def _open(self) -> dict[int, Rollout]:
-        """[seed] -> kept response. Cuts off a line that a killed process left unfinished."""
-        lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.is_file() else []
-        if not lines or json.loads(lines[0]) != {"key": self._key}:
-            lines = [json.dumps({"key": self._key}).encode()]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_bytes(b"".join(line + b"\n" for line in lines))
-        records = [json.loads(line) for line in lines[1:]]
-        return {record.pop("seed"): _of_json(record) for record in records}
+        """[seed] -> kept response. The rest of the file is cut off from the first line that cannot be read: a killed
+        process leaves its last one torn, a power cut leaves blocks of NULs."""
+        data = self._path.read_bytes() if self._path.is_file() else b""
+        *lines, _ = data.split(b"\n")
+        if not lines or lines[0] != self._header:
+            atomic_write_bytes(self._path, self._header + b"\n")
+            return {}
+        kept = _read_until_torn(lines[1:])
+        size = sum(len(line) + 1 for line in lines[: 1 + len(kept)])
+        if size < len(data):
+            _LOG.warning("%s cannot be read from line %d on; the rest is drawn again", self._path, 2 + len(kept))
+            cut_file(self._path, size)
+        return dict(kept)
+
+
+def _read_until_torn(lines: Sequence[bytes]) -> list[tuple[int, Rollout]]:
+    """(seed, response) of each line before the first that holds no such pair."""
+    kept = []
+    for line in lines:
+        try:
+            record = dict(json.loads(line))
+            kept.append((int(record.pop("seed")), _of_json(record)))
+        except (ValueError, TypeError, KeyError):
+            break
+    return kept
 
 
 def _as_json(rollout: Rollout) -> dict[str, Any]:

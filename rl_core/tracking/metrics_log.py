@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_core.files import atomic_write_bytes, fsync_folder, sweep_temporaries
+from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, sweep_temporaries
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 
@@ -148,9 +148,7 @@ def _cut_torn_end(path: Path) -> None:
     if last and not _is_json(last):
         end -= len(last)
     if end < len(data):
-        with path.open("rb+") as file:
-            file.truncate(end)
-            os.fsync(file.fileno())
+        cut_file(path, end)
 
 
 def _is_json(line: bytes) -> bool:

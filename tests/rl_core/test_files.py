@@ -241,3 +241,12 @@ def test_a_manifests_name_is_refused_when_it_could_climb(parts: list[str]) -> No
             files.relative_name(name)
     else:
         assert files.relative_name(name) == name
+
+
+def test_a_file_that_is_cut_keeps_its_first_bytes_and_stays_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"whole\ntorn")
+    before = path.stat().st_ino
+    files.cut_file(path, 6)
+    assert path.read_bytes() == b"whole\n"
+    assert path.stat().st_ino == before

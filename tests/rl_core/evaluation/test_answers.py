@@ -1,7 +1,9 @@
 """An interrupted evaluation goes on from the items already answered, with the same result."""
 
 import json
-from collections.abc import Iterator, Sequence
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +99,61 @@ def test_a_line_that_was_cut_off_is_drawn_again(path: Path) -> None:
     assert len(drawn(path, engine)) == len(REQUESTS)
     assert engine.asked == [request.seed for request in REQUESTS[:-2]]
     assert drawn(path, Engine()).keys() == {request_key(request) for request in REQUESTS}
+
+
+@pytest.mark.parametrize("unreadable", [b"\0\0\0", b"\0\0\0\n", b"7\n", b"[]\n", b'{"seed": 1}\n', b'{"key": "k"}\n'])
+def test_what_comes_after_the_last_readable_line_is_drawn_again(
+    path: Path, unreadable: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut leaves blocks of NULs where the last lines were."""
+    interrupted(path, 4)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], unreadable, *lines[3:]]))
+    engine = Engine()
+    assert drawn(path, engine) == {request_key(request): plain(answer(request)) for request in REQUESTS}
+    assert engine.asked == [request.seed for request in REQUESTS[:-2]]
+    assert f"{path} cannot be read from line 4 on" in caplog.text
+    assert drawn(path, Engine(alive=0)).keys() == {request_key(request) for request in REQUESTS}
+
+
+@pytest.mark.parametrize("end", [b"", b'{"seed": 10'])
+def test_a_full_disk_takes_no_kept_answer(path: Path, end: bytes) -> None:
+    interrupted(path, 3)
+    kept = path.read_bytes()
+    path.write_bytes(kept + end)
+    with no_file_can_grow_beyond(len(kept) // 2):
+        assert len(drawn(path, Engine(alive=0), requests=REQUESTS[-3:])) == 3
+    assert path.read_bytes() == kept
+
+
+@contextmanager
+def no_file_can_grow_beyond(size: int) -> Iterator[None]:
+    """Writing fails as on a full disk, cutting and replacing by less does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_kill_while_a_file_is_started_anew_leaves_the_old_one_or_the_new(
+    path: Path, killed_before_each_call: Callable[..., int]
+) -> None:
+    def prepare() -> None:
+        path.unlink(missing_ok=True)
+        interrupted(path, 3)
+
+    def check() -> None:
+        lines = path.read_bytes().splitlines()
+        assert len(lines) == (4 if json.loads(lines[0]) == {"key": "k"} else 1)
+
+    assert killed_before_each_call(prepare, lambda: start(path, "another"), check) > 2
+
+
+def start(path: Path, key: str) -> None:
+    with pytest.raises(RuntimeError, match="the engine is lost"):
+        drawn(path, Engine(alive=0), key=key)
 
 
 def test_answers_of_other_weights_or_settings_are_not_taken(path: Path) -> None:
