@@ -21,6 +21,10 @@ SLICE_SECONDS = 0.1
 chunk stays that of one call plus this."""
 
 
+_LONGEST_REASON = 2000
+"""Characters; an error may repeat the whole answer of a server."""
+
+
 class BatchFailed(Exception):
     """A call with a whole batch raised, or returned something else than a list of one result a sample."""
 
@@ -123,9 +127,10 @@ class Judge:
 
 
 def error_text(error: BaseException) -> str:
-    """A stranger's exception, in words that any file can hold."""
+    """A stranger's exception, in words that any file can hold, not too many of them: every sample may raise it."""
     text = redact(f"{type(error).__name__}: {error}")  # a client's error may repeat the key that it was refused with
-    return plain_text(text)
+    cut = text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}... (of {len(text)} characters)"
+    return plain_text(cut)
 
 
 def timeout_reason(timeout_seconds: float) -> str:

@@ -72,6 +72,15 @@ def test_a_reason_that_no_file_can_hold_is_spelt_out(load, tmp_path: Path) -> No
     assert outcomes == [Outcome({}, None, rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d")]
 
 
+def test_a_reason_is_cut_to_what_can_be_read(load, tmp_path: Path) -> None:
+    (tmp_path / "wordy.py").write_text("def score(sample): raise OSError('word ' * 100_000)\n")
+    load(f"{tmp_path}/wordy.py:score")
+    ((outcome,), _) = worker.score_chunk(0, chunk("x"), 0, 1)
+    assert outcome.error.startswith("OSError: word word")
+    assert outcome.error.endswith("... (of 500009 characters)")
+    assert len(outcome.error) < 2100
+
+
 def test_draws_from_numpy_depend_on_the_sample_alone(load, tmp_path: Path) -> None:
     (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
     load(f"{tmp_path}/drawing.py:score")
