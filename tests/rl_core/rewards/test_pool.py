@@ -330,12 +330,22 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
     assert time.perf_counter() - began < 5.0, "the calls that hang end with the pool"
 
 
+WORDY = """
+REWARD_TYPE = "batch"
+
+def score(inputs):
+    if len(inputs) > 1:
+        raise ValueError
+    return [{"overall": 0.0} | {f"component_{number}": 0.0 for number in range(20_000)}]
+"""
+
+
 class HeldUp:
     """A pool whose reader of reports is kept in `log_event`, so that what its server sends and gets stays unread."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "wordy.py"
-        path.write_text("REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError('x' * 500_000)\n")
+        path.write_text(WORDY)
         self._entered, self._released = threading.Event(), threading.Event()
         self.pool = RewardPool(RewardConfig(function=f"{path}:score", workers=1), log_event=self._log_event)
 
