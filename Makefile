@@ -61,8 +61,8 @@ lint: $(STAMP)-dev ## format, style, types, the contracts between the rooms, and
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml compose.gpu.yaml
 
-test-slow: $(STAMP)-dev ## the long proofs
-	$(BIN)/pytest -m slow
+test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run has drawn before
+	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile search
 
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations

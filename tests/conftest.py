@@ -6,9 +6,10 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-# A deadline measures the machine, not the code: these tests run beside others on few cores. Every run draws other
-# examples, so that half of hypothesis's hundred find as much over a few runs, and a run stays short.
-settings.register_profile("sightline", deadline=None, max_examples=50)
+# A deadline measures the machine, not the code: these tests run beside others on few cores. The same commit draws the
+# same examples in every run, so that a red test is the change's own; `make test-slow` searches among new ones.
+settings.register_profile("sightline", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=200)
 settings.load_profile("sightline")
 
 

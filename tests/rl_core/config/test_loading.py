@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
+from rl_core.config.section import SECRET_ERROR
 
 REPOSITORY = Path(__file__).parents[3]
 SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")
@@ -242,11 +243,12 @@ def configs_of(section: type[BaseModel]) -> st.SearchStrategy[Any]:
 
 
 def validated(section: type[BaseModel], values: dict[str, Any]) -> BaseModel:
-    """The section; values that a validator of its own refuses, such as a text that is no pattern, are drawn again."""
+    """The section; values that a validator of its own refuses, a text that is no pattern or a key that names a secret,
+    are drawn again."""
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        if all(problem["type"] == "value_error" for problem in error.errors()):
+        if all(problem["type"] in {"value_error", SECRET_ERROR} for problem in error.errors()):
             reject()
         raise
 
