@@ -10,6 +10,7 @@ from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
+from rl_core.planning.model_sizes import read_sizes
 from tasks.reuse import link_or_copy
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
@@ -25,7 +26,8 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
     gets the configured chat template.
 
     Raises:
-        ValueError: the sizes of a tiny model do not fit together.
+        ValueError: the sizes of a tiny model do not fit together, or the checkpoint is of an architecture that
+            Sightline does not train.
         OSError: the checkpoint cannot be read or downloaded.
     """
     source = config.model.source
@@ -37,6 +39,7 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
     else:
         for path in checkpoint_files(source):
             link_or_copy(path.resolve(), folder / path.name)
+        read_sizes(folder / "config.json")  # refuses an architecture that cannot be trained, before anything loads it
     if config.data.override_chat_template is not None:
         replace_chat_template(folder, Path(config.data.override_chat_template).read_text(encoding="utf-8"))
 

@@ -1,6 +1,5 @@
 """What the stage `prepare` makes of a config: the model that it names, and its rows as prompts of that model."""
 
-from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
@@ -19,12 +18,10 @@ def prepare_run(config: RunConfig, run: RunDirectory, *, progress: Progress) -> 
     """
     with committed_folder(run.initial_model) as folder:
         write_initial_model(config, folder)
-    source = config.model.source
     return prepare_dataset(
         config.data,
         model_folder=run.initial_model,
         out=run.data,
         progress=progress,
-        trust_remote_code=isinstance(source, PretrainedModel) and source.trust_remote_code,
         cold_start_source=config.cold_start.source if config.cold_start else None,
     )

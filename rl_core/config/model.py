@@ -19,8 +19,6 @@ class PretrainedModel(Section):
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
-    trust_remote_code: bool = False
-    """Allow the checkpoint to run its own Python code."""
 
 
 class TinyModel(Section):

@@ -49,7 +49,6 @@ class ChatRenderer:
         model_folder: Hugging Face folder; tokenizer, processor and chat template are read, weights are not.
         prompt_template: Jinja file around each question, or the template itself, or None.
         system_prompt: Text of a system message before the question, or None.
-        trust_remote_code: Allow the folder to run its own Python code.
 
     Raises:
         ValueError: The model has no chat template, or a template is wrong.
@@ -61,7 +60,6 @@ class ChatRenderer:
         *,
         prompt_template: str | PromptTemplate | None,
         system_prompt: str | None,
-        trust_remote_code: bool = False,
     ) -> None:
         # transformers takes seconds to import, and planning a run imports this module.
         from transformers import AutoTokenizer
@@ -71,13 +69,11 @@ class ChatRenderer:
             prompt_template = PromptTemplate.load(prompt_template)
         self._template = prompt_template
         self._system_prompt = system_prompt
-        self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            model_folder, trust_remote_code=trust_remote_code
-        )
+        self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
         self._chat_template = _chat_template(model_folder) or self.tokenizer.chat_template
         if self._chat_template is None:
             raise ValueError(f"the model in {model_folder} has no chat template (chat_template.jinja)")
-        self.vision = VisionTokens(model_folder, self.tokenizer, trust_remote_code=trust_remote_code)
+        self.vision = VisionTokens(model_folder, self.tokenizer)
         self._reserved = self.vision.reserved()
 
     def check_question(self, question: str) -> None:

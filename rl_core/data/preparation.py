@@ -35,7 +35,6 @@ def prepare_dataset(
     model_folder: Path,
     out: Path,
     progress: Progress,
-    trust_remote_code: bool = False,
     cold_start_source: Source | None = None,
 ) -> DataManifest:
     """Write the folder `out`, whole or not at all: train.parquet, validation.parquet, cold_start.parquet when that
@@ -46,7 +45,6 @@ def prepare_dataset(
         model_folder: Hugging Face folder whose tokenizer, chat template and processor are used.
         out: Folder to make; an existing one is replaced.
         progress: Shows a bar a split.
-        trust_remote_code: Allow the model folder to run its own Python code.
         cold_start_source: Rows to imitate before RL.
 
     Raises:
@@ -57,7 +55,6 @@ def prepare_dataset(
         model_folder,
         prompt_template=data.prompt_template,
         system_prompt=data.system_prompt,
-        trust_remote_code=trust_remote_code,
     )
     readers = _open_all(data, cold_start_source)
     fingerprint = preparation_fingerprint(data, model_folder=model_folder, cold_start_source=cold_start_source)

@@ -35,22 +35,19 @@ class VisionTokens:
     Args:
         model_folder: Hugging Face folder; config and processors are read.
         tokenizer: The model's.
-        trust_remote_code: Allow the folder to run its own Python code.
 
     Raises:
         ValueError: The folder is none of a model, or its processor cannot tell an image's tokens from its size.
     """
 
-    def __init__(
-        self, model_folder: Path, tokenizer: "PreTrainedTokenizerBase", *, trust_remote_code: bool = False
-    ) -> None:
+    def __init__(self, model_folder: Path, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._folder = model_folder
         self._tokenizer = tokenizer
         config = _config(model_folder)
         self._ids = {key: config[key] for key in _VISION_KEYS if config.get(key) is not None}
         self._is_timed = config.get("model_type") in _TIMED_FAMILIES
-        self._image_processor = _processor(model_folder, "image", trust_remote_code) if self._ids else None
-        self._video_processor = _processor(model_folder, "video", trust_remote_code) if self._ids else None
+        self._image_processor = _processor(model_folder, "image") if self._ids else None
+        self._video_processor = _processor(model_folder, "video") if self._ids else None
         self.of_image = lru_cache(maxsize=None)(self._of_image)
         self.of_video = lru_cache(maxsize=1024)(self._of_video)
 
@@ -114,16 +111,16 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _processor(folder: Path, kind: str, trust_remote_code: bool) -> Any:
+def _processor(folder: Path, kind: str) -> Any:
     """The part of the processor that knows the patch grid of images or of videos. The PIL backend of images needs no
     torchvision; the grid is the same. Raises ValueError for one that cannot tell tokens from sizes."""
     from transformers import AutoImageProcessor, AutoVideoProcessor
 
     if kind == "image":
-        processor = AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=trust_remote_code)
+        processor = AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=False)
         known = hasattr(processor, "get_number_of_image_patches")
     else:
-        processor = AutoVideoProcessor.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        processor = AutoVideoProcessor.from_pretrained(folder, trust_remote_code=False)
         known = hasattr(processor, "get_num_of_video_patches")
     if not known or not hasattr(processor, "merge_size"):
         raise ValueError(f"{type(processor).__name__} of {folder} is not supported: use a Qwen2, Qwen2.5 or Qwen3 VL")

@@ -51,11 +51,9 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
         ValueError: The attention asked for does not run here.
         OSError: The folder holds no loadable checkpoint.
     """
-    trust = config.source.type == "pretrained" and config.source.trust_remote_code
-    architecture = AutoConfig.from_pretrained(folder, trust_remote_code=trust)
-    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    factory = AutoModelForImageTextToText if has_vision(_architecture(folder)) else AutoModelForCausalLM
     model: PreTrainedModel = factory.from_pretrained(
-        folder, dtype=getattr(torch, config.dtype), trust_remote_code=trust
+        folder, dtype=getattr(torch, config.dtype), trust_remote_code=False
     )
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)

@@ -42,3 +42,13 @@ def test_a_checkpoint_that_is_neither_here_nor_on_the_hub_is_named(
     config = load_config(SMALL, ["model.source={type: pretrained, path: models/nowhere}"])
     with pytest.raises(OSError, match=r"model\.source\.path: there is no folder models/nowhere, and the hub gave no"):
         write_initial_model(config, tmp_path)
+
+
+def test_an_architecture_that_is_not_trained_here_is_refused_before_anything_loads_it(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "config.json").write_text('{"model_type": "stranger"}')
+    config = load_config(SMALL, [f"model.source={{type: pretrained, path: {checkpoint}}}"])
+    (tmp_path / "initial").mkdir()
+    with pytest.raises(ValueError, match="architecture 'stranger' is none of llama, qwen2"):
+        write_initial_model(config, tmp_path / "initial")

@@ -92,7 +92,7 @@ _ACTOR: tuple[Key, ...] = (
     missing("model.tokenizer_path", None, None, remark="The tokenizer is the checkpoint's own."),
     missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
     same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
-    same("model.trust_remote_code", True, "model.source.trust_remote_code"),
+    needless("model.trust_remote_code", True, "A checkpoint's own code is never run: no family here needs it."),
     converted("model.freeze_vision_tower", False, frozen_vision_tower, "model.freeze_vision_tower"),
     converted("model.lora.rank", 0, lora_rank, "model.lora.rank", remark="0 is `model.lora: null`."),
     converted("model.lora.alpha", 64, when_lora("model.lora.alpha"), "model.lora.alpha"),

@@ -1,4 +1,4 @@
-"""A model folder with code in it: nothing of it runs unless the config says so, and nobody is asked at the terminal."""
+"""A model folder with code in it: nothing of it runs, and nobody is asked at the terminal."""
 
 import ast
 import builtins
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from rl_core.checkpoints.merged_check import transformers_log_probs
-from rl_core.config.model import PretrainedModel
 from rl_core.data.chat import ChatRenderer
 from rl_core.models.loading import load_model, load_processor
 from rl_core.rollout.weight_names import expected_weight_names
@@ -90,16 +90,11 @@ def test_an_architecture_that_is_code_in_the_folder_is_refused(
     assert not marker.exists()
 
 
-def test_the_same_folder_runs_its_code_when_the_config_says_so(folder: Path, marker: Path) -> None:
+def test_the_same_folder_would_run_its_code_for_who_trusts_it(folder: Path, marker: Path) -> None:
+    """The control: the folder's code is where transformers finds it."""
     change(folder / "config.json", model_type="stranger")
-    source = {"type": "pretrained", "path": str(folder), "trust_remote_code": True}
-    with pytest.raises((ValueError, AttributeError)):  # it ran, and is no real model
-        load_model(folder, model_config(folder, source=source))
+    AutoConfig.from_pretrained(folder, trust_remote_code=True)
     assert marker.exists()
-
-
-def test_the_default_is_not_to_trust() -> None:
-    assert PretrainedModel(type="pretrained", path="owner/name").trust_remote_code is False
 
 
 def test_weights_that_are_a_program_are_refused(folder: Path, marker: Path) -> None:
@@ -110,8 +105,8 @@ def test_weights_that_are_a_program_are_refused(folder: Path, marker: Path) -> N
     assert not marker.exists()
 
 
-def test_every_load_says_whether_it_trusts() -> None:
-    """Left out, transformers asks at the terminal; the config's word is the only one that counts."""
+def test_every_load_says_that_it_does_not_trust() -> None:
+    """Left out, transformers asks at the terminal."""
     root = Path(__file__).parents[3]
     silent = [
         f"{path.relative_to(root)}:{node.lineno}"
@@ -119,6 +114,6 @@ def test_every_load_says_whether_it_trusts() -> None:
         for path in sorted((root / room).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-        if not any(keyword.arg == "trust_remote_code" for keyword in node.keywords)
+        if "trust_remote_code=False" not in {ast.unparse(keyword) for keyword in node.keywords}
     ]
     assert silent == []
