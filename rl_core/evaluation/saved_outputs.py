@@ -25,7 +25,7 @@ class SavedOutput:
     """One saved response.
 
     Attributes:
-        uid: Identity of the item; the row's number where the file has none.
+        uid: Identity of the item; where the file has none, the row's number among those of its mode.
         question: What was asked, where the file says it.
         answer: The ground truth.
         response: The response.
@@ -50,18 +50,19 @@ def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
     the question where it has them. Of a file with a column `mode`, the rows of `mode` are taken.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or a row lacks a response or truth; names the row.
+        ValueError: the file cannot be read, is empty, or a row lacks a response or truth; names the row, counted from 0
+            over all rows of the file.
     """
-    records = [record for record in _records(path) if record.get(_MODE_KEY, mode) == mode]
-    if not records:
+    rows = [(row, record) for row, record in enumerate(_records(path)) if record.get(_MODE_KEY, mode) == mode]
+    if not rows:
         raise ValueError(f"{path} holds no {mode} response")
     seen: Counter[str] = Counter()
     outputs = []
-    for number, record in enumerate(records):
+    for number, (row, record) in enumerate(rows):
         try:
             outputs += _outputs_of(record, number, seen)
         except ValueError as error:
-            raise ValueError(f"{path}, row {number}: {error}") from None
+            raise ValueError(f"{path}, row {row}: {error}") from None
     return outputs
 
 

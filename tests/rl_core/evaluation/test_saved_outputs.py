@@ -98,6 +98,21 @@ def test_what_cannot_be_scored_is_named(tmp_path: Path, name: str, text: str, na
         read_saved_outputs(path, mode="greedy")
 
 
+def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "both.json"
+    rows = [{"mode": "sampled", "answer": "1", "response": "1"}] * 5 + [{"mode": "greedy", "answer": "1"}]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match="row 5: no response"):
+        read_saved_outputs(path, mode="greedy")
+
+
+def test_rows_without_an_identity_are_counted_within_their_mode(tmp_path: Path) -> None:
+    """So that they pair with those of a file that holds this mode alone."""
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps([{"mode": mode, "answer": "1", "response": "1"} for mode in ("sampled", "greedy")]))
+    assert [output.uid for output in read_saved_outputs(path, mode="greedy")] == ["row-000000"]
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none\.json cannot be read"):
         read_saved_outputs(tmp_path / "none.json", mode="greedy")
