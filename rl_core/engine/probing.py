@@ -37,7 +37,7 @@ class Prober:
         policy: The policy.
         images: Every image of the data.
         pixels: Pixel tensors of the step's images.
-        token_budget: Tree tokens of one forward.
+        token_budget: Most tree tokens of a forward.
         config: The run.
     """
 

@@ -10,7 +10,7 @@ from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.models.value import ValueModel
-from rl_core.training.microbatches import fill_batches
+from rl_core.training.microbatches import fill_batches, split_tree
 from rl_core.types import Float32Array, Group
 
 
@@ -21,10 +21,11 @@ def compute_log_probs(
 
     Args:
         model: Policy or reference.
-        groups: Whole groups; each is one tree, and trees are packed up to the budget in their order.
+        groups: Whole groups; each is one tree, or several where it is larger than the budget, and trees are packed up
+            to the budget in their order.
         pixels: Pixel tensors of the step's images.
         temperature: The sampling temperature; the log-probs are those of the distribution sampled from.
-        token_budget: Tree tokens of one forward.
+        token_budget: Most tree tokens of a forward; a single prompt with one response may exceed it.
     """
 
     def log_probs(packed: PackedTrees) -> torch.Tensor:
@@ -73,16 +74,23 @@ def _by_token(
     token_budget: int,
 ) -> list[list[Float32Array]]:
     """`values` of every response token, cut back into groups and rollouts."""
-    results: list[list[Float32Array]] = []
-    for batch in fill_batches(groups, size=_tree_tokens, token_budget=token_budget):
-        trees = [TreeInput(prompt=g.prompt, responses=[r.response_ids for r in g.rollouts]) for g in batch]
-        packed = pack_trees(trees, pixels=pixels, model_config=model.config, device=model.device)
+    trees = [tree for group in groups for tree in _trees(group, token_budget)]
+    pieces: list[Float32Array] = []
+    for batch in fill_batches(trees, size=_tokens, token_budget=token_budget):
+        packed = pack_trees(batch, pixels=pixels, model_config=model.config, device=model.device)
         flat = values(packed).float().cpu().numpy()
-        lengths = [len(r.response_ids) for g in batch for r in g.rollouts]
-        pieces = iter(np.split(flat, np.cumsum(lengths)[:-1]))
-        results.extend([next(pieces) for _ in g.rollouts] for g in batch)
-    return results
+        lengths = [len(response) for tree in batch for response in tree.responses]
+        pieces += np.split(flat, np.cumsum(lengths)[:-1])
+    in_order = iter(pieces)
+    return [[next(in_order) for _ in group.rollouts] for group in groups]
 
 
-def _tree_tokens(group: Group) -> int:
-    return len(group.prompt.token_ids) + sum(len(rollout.response_ids) for rollout in group.rollouts)
+def _trees(group: Group, token_budget: int) -> list[TreeInput]:
+    """The group as one tree, or as several where it is larger than the budget."""
+    responses = [rollout.response_ids for rollout in group.rollouts]
+    parts = split_tree(len(group.prompt.token_ids), list(map(len, responses)), token_budget=token_budget)
+    return [TreeInput(prompt=group.prompt, responses=responses[part]) for part in parts]
+
+
+def _tokens(tree: TreeInput) -> int:
+    return len(tree.prompt.token_ids) + sum(map(len, tree.responses))

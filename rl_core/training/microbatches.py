@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.models.packing import TreeInput
-from rl_core.types import TrainGroup, TrainSample
+from rl_core.types import TrainGroup
 
 Item = TypeVar("Item")
 
@@ -23,6 +23,21 @@ def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_bu
         batches[-1].append(item)
         room -= tokens
     return batches
+
+
+def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_budget: int) -> list[slice]:
+    """Which responses, in their order, share a tree: one tree within the budget, else as few as have room in it.
+
+    Every tree has the prompt again. A single response may exceed the budget with its prompt.
+    """
+    parts: list[slice] = []
+    begin, room = 0, token_budget - prompt_tokens
+    for place, length in enumerate(response_lengths):
+        if place > begin and length > room:
+            parts.append(slice(begin, place))
+            begin, room = place, token_budget - prompt_tokens
+        room -= length
+    return [*parts, slice(begin, len(response_lengths))]
 
 
 def tree_tokens(group: TrainGroup) -> int:
@@ -60,17 +75,6 @@ def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) 
 
 
 def _split_group(group: TrainGroup, token_budget: int) -> Iterator[TrainGroup]:
-    if tree_tokens(group) <= token_budget:
-        yield group
-        return
-    part: list[TrainSample] = []
-    prompt_tokens = len(group.prompt.token_ids)
-    size = prompt_tokens
-    for sample in group.samples:
-        length = len(sample.rollout.response_ids)
-        if part and size + length > token_budget:
-            yield replace(group, samples=tuple(part))
-            part, size = [], prompt_tokens
-        part.append(sample)
-        size += length
-    yield replace(group, samples=tuple(part))
+    lengths = [len(sample.rollout.response_ids) for sample in group.samples]
+    for part in split_tree(len(group.prompt.token_ids), lengths, token_budget=token_budget):
+        yield replace(group, samples=group.samples[part])
