@@ -10,7 +10,7 @@ import yaml
 
 from rl_core.config.data import LocalSource
 from rl_core.config.loading import validate_config
-from rl_core.config.run import RunConfig
+from rl_core.config.run import RunConfig, experiment_name
 from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
 from rl_core.data.rows import Row
@@ -118,7 +118,8 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
     """
     template = out.with_suffix(".prompt.jinja")
     atomic_write_text(template, proposal.prompt_template)
-    text = config_text(proposal, template, experiment=_experiment(out), max_prompt_length=max_prompt_length)
+    experiment = experiment_name(out.stem, otherwise="experiment")
+    text = config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
     atomic_write_text(out, text)
     return validate_config(yaml.safe_load(text), str(out))
 
@@ -207,8 +208,3 @@ def _batch_size(rows: int) -> int:
     while batch * 2 <= min(rows // 4, 128):
         batch *= 2
     return batch
-
-
-def _experiment(out: Path) -> str:
-    name = "".join(letter if letter.isalnum() else "-" for letter in out.stem.lower()).strip("-")
-    return name[:60] or "experiment"

@@ -92,9 +92,11 @@ def _same_kind(old: Tree, new: Mapping[str, Any]) -> bool:
 def apply_override(tree: Tree, override: str) -> None:
     """Set the key of a `key.path=value` text in place. Raises ConfigError when it is none, or its value no YAML."""
     key, separator, text = override.partition("=")
-    if not separator or not key:
+    if not separator or not key.strip():
         raise ConfigError(f"override {override!r} must read key.path=value")
-    *parents, last = key.strip().split(".")
+    *parents, last = parts = key.strip().split(".")
+    if not all(parts):
+        raise ConfigError(f"override {override!r}: a name is missing beside a dot of the key")
     node = tree
     for part in parents:
         if node.get(part) is None:

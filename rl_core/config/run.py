@@ -1,5 +1,7 @@
 """The whole configuration of a run."""
 
+import re
+
 from pydantic import Field
 
 from rl_core.config.algorithm import AlgorithmConfig
@@ -17,11 +19,19 @@ from rl_core.config.training import (
     TrainerConfig,
 )
 
+_LONGEST_NAME = 60
+
+
+def experiment_name(text: str, *, otherwise: str) -> str:
+    """A name of an experiment made of any text; `otherwise` where nothing of the text can stay. Other letters than
+    those of ASCII go: the name stands in paths, keys and addresses."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].rstrip("-") or otherwise
+
 
 class RunConfig(Section):
     """Everything a run depends on, and nothing else: same config, same numbers."""
 
-    experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)
+    experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=_LONGEST_NAME)
     """Name of the experiment: start of the run's name, and the MLflow experiment."""
     seed: int = Field(default=1, ge=0)
     """Keys every random draw of the run."""

@@ -1,16 +1,15 @@
 """Values that are written otherwise, or counted in other units, than in EasyR1."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
+from rl_core.config.run import experiment_name
 
 
 def experiment(value: Any, config: EasyR1Config) -> Assignments:
     """A name of lower-case letters, digits and hyphens."""
-    name = re.sub(r"[^a-z0-9]+", "-", str(value).lower()).strip("-")[:60].rstrip("-")
-    return {"experiment": name or "easyr1"}
+    return {"experiment": experiment_name(str(value), otherwise="easyr1")}
 
 
 def overlong(value: Any, config: EasyR1Config) -> Assignments:

@@ -125,6 +125,10 @@ def test_a_later_override_wins(small: Path) -> None:
     [
         ("seed", "must read key.path=value"),
         ("=3", "must read key.path=value"),
+        (" =3", "must read key.path=value"),
+        ("data..seed=3", "a name is missing beside a dot of the key"),
+        (".seed=3", "a name is missing beside a dot of the key"),
+        ("data.=3", "a name is missing beside a dot of the key"),
         ("seed.deeper=3", "'seed' is a value, not a section"),
         ("seed=[1", "the value is not YAML"),
     ],
