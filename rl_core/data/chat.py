@@ -125,7 +125,8 @@ class ChatRenderer:
             text: str = self.tokenizer.apply_chat_template(
                 messages, chat_template=self._chat_template, tokenize=False, add_generation_prompt=True
             )
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, TypeError) as error:
+            # A template for texts alone adds them up, and raises TypeError for a list of parts.
             raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
         return text
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from rl_core.config.data import Columns
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
-from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, json_columns
+from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, json_columns, unwritable_row
 from rl_core.files import lies_below
 
 
@@ -32,6 +32,9 @@ class RowParser:
 
     def parse(self, values: Mapping[str, Any], *, index: int, origin: str = "") -> Row | BadRow:
         """One row. What is wrong with it becomes a BadRow, never an exception."""
+        # Before anything else: no message may quote such a text either.
+        if (bad := unwritable_row(values, index=index, origin=origin)) is not None:
+            return bad
         keys = self.columns
         column = keys.prompt_key
         try:

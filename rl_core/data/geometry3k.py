@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_core.data.conversation import IMAGE_PLACE
-from rl_core.data.rows import BadRow, Row
+from rl_core.data.rows import BadRow, Row, unwritable_row
 from rl_core.files import lies_below
 
 ITEM_FILE = "data.json"
@@ -47,6 +47,8 @@ class Geometry3kReader:
         origin, column = path.parent.name, ITEM_FILE
         try:
             item = _read_item(path)
+            if (bad := unwritable_row(item, index=index, origin=origin)) is not None:
+                return bad
             column = "annotat_text"
             question = _text(item, column)
             column = "answer"
@@ -76,7 +78,7 @@ def _item_order(path: Path) -> tuple[int, str]:
 def _read_item(path: Path) -> dict[str, Any]:
     try:
         item = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be read as JSON: {error}") from None
     if not isinstance(item, dict):
         raise ValueError("holds no JSON object")

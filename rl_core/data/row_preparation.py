@@ -93,18 +93,36 @@ def _prepare_chunk(
     # Pillow works outside the interpreter's lock, so threads decode side by side.
     loaded = list(pool.map(lambda row: _load(row, renderer, limits), chunk))
     good = [item for item in loaded if isinstance(item, _LoadedRow)]
-    rendered = iter(
-        renderer.render_all(
-            [item.row.question for item in good],
-            [item.media for item in good],
-            histories=[item.row.history for item in good],
-        )
-    )
+    rendered = iter(_render_rows(good, renderer))
     for item in loaded:
         if isinstance(item, BadRow):
             yield RejectedRow(kind="bad", row=item)
         else:
             yield _finish(item, next(rendered), limits=limits, images=images)
+
+
+def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt | BadRow]:
+    """A prompt for each row; a row that the chat template refuses is bad."""
+    try:
+        return _render_together(items, renderer)
+    except ValueError:  # of some row among them: one by one each says it of itself
+        return [_render_alone(item, renderer) for item in items]
+
+
+def _render_alone(item: _LoadedRow, renderer: ChatRenderer) -> RenderedPrompt | BadRow:
+    try:
+        return _render_together([item], renderer)[0]
+    except ValueError as error:
+        row = item.row
+        return BadRow(index=row.index, column=row.question_column, reason=str(error), origin=row.origin)
+
+
+def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt]:
+    return renderer.render_all(
+        [item.row.question for item in items],
+        [item.media for item in items],
+        histories=[item.row.history for item in items],
+    )
 
 
 def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | BadRow:
@@ -140,8 +158,10 @@ def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
 
 
 def _finish(
-    item: _LoadedRow, rendered: RenderedPrompt, *, limits: Limits, images: ImageStoreWriter
+    item: _LoadedRow, rendered: RenderedPrompt | BadRow, *, limits: Limits, images: ImageStoreWriter
 ) -> PreparedRow | RejectedRow:
+    if isinstance(rendered, BadRow):
+        return RejectedRow(kind="bad", row=rendered)
     row, length = item.row, len(rendered.token_ids)
     if length > limits.max_prompt_length:
         reason = f"the prompt has {length} tokens, max_prompt_length is {limits.max_prompt_length}"

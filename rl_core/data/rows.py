@@ -16,6 +16,7 @@ ImageInput = bytes | Path | Image.Image
 VideoInput = bytes | Path
 """A video as a source has it: encoded, or as a file."""
 
+_DEEPEST = 100
 
 Role = Literal["system", "user", "assistant"]
 
@@ -71,6 +72,36 @@ class BadRow:
     def __str__(self) -> str:
         place = f" ({self.origin})" if self.origin else ""
         return f"row {self.index}{place}, column {self.column!r}: {self.reason}"
+
+
+def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> BadRow | None:
+    """The row as a BadRow when a column holds what no tokenizer and no file takes; None when all is well."""
+    for name, value in values.items():
+        try:
+            _check_writable((name, value), depth=0)
+        except ValueError as error:
+            plain_name = name.encode(errors="backslashreplace").decode()
+            return BadRow(index=index, column=plain_name, reason=str(error), origin=origin)
+    return None
+
+
+def _check_writable(value: Any, *, depth: int) -> None:
+    """Raises ValueError for a text with half a surrogate pair, which JSON can spell, and for endless nesting."""
+    if depth > _DEEPEST:
+        raise ValueError(f"lists and mappings are nested more than {_DEEPEST} deep")
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                half = value[error.start]
+                raise ValueError(f"a text holds {half!r}, which is half a character; write the whole one") from None
+        case Mapping():
+            for item in value.items():
+                _check_writable(item, depth=depth + 1)
+        case list() | tuple():
+            for item in value:
+                _check_writable(item, depth=depth + 1)
 
 
 class RowReader(Protocol):

@@ -138,4 +138,6 @@ def _json_object(line: str) -> dict[str, Any] | str:
         values = json.loads(line)
     except ValueError as error:
         return f"the line is not JSON: {error}"
+    except RecursionError:
+        return "the line's lists and objects are nested too deeply"
     return values if isinstance(values, dict) else f"the line holds {type(values).__name__}, not an object"

@@ -76,13 +76,15 @@ def _weight_problems(weights: Mapping[str, float], train: SplitTally) -> list[st
 
 def _row_problems(split: SplitTally, data: DataConfig) -> Iterator[str]:
     bad_share = len(split.bad) / split.read if split.read else 0.0
-    if bad_share > data.max_bad_share:
+    too_many_are_bad = bad_share > data.max_bad_share
+    overlong_are_refused = bool(split.overlong) and data.overlong == "error"
+    if too_many_are_bad:
         yield (
             f"{split.name}: {len(split.bad)} of {split.read} rows are unusable, more than data.max_bad_share "
             f"{data.max_bad_share:g} allows"
         )
         yield from _named(split.bad)
-    if split.overlong and data.overlong == "error":
+    if overlong_are_refused:
         yield (
             f"{split.name}: {len(split.overlong)} of {split.read} prompts are too long; raise "
             "data.max_prompt_length, lower data.max_pixels, or set data.overlong to filter"
@@ -90,7 +92,11 @@ def _row_problems(split: SplitTally, data: DataConfig) -> Iterator[str]:
         yield from _named(split.overlong)
     if not split.lengths:
         yield f"{split.name}: no row is left of {split.read}"
-        yield from _named(split.overlong)
+        # What is refused by itself stands above already.
+        if not too_many_are_bad:
+            yield from _named(split.bad)
+        if not overlong_are_refused:
+            yield from _named(split.overlong)
 
 
 def _named(rejected: list[RejectedRow]) -> Iterator[str]:

@@ -94,6 +94,41 @@ def test_an_unusable_row_is_named_by_number_column_and_reason(change, column, re
     assert str(bad) == f"row 4 (file line 5), column {column!r}: {bad.reason}"
 
 
+HALF = "half \ud83d"
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"problem": f"<image>{HALF}"}, "problem"),
+        ({"problem": [{"role": "user", "content": [{"type": "text", "text": HALF}]}]}, "problem"),
+        ({"answer": HALF}, "answer"),
+        ({"images": [HALF]}, "images"),
+        ({"images": [{"bytes": None, "path": HALF}]}, "images"),
+        ({"note": HALF}, "note"),
+        ({"note": [1, {"deep": ("a", HALF)}]}, "note"),
+        ({"note": {HALF: 1}}, "note"),
+        ({HALF: 1}, r"half \ud83d"),
+    ],
+)
+def test_half_a_character_is_named_in_whatever_column_it_stands(change, column):
+    """JSON spells it, and neither a tokenizer nor a file takes it."""
+    bad = parse(GOOD | change)
+    assert isinstance(bad, BadRow)
+    assert bad.column == column
+    assert r"'\ud83d', which is half a character" in bad.reason
+    str(bad).encode()
+
+
+def test_a_value_that_is_nested_without_end_costs_its_row():
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    bad = parse(GOOD | {"note": deep})
+    assert isinstance(bad, BadRow)
+    assert (bad.column, bad.reason) == ("note", "lists and mappings are nested more than 100 deep")
+
+
 def test_a_missing_key_is_a_missing_answer():
     values = {key: value for key, value in GOOD.items() if key != "answer"}
     assert parse(values).reason == "the answer is missing"

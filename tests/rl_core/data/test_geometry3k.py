@@ -37,6 +37,9 @@ def test_items_come_by_number_with_the_text_of_the_right_choice(tmp_path):
         ({"choices": None}, "answer", "none of the choices"),
         ({"annotat_text": ""}, "annotat_text", "the question is missing"),
         ({"annotat_text": "<image> x"}, "annotat_text", "marks the diagram's place"),
+        ({"annotat_text": "\ud83d"}, "annotat_text", "half a character"),
+        ({"choices": ["1", "\ud83d"]}, "choices", "half a character"),
+        ({"data_type": "\ud83d"}, "data_type", "half a character"),
     ],
 )
 def test_an_unusable_item_is_named(tmp_path, change, column, reason):

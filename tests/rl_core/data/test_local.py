@@ -28,6 +28,13 @@ def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
     assert [row.answer for row in iter_rows(local(path))] == ["1", "2"]
 
 
+def test_a_line_that_is_nested_without_end_costs_its_row_only(write_jsonl):
+    endless, good = iter_rows(local(write_jsonl([f'{{"problem": {"[" * 100_000}', ROW])))
+    assert isinstance(endless, BadRow)
+    assert "nested too deeply" in endless.reason
+    assert isinstance(good, Row)
+
+
 def test_parquet_rows_hold_images_as_datasets_stores_them(tmp_path):
     rows = [
         {"problem": f"<image>{n}", "answer": n, "images": [{"bytes": png_bytes(), "path": None}]} for n in range(130)

@@ -1,4 +1,5 @@
 import json
+import shutil
 from io import BytesIO
 from pathlib import Path
 
@@ -99,6 +100,9 @@ BAD_ROWS = {
     "a missing file": ({"images": ["nothing.png"]}, "images", "nothing.png cannot be read"),
     "a truncated image": ({"images": ["cut.png"]}, "images", "the image is damaged"),
     "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
+    "half a character asked": ({"problem": "<image>\ud83d"}, "problem", r"'\ud83d', which is half a character"),
+    "half a character answered": ({"answer": "\ud83d"}, "answer", r"'\ud83d', which is half a character"),
+    "half a character beside": ({"note": ["\ud83d"]}, "note", r"'\ud83d', which is half a character"),
     "an image of no shape": ({"images": ["thin.png"]}, "images", "aspect ratio"),
 }
 
@@ -127,12 +131,52 @@ def test_a_bad_row_costs_itself_and_is_written_down(prepare, illustrated, tmp_pa
 @pytest.mark.usefixtures("damaged_images")
 def test_too_many_bad_rows_stop_the_preparation_and_all_are_named(prepare, illustrated, tmp_path):
     changes = {number: change for number, (change, _, _) in enumerate(BAD_ROWS.values())}
-    with pytest.raises(ValueError, match=r"6 of 12 rows are unusable, more than data.max_bad_share 0.01") as caught:
-        prepare(train=local(illustrated(12, changes)))
+    with pytest.raises(ValueError, match=r"9 of 15 rows are unusable, more than data.max_bad_share 0.01") as caught:
+        prepare(train=local(illustrated(15, changes)))
     for number, (_, column, reason) in enumerate(BAD_ROWS.values()):
         assert f"row {number} (rows.jsonl line {number + 1}), column {column!r}: " in str(caught.value)
         assert reason in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def model_that_refuses(tiny_folder, tmp_path):
+    """`model_that_refuses(condition, failure)`: a model folder whose chat template fails where the condition holds."""
+
+    def make(condition, failure):
+        folder = tmp_path / "model"
+        shutil.copytree(tiny_folder("qwen2_5_vl"), folder)
+        template = folder / "chat_template.jinja"
+        template.write_text(f"{{% if {condition} %}}{failure}{{% endif %}}" + template.read_text())
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ 'no text: ' + messages }}", "can only concatenate"),
+    ],
+)
+def test_a_conversation_that_the_chat_template_refuses_costs_its_row(
+    model_that_refuses, tmp_path, write_jsonl, failure, reason
+):
+    twice = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    rows = [{"problem": problem, "answer": "1"} for problem in ("first?", twice, "third?")]
+    manifest = prepare_dataset(
+        data_config(train=local(write_jsonl(rows)), max_bad_share=0.5),
+        model_folder=model_that_refuses("messages | length == 2", failure),
+        out=tmp_path / "out",
+        progress=SilentProgress(),
+    )
+    assert (manifest.splits["train"].rows, manifest.splits["train"].rejected) == (2, 1)
+    (record,) = rejected(tmp_path / "out")
+    assert (record["index"], record["column"], record["origin"]) == (1, "problem", "rows.jsonl line 2")
+    assert "the chat template cannot render the prompt 'b'" in record["reason"] and reason in record["reason"]
+    prompts = PreparedDataset.open(tmp_path / "out", "train")
+    assert ["first?" in prompts[0].text, "third?" in prompts[1].text] == [True, True]
 
 
 def test_only_the_first_problems_are_spelled_out(prepare, write_jsonl):
@@ -148,6 +192,25 @@ def test_problems_of_both_splits_come_together(prepare, write_jsonl):
         prepare(train=bad, validation=bad)
     for part in ("train: 1 of 1", "train: no row is left", "validation: 1 of 1"):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("max_bad_share", [0.5, 1.0])
+def test_where_no_row_is_left_each_says_why_and_once(prepare, write_jsonl, max_bad_share):
+    blind = {"problem": "<image>?", "images": ["nothing.png"], "answer": "1"}
+    rows = [blind, {"problem": "Why? " * 400, "answer": "1"}, blind]
+    with pytest.raises(ValueError, match="train: no row is left of 3") as caught:
+        prepare(train=local(write_jsonl(rows)), max_bad_share=max_bad_share, max_prompt_length=100)
+    message = str(caught.value)
+    assert message.count("  row 0 (rows.jsonl line 1), column 'images': ") == 1
+    assert message.count("nothing.png cannot be read") == 2
+    assert message.count("  row 1 (rows.jsonl line 2), column 'problem': the prompt has") == 1
+
+
+def test_where_no_row_is_left_an_overlong_one_is_named_once(prepare, write_jsonl):
+    rows = [{"problem": "Why? " * 400, "answer": "1"}]
+    with pytest.raises(ValueError, match="train: no row is left of 1") as caught:
+        prepare(train=local(write_jsonl(rows)), max_prompt_length=100, overlong="error")
+    assert str(caught.value).count("  row 0 ") == 1
 
 
 def test_misspelt_keys_and_missing_files_of_both_splits_come_together(prepare, write_jsonl):
