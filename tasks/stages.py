@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rl_core.config.data import ARRANGING
 from rl_core.config.loading import digest_of
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
+from rl_core.files import hash_file
+from rl_core.rewards.own_code import files_of
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "prepare": 4,
+    "prepare": 5,
     "cold-start": 1,
     "train": 2,
     "evaluate": 2,
@@ -29,8 +32,9 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that speak of their own run, so that another run's cannot stand for them."""
 
-_DRAWING: Final = frozenset({"rollout_batch_size", "shuffle", "source_weights"})
-"""What of `data` chooses among prepared rows, and changes none of them."""
+_KEEPING: Final = {"save_limit"}
+"""What of `trainer` decides how much is kept on the disk, and changes no number: whoever runs out of room may lower it
+and go on."""
 
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """What of `model` begins with RL: a cold start knows nothing of it."""
@@ -78,9 +82,11 @@ def recipe_digest(config: RunConfig) -> str:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without what changes no number: its name, where it is shown and uploaded, what it is to reproduce."""
+    """The config without what changes no number: its name, where it is shown and uploaded, what it is to reproduce,
+    how many checkpoints are kept."""
     return config.model_dump(
-        mode="json", exclude={"experiment": True, "tracking": True, "published": True, "merge": {"push"}}
+        mode="json",
+        exclude={"experiment": True, "tracking": True, "published": True, "merge": {"push"}, "trainer": _KEEPING},
     )
 
 
@@ -186,7 +192,7 @@ def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str,
     own_source = cold.source if cold else None
     return {
         "seed": config.seed,
-        "data": config.data.model_dump(mode="json", exclude={*_DRAWING, "validation"}),
+        "data": config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True}),
         "template": _text_of(config.data.prompt_template),
         "chat_template": _text_of(config.data.override_chat_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
@@ -202,7 +208,7 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
-        "shuffle": config.data.shuffle,
+        "shuffle": config.data.shuffle if config.cold_start else None,
         "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
 
@@ -214,13 +220,13 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
-        "order": config.data.model_dump(mode="json", include={*_DRAWING, "curriculum"}),
+        "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config),
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,
-        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs"}),
+        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
         "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
@@ -242,8 +248,17 @@ def _evaluation_parts(config: RunConfig) -> dict[str, Any]:
 
 
 def _reward_parts(config: RunConfig) -> dict[str, Any]:
-    files = sorted({term.function.rpartition(":")[0] for _, term in config.reward.keyed_terms()} - {""})
-    return {"reward": config.reward.model_dump(mode="json"), "code": [_text_of(path) for path in files]}
+    named = sorted({term.function.rpartition(":")[0] for _, term in config.reward.keyed_terms()} - {""})
+    code = {path: _code_of(Path(path)) for path in named}
+    return {"reward": config.reward.model_dump(mode="json"), "code": code}
+
+
+def _code_of(path: Path) -> dict[str, str]:
+    """Hash of a reward file and of each neighbour that it imports, by its place beside it."""
+    try:
+        return {file.relative_to(path.parent).as_posix(): hash_file(file) for file in files_of(path)}
+    except OSError as error:
+        raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
 
 def _text_of(path: str | None) -> str | None:

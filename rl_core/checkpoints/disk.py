@@ -14,7 +14,7 @@ class DiskFull(OSError):
         super().__init__(
             errno.ENOSPC,
             f"{bytes_needed / _GIB:.2f} GiB are needed and {bytes_free / _GIB:.2f} GiB are free on the disk of {path}; "
-            "free some, lower trainer.save_limit or set trainer.save_model_only, and start again: the run continues "
+            "free some, or lower trainer.save_limit (no result depends on it), and start again: the run continues "
             "from its last checkpoint",
         )
 

@@ -1,6 +1,7 @@
 """What is asked: sources of rows, their columns, prompts and pixel limits."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -93,7 +94,8 @@ SingleSource = Annotated[CountingSource | LocalSource | HubSource, Field(discrim
 
 
 class MixtureSource(Section):
-    """Several sources, one after the other; `data.source_weights` says how often each is drawn in training."""
+    """Several sources, one after the other in the order of their names; `data.source_weights` says how often each is
+    drawn in training."""
 
     type: Literal["mixture"]
     """Selects this source."""
@@ -150,3 +152,12 @@ class DataConfig(Section):
     named. Null takes each row once an epoch."""
     curriculum: CurriculumConfig | None = None
     """Order of the training rows; null takes them as `shuffle` says."""
+
+
+ARRANGING: Final[Mapping[str, bool | set[str]]] = {
+    "rollout_batch_size": True,
+    "shuffle": True,
+    "source_weights": True,
+    "curriculum": {"descending"},
+}
+"""What of `data` chooses among prepared rows, and changes none of them, as pydantic's `exclude` takes it."""

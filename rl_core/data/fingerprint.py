@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from rl_core.config.data import CountingSource, DataConfig, HubSource, LocalSource, MixtureSource, Source
+from rl_core.config.data import ARRANGING, CountingSource, DataConfig, HubSource, LocalSource, MixtureSource, Source
 from rl_core.config.loading import digest_of
 from rl_core.data.hub import HubReader, is_local_folder, resolve_commit
 from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
 from rl_core.files import files_below, hash_file
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.
@@ -34,10 +34,8 @@ _TEXT_FILES = (
     "config.json",
     "*.py",
 )
-# Settings that choose among prepared rows, and change none of them.
-_LATER_SETTINGS = {"rollout_batch_size", "shuffle", "source_weights"}
 # Settings that stand here as the content they name.
-_NAMED_CONTENT = {"train", "validation", "prompt_template", "override_chat_template"}
+_NAMED_CONTENT = {"train": True, "validation": True, "prompt_template": True, "override_chat_template": True}
 
 
 def source_fingerprint(source: Source) -> str:
@@ -65,7 +63,7 @@ def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_
     return digest_of(
         {
             "format": FORMAT_VERSION,
-            "settings": data.model_dump(mode="json", exclude=_LATER_SETTINGS | _NAMED_CONTENT),
+            "settings": data.model_dump(mode="json", exclude={**ARRANGING, **_NAMED_CONTENT}),
             "template": None if template is None else file_digest(Path(template)),
             "model": model_text_fingerprint(model_folder),
             "sources": {name: source_fingerprint(source) for name, source in sources.items() if source is not None},

@@ -28,9 +28,10 @@ def open_source(source: Source) -> RowReader:
 
 
 def _open_parts(mixture: MixtureSource) -> dict[str, RowReader]:
-    """Raises ValueError with the problems of every part."""
+    """By name, in the order of the names: mixtures with equal sources are equal, so they have equal rows too. Raises
+    ValueError with the problems of every part."""
     readers, problems = {}, []
-    for name, source in mixture.sources.items():
+    for name, source in sorted(mixture.sources.items()):
         try:
             readers[name] = open_source(source)
         except ValueError as error:

@@ -67,6 +67,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("actor.optim.strategy=adamw_bf16", AFTER_TRAINING),
         ("seed=2", ALL),
         ("tracking.gallery_items=3", {"report"}),
+        ("trainer.save_limit=1", set()),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
         ("experiment=other", set()),
     ],
@@ -104,6 +105,38 @@ def test_editing_a_users_reward_file_changes_what_it_judged(tmp_path: Path) -> N
     reward.write_text("def score(sample): return {'overall': 0.0}")
     after = stage_digests(config, source_digest)
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
+def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text("import grading\ndef score(sample): return {'overall': grading.GRADE}")
+    (tmp_path / "grading.py").write_text("GRADE = 1.0")
+    config = quickstart(f"reward.function={tmp_path / 'reward.py'}:score")
+    before = stage_digests(config, source_digest)
+    (tmp_path / "grading.py").write_text("GRADE = 0.0")
+    after = stage_digests(config, source_digest)
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
+def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
+        stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), source_digest)
+
+
+def test_lowering_the_number_of_kept_checkpoints_stays_in_the_run() -> None:
+    """What a full disk's message advises."""
+    assert run_name(quickstart()) == run_name(quickstart("trainer.save_limit=1"))
+
+
+def test_the_order_of_rows_matters_to_a_cold_start_only_where_there_is_one() -> None:
+    before, after = (quickstart("cold_start=null", f"data.shuffle={word}") for word in ("true", "false"))
+    assert changed(before, after) == AFTER_TRAINING
+
+
+def test_the_direction_of_a_curriculum_changes_no_prepared_row() -> None:
+    before, after = (
+        quickstart(f"data.curriculum={{column: objects, descending: {word}}}") for word in ("true", "false")
+    )
+    assert changed(before, after) == AFTER_TRAINING
 
 
 def test_a_missing_template_is_named() -> None:

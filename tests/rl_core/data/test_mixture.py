@@ -34,3 +34,10 @@ def test_the_problems_of_all_parts_are_named_at_once(tmp_path, write_jsonl):
     )
     with pytest.raises(ValueError, match=r"(?s)gone: .*no such file.*other: .*no column 'problem'"):
         open_source(source)
+
+
+def test_equal_mixtures_have_equal_rows_in_whatever_order_they_were_written():
+    one, other = {"b": counting(2), "a": counting(3)}, {"a": counting(3), "b": counting(2)}
+    rows = [list(iter_rows(MixtureSource(type="mixture", sources=sources))) for sources in (one, other)]
+    assert [(row.index, row.data_source) for row in rows[0]] == [(row.index, row.data_source) for row in rows[1]]
+    assert [row.data_source for row in rows[0]] == ["a", "a", "a", "b", "b"]
