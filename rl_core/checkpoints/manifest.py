@@ -29,7 +29,7 @@ class CheckpointInfo:
         validation_score: Score of the validation made at this step, larger is better; None when there was none.
         loader: The data loader's state.
         counters: Everything else that counts on (policy version, optimizer steps, non-finite streak, ...).
-        model_only: The optimizer was left out, so the run cannot continue exactly from here.
+        model_only: The optimizers' moments were left out, so the run cannot continue exactly from here.
     """
 
     step: int

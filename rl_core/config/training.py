@@ -131,7 +131,8 @@ class TrainerConfig(Section):
     save_limit: int = Field(default=3, ge=1)
     """Complete checkpoints kept, the newest ones; the best by validation is kept beside them."""
     save_model_only: bool = False
-    """Leave the optimizer out of the checkpoint: smaller, but the run cannot be resumed exactly."""
+    """Leave the optimizers' moments out of the checkpoint: smaller, but a run that continues from it starts them anew,
+    and so goes on differently."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that moves the policy; those before it train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)

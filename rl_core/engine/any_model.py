@@ -76,7 +76,7 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
     worker = LocalWorker(config, folders, total_optimizer_steps=1)
     try:
-        worker.load_state(checkpoint.folder, model_only=True)
+        worker.load_saved_policy(checkpoint.folder)
         worker.export(folder)
     finally:
         worker.close()

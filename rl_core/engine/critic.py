@@ -64,14 +64,16 @@ class Critic:
         """Move towards the returns, one optimizer step a batch; gives metrics `critic/...`."""
         return self._update.run(optimizer_batches)
 
-    def save(self, folder: Path) -> None:
-        """Write model, optimizer and counters."""
+    def save(self, folder: Path, *, model_only: bool) -> None:
+        """Write model, optimizer and counters; `model_only` leaves the optimizer's moments out."""
         save_weights(folder / "model", self._model, self._optimizer, trained_only=False)
-        save_optimizer(folder / "optimizer", self._model, self._optimizer)
+        if not model_only:
+            save_optimizer(folder / "optimizer", self._model, self._optimizer)
         atomic_write_json(folder / "counters.json", self._optimizer.counters())
 
-    def load(self, folder: Path) -> None:
-        """Take them back, equal to the bit. Raises as `load_sharded` does."""
+    def load(self, folder: Path, *, model_only: bool) -> None:
+        """Take them back, equal to the bit; with `model_only` the moments start anew. Raises as `load_sharded` does."""
         rests = load_weights(folder / "model", self._model, trained_only=False)
         counters = read_json(folder / "counters.json")
-        load_optimizer(folder / "optimizer", self._model, self._optimizer, rests=rests, counters=counters)
+        moments = None if model_only else folder / "optimizer"
+        load_optimizer(moments, self._model, self._optimizer, rests=rests, counters=counters)

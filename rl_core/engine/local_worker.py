@@ -13,7 +13,7 @@ from rl_core.engine.critic import Critic
 from rl_core.engine.folders import WorkerFolders
 from rl_core.engine.probing import Prober
 from rl_core.engine.protocol import UpdateBatch, UpdateResult
-from rl_core.engine.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.engine.saved_model import Rests, load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.files import atomic_write_json, read_json
 from rl_core.models.loading import (
     banned_token_ids,
@@ -171,26 +171,39 @@ class LocalWorker:
         )
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe."""
+        """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe; `model_only` leaves the
+        optimizers' moments out."""
         self._rest_engine()  # a validation may have left it awake, and a save takes memory
-        save_weights(folder / "model", self._policy, self._optimizer, trained_only=self._has_lora)
-        counters = {"policy_version": self._policy_version}
+        optimizer = self._actor_optimizer()
+        save_weights(folder / "model", self._policy, optimizer, trained_only=self._has_lora)
         if not model_only:
-            optimizer = self._actor_optimizer()
             save_optimizer(folder / "optimizer", self._policy, optimizer)
-            counters |= optimizer.counters()
-            if self._critic is not None:
-                self._critic.save(folder / "critic")
+        if self._critic is not None:
+            self._critic.save(folder / "critic", model_only=model_only)
+        counters = {"policy_version": self._policy_version} | optimizer.counters()
         atomic_write_json(folder / "counters.json", counters)
         self._prober().write(folder / "probe", probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back, and see that the policy gives the probe's log-probs. `model_only` forgets the optimizer
-        and leaves the critic as it is.
+        """Take them back, to train on from there; with `model_only` the moments start anew.
 
         Raises:
-            ProbeMismatch: it does not, by more than a tenth of what `merge.probe_tolerance` allows a merged model.
+            ProbeMismatch: the policy does not give the probe's log-probs, by more than a tenth of what
+                `merge.probe_tolerance` allows a merged model.
         """
+        rests, counters = self._load_saved(folder)
+        moments = None if model_only else folder / "optimizer"
+        load_optimizer(moments, self._policy, self._actor_optimizer(), rests=rests, counters=counters)
+        if self._critic is not None:
+            self._critic.load(folder / "critic", model_only=model_only)
+
+    def load_saved_policy(self, folder: Path) -> None:
+        """Take the policy's weights alone from there; its optimizer, which would take memory for nothing, is forgotten.
+        Raises as `load_state` does."""
+        self._load_saved(folder)
+
+    def _load_saved(self, folder: Path) -> tuple[Rests, Mapping[str, int]]:
+        """Weights and their version, proved by the probe; gives what an optimizer continues with."""
         self._rest_engine()
         if self._has_lora or self._config.model.freeze_vision_tower:
             self._policy = self._load(self._folders.base)
@@ -199,10 +212,7 @@ class LocalWorker:
         counters = read_json(folder / "counters.json")
         self._weights_changed(counters["policy_version"])
         self._optimizer = None
-        if not model_only:
-            load_optimizer(folder / "optimizer", self._policy, self._actor_optimizer(), rests=rests, counters=counters)
-            if self._critic is not None:
-                self._critic.load(folder / "critic")
+        return rests, counters
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format."""

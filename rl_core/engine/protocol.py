@@ -93,10 +93,16 @@ class WorkerGroup(Protocol):
         """Make a new critic from a Hugging Face folder; its optimizer starts anew."""
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write the shards of model, optimizer, critic and counters, and the probe, into an existing empty folder."""
+        """Write the shards of model, optimizer, critic and counters, and the probe, into an existing empty folder.
+        `model_only` leaves the optimizers' moments out."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back. `model_only` forgets the optimizer and leaves the critic as it is (evaluation, export)."""
+        """Take them back, to train on from there. With `model_only` the moments start anew; weights, counters and with
+        them the place in the schedule are those that were saved."""
+
+    def load_saved_policy(self, folder: Path) -> None:
+        """Take the policy's weights alone from there (evaluation, export); forgets its optimizer and leaves the critic
+        as it is."""
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""

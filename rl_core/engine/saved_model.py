@@ -38,9 +38,13 @@ def save_optimizer(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) 
 
 
 def load_optimizer(
-    folder: Path, module: nn.Module, optimizer: PolicyOptimizer, *, rests: Rests, counters: Mapping[str, int]
+    folder: Path | None, module: nn.Module, optimizer: PolicyOptimizer, *, rests: Rests, counters: Mapping[str, int]
 ) -> None:
-    """Take them back, equal to the bit. Raises as load_sharded does."""
-    load_optimizer_state(folder, module, optimizer.adamw)
+    """Take them back, equal to the bit; without a folder the moments start anew. Either way the float32 numbers are
+    those that were saved, and so is the place in the schedule. Raises as load_sharded does."""
+    if folder is None:
+        optimizer.adamw.state.clear()
+    else:
+        load_optimizer_state(folder, module, optimizer.adamw)
     give_rests(module, optimizer.adamw, rests)
     optimizer.load_counters(counters)

@@ -168,7 +168,7 @@ class Session:
 
     def _load_trained(self, checkpoint: Checkpoint) -> None:
         self._loop = None
-        self.workers.load_state(checkpoint.folder, model_only=True)
+        self.workers.load_saved_policy(checkpoint.folder)
 
     def _open_loop(self) -> TrainingLoop:
         if self.config.algorithm.kl is not None:

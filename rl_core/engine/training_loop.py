@@ -109,7 +109,7 @@ class TrainingLoop:
             return 0
         self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
         if checkpoint.info.model_only:
-            logger.warning("%s holds no optimizer state: the run goes on, not exactly as before", checkpoint.folder)
+            logger.warning("%s holds no moments of the optimizer: they start anew", checkpoint.folder)
         self._parts.loader.load_state_dict(checkpoint.info.loader)
         if self._config.algorithm.kl is not None:
             self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])

@@ -56,13 +56,12 @@ def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     trained = rl_training_state(model, config.actor.optim, sizes)
     frozen = 0 if model.lora is not None else (sizes.parameters - trained.parameters) * BYTES[model.dtype]
     weights = trained.numbers + frozen
-    if config.trainer.save_model_only:
-        return weights
-    critic = 0
+    moments = trained.moments
     if config.critic is not None:
-        state = whole_training_state(model, config.critic.optim, sizes)
-        critic = state.numbers + state.moments
-    return weights + trained.moments + critic
+        critic = whole_training_state(model, config.critic.optim, sizes)
+        weights += critic.numbers
+        moments += critic.moments
+    return weights if config.trainer.save_model_only else weights + moments
 
 
 def checkpoints_kept(config: RunConfig) -> int:

@@ -46,7 +46,7 @@ def _trainer_problems(config: RunConfig) -> Iterator[Problem]:
     if trainer.save_model_only:
         yield Problem(
             where="trainer.save_model_only",
-            what="checkpoints without the optimizer cannot be continued from: a run that is killed starts over",
+            what="a run that is killed goes on without the optimizer's moments, and so not exactly as before",
             fix="set it to false unless disk is short",
             fatal=False,
         )

@@ -34,8 +34,8 @@ def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_group
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_without_its_optimizer_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
-    """The control: the optimizer's state matters."""
+def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
+    """The control: the optimizer's moments matter."""
     batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
     worker.update(batch)
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
@@ -60,10 +60,41 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
         np.testing.assert_array_equal(item.log_probs, log_probs)
 
 
-def test_a_model_only_state_has_no_optimizer(worker, train_groups, tmp_path) -> None:
+def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path) -> None:
+    worker.update(UpdateBatch(optimizer_batches=[train_groups, train_groups], check_agreement=False))
     worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
-    assert json.loads((tmp_path / "counters.json").read_text()) == {"policy_version": 0}
+    counters = json.loads((tmp_path / "counters.json").read_text())
+    assert counters == {"policy_version": 1, "steps": 2, "nonfinite_streak": 0}
+
+
+def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_path) -> None:
+    """As from a whole one of which the moments alone are left out."""
+    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "alone").mkdir()
+    worker.update(batch)
+    worker.save_state(tmp_path / "whole", model_only=False, probe=groups_of(train_groups)[:1])
+    worker.save_state(tmp_path / "alone", model_only=True, probe=groups_of(train_groups)[:1])
+    found = []
+    for folder in ("whole", "alone"):
+        worker.update(batch)
+        worker.load_state(tmp_path / folder, model_only=True)
+        found.append((worker.update(batch), weights(worker)))
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(found[0][1][name], found[1][1][name]) for name in found[0][1])
+
+
+def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path) -> None:
+    """Its memory would be for nothing."""
+    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    expected = weights(worker)
+    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    worker.load_saved_policy(tmp_path)
+    assert worker._optimizer is None
+    assert worker.policy_version == 1
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(worker).items())
 
 
 def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train_groups, tmp_path) -> None:
@@ -73,13 +104,13 @@ def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train
     content["items"][0]["log_probs"][0] += 0.01
     path.write_text(json.dumps(content))
     with pytest.raises(ProbeMismatch, match=r"differently by 0\.01"):
-        worker.load_state(tmp_path, model_only=True)
+        worker.load_saved_policy(tmp_path)
 
 
 def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tmp_path) -> None:
     """Each prompt's rollouts share a tree, as when they were saved."""
     worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
-    worker.load_state(tmp_path, model_only=True)
+    worker.load_saved_policy(tmp_path)
     probe = read_probe(tmp_path / "probe")
     groups = probe_groups(probe)
     assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
@@ -100,4 +131,4 @@ def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
         item["log_probs"] = [value + 0.02 for value in item["log_probs"]]
     path.write_text(json.dumps(content))
     with pytest.raises(ProbeMismatch, match=r"0\.02 in the mean"):
-        worker.load_state(tmp_path, model_only=True)
+        worker.load_saved_policy(tmp_path)

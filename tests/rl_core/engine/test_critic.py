@@ -216,14 +216,26 @@ def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
     assert torch.equal(weights(critic_worker._critic._model), expected[1])
 
 
-def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
-    """The control: without its state in the checkpoint the test above would fail."""
+def test_a_model_only_state_keeps_what_the_critic_has_learned(
+    critic_worker, judged_groups, groups, prepared_run, tmp_path
+) -> None:
     learn(critic_worker, judged_groups)
     critic_worker.save_state(tmp_path, model_only=True, probe=groups[:1])
     expected = weights(critic_worker._critic._model)
     critic_worker.load_critic(prepared_run.initial_model)
     critic_worker.load_state(tmp_path, model_only=True)
-    assert not (tmp_path / "critic").exists()
+    assert not (tmp_path / "critic" / "optimizer").exists()
+    assert torch.equal(weights(critic_worker._critic._model), expected)
+    assert critic_worker._critic._optimizer.steps == 1
+
+
+def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
+    """The control: without its state in the checkpoint the test above would fail."""
+    learn(critic_worker, judged_groups)
+    critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
+    expected = weights(critic_worker._critic._model)
+    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load_saved_policy(tmp_path)
     assert not torch.equal(weights(critic_worker._critic._model), expected)
 
 

@@ -13,6 +13,7 @@ from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.step import take_step
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
+from rl_core.training.master_weights import master_weights
 from rl_core.types import Group
 
 SETTINGS = {
@@ -68,6 +69,23 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     assert moved
     is_tower_frozen = setting.model.freeze_vision_tower or setting.model.lora is not None
     assert any(".visual." in name for name in moved) != is_tower_frozen
+
+
+def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
+    setting, folders, train_groups, tmp_path
+) -> None:
+    """The numbers are float32, whatever the weights are; the rate is still rising."""
+    optim = setting.actor.optim.model_copy(update={"lr_warmup_steps": 50})
+    rising = setting.model_copy(update={"actor": setting.actor.model_copy(update={"optim": optim})})
+    worker, other = fresh(rising, folders), fresh(rising, folders)
+    worker.update(batch_of(train_groups))
+    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    worker.save_state(tmp_path, model_only=True, probe=probe)
+    other.load_state(tmp_path, model_only=True)
+    expected, found = (weights(each) | master_weights(each._policy, each._optimizer.adamw) for each in (worker, other))
+    assert all(torch.equal(found[name], number) for name, number in expected.items())
+    rates = [each.update(batch_of(train_groups)).metrics["actor/lr"] for each in (worker, other)]
+    assert rates == [pytest.approx(optim.lr * 2 / 51)] * 2
 
 
 @pytest.mark.parametrize("strategy", ["adamw", "adamw_bf16"])

@@ -46,6 +46,21 @@ def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tm
         assert all(torch.equal(value, states[1][name][key]) for key, value in entries.items())
 
 
+@pytest.mark.parametrize("strategy", FIRST_MOMENT)
+def test_without_moments_the_numbers_and_the_count_of_steps_come_back(strategy: str, tmp_path: Path) -> None:
+    module, optimizer = make_bfloat16(strategy)
+    train(module, optimizer, 3, seed=1)
+    save(tmp_path, module, optimizer)
+    other, other_optimizer = make_bfloat16(strategy)
+    train(other, other_optimizer, 2, seed=9)
+    rests = load_weights(tmp_path / "model", other, trained_only=False)
+    load_optimizer(None, other, other_optimizer, rests=rests, counters=optimizer.counters())
+    numbers, found = (master_weights(m, o.adamw) for m, o in ((module, optimizer), (other, other_optimizer)))
+    assert all(torch.equal(found[name], number) for name, number in numbers.items())
+    assert other_optimizer.steps == 3
+    assert not optimizer_state(other, other_optimizer.adamw)
+
+
 def test_the_files_hold_the_numbers_in_float32(tmp_path: Path) -> None:
     """As any reader of torch.distributed.checkpoint sees them: one that keeps its weights in float32 needs no more."""
     module, optimizer = make_bfloat16("adamw")

@@ -97,6 +97,20 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     assert (resumed.first_step, resumed.last_step) == (4, 6)
 
 
+def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
+    open_loop, validating, worker, monkeypatch, tmp_path
+) -> None:
+    optim = OptimConfig(lr=1e-3, lr_warmup_steps=10)
+    actor = validating.actor.model_copy(update={"optim": optim})
+    trainer = validating.trainer.model_copy(update={"save_model_only": True, "val_freq": -1})
+    config = validating.model_copy(update={"actor": actor, "trainer": trainer})
+    monkeypatch.setattr(worker, "_config", config)
+    open_loop(tmp_path, config=config).train_epoch(1)
+    open_loop(tmp_path, config=config).train_epoch(2)
+    rates = [line["actor/lr"] for line in read(tmp_path / "metrics.jsonl") if "actor/lr" in line]
+    assert rates == pytest.approx([1e-3 * optimizer_steps / 11 for optimizer_steps in (2, 4, 6, 8, 10, 11)])
+
+
 @pytest.fixture
 def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
     """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""

@@ -32,6 +32,13 @@ def test_the_forecast_counts_every_copy(
     assert disk_forecast(config, sizes).total_bytes == weights * (models + checkpoints * weights_each)
 
 
+def test_without_moments_a_critics_weights_are_still_there(configure: Configure) -> None:
+    gae = ("algorithm.adv_estimator=gae", "critic={global_batch_size: 8}", "trainer.save_model_only=true")
+    config = configure(*gae)
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == 2 * 4 * sizes.parameters
+
+
 def test_a_checkpoint_of_adapters_leaves_the_base_out(configure: Configure) -> None:
     config = configure("model.lora={rank: 8}")
     sizes = model_sizes(config.model.source)

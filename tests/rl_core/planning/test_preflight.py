@@ -139,6 +139,11 @@ def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, over
     raise_if_fatal([problem])
 
 
+def test_a_checkpoint_without_moments_is_said_to_go_on(configure: Configure) -> None:
+    (problem,) = check_config(configure("trainer.save_model_only=true"))
+    assert "a run that is killed goes on without the optimizer's moments" in problem.what
+
+
 def test_everything_is_reported_at_once(configure: Configure) -> None:
     config = configure(
         "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "evaluation.modes=[]"
