@@ -75,9 +75,17 @@ class ProtocolOrder:
         media_dir = None if self.media_dir is None else str(self.media_dir)
         return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
 
-    def folder(self, subject: str) -> Path:
-        """Where the verdicts on `subject` go."""
-        return self.out or EVALUATIONS / subject
+    def folder(self, subject: Path) -> Path:
+        """Where the verdicts on a model, or on outputs, go: the last two parts of a path tell a run's checkpoints, an
+        owner's models and outputs of one name apart.
+
+        Raises:
+            ValueError: they would replace those that they are to be compared with.
+        """
+        folder = self.out or EVALUATIONS / "-".join(subject.parts[-2:]).replace("@", "-")
+        if self.against is not None and folder.resolve() == self.against.resolve():
+            raise ValueError(f"--against {self.against}: the new verdicts would take its place; give --out FOLDER")
+        return folder
 
 
 def score_outputs(path: Path, order: ProtocolOrder, console: Console) -> int:
@@ -89,13 +97,14 @@ def score_outputs(path: Path, order: ProtocolOrder, console: Console) -> int:
     from rl_core.evaluation.saved_outputs import read_saved_outputs
     from rl_core.evaluation.scoring import score_saved_outputs
 
+    out = order.folder(path.with_suffix(""))
     subject = {"outputs": str(path), "sha256": hash_file(path) if path.is_file() else None}
     for protocol in order.resolved():
         outputs = read_saved_outputs(path, mode=protocol.answering.mode)
         with progress_on(console) as progress:
             items = score_saved_outputs(outputs, protocol, progress=progress)
         verdict = reach_verdict(protocol, items, subject=subject, was_asked_here=False)
-        folder = order.folder(path.stem) / protocol.name
+        folder = out / protocol.name
         write_verdict(folder, verdict, items)
         show_verdict(verdict, folder, order, console)
     return 0
@@ -109,6 +118,7 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: Proto
         OSError: the hub has no such model, or cannot be reached.
     """
     protocols = order.resolved()
+    out = order.folder(Path(name))
     sources = [order.source_of(protocol) for protocol in protocols]
     from rl_core.engine.any_model import found_model
     from rl_core.engine.model_evaluation import Measurement, evaluate_model
@@ -119,15 +129,10 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: Proto
     with found_model(name) as model, progress_on(console) as progress:
         verdicts = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
         for verdict, items in verdicts:
-            folder = order.folder(_folder_name(name)) / verdict.name
+            folder = out / verdict.name
             write_verdict(folder, verdict, items)
             show_verdict(verdict, folder, order, console)
     return 0
-
-
-def _folder_name(model: str) -> str:
-    """The last two parts of a path or name, which tell a run's checkpoints and an owner's models apart."""
-    return "-".join(Path(model).parts[-2:]).replace("@", "-")
 
 
 def show_verdict(verdict: Verdict, folder: Path, order: ProtocolOrder, console: Console) -> None:

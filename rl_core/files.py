@@ -133,6 +133,19 @@ def committed_folder(final: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Yields an empty folder beside `path`, on its file system, that is gone after the block; `sweep_temporaries`
+    removes what a killed process leaves of it."""
+    temporary = _sibling(path, "tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, in a container above all
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def replace_folder(temporary: Path, final: Path) -> None:
     """Flush the folder `temporary` and give it the name `final`, on the same file system.
 

@@ -65,6 +65,7 @@ def _describe(context: RunContext) -> StageOutcome:
         run=run.name,
         base=_name_of(config.model.source),
         step=merged["step"],
+        algorithm=f"{config.algorithm.adv_estimator} advantages, {config.algorithm.loss_type} loss",
         data=f"{rows['source']}, {rows['rows']} prompts",
         data_fingerprint=data["fingerprint"],
         reward=config.reward.description,

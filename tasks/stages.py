@@ -23,7 +23,7 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "train": 2,
     "evaluate": 2,
     "merge": 1,
-    "model-card": 1,
+    "model-card": 2,
     "push": 1,
     "report": 1,
 }

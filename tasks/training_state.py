@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rl_core.files import atomic_write_json
+from rl_core.files import atomic_write_json, scratch_folder
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
 from tasks.manifests import Output, StageManifest, altered_output, read_manifest
@@ -91,10 +91,18 @@ def _take_longer(run: RunDirectory, chain: Chain, more_than: int) -> list[StageM
     source, epochs = max(candidates, key=lambda candidate: len(candidate[1]), default=(run, []))
     if len(epochs) <= more_than:
         return []
-    rewind(run, chain, 0)
-    take_timings(source.timings, run.timings, last_step=int(epochs[-1].result["last_step"]))
-    taken = [adopt(_without_pruned(source, epoch), source=source, into=run) for epoch in epochs]
-    return [manifest for manifest in taken if manifest is not None] if all(taken) else []
+    last_step = int(epochs[-1].result["last_step"])
+    # The other run may change under our hands: this one gives up its own epochs when it holds all files of the other's.
+    with scratch_folder(run.root / "taken") as folder:
+        held = RunDirectory(folder)
+        take_timings(source.timings, held.timings, last_step=last_step)
+        whole = [*(_without_pruned(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
+        if not all(adopt(epoch, source=source, into=held) for epoch in whole):
+            return []
+        rewind(run, chain, 0)
+        take_timings(held.timings, run.timings, last_step=last_step)
+        taken = [adopt(epoch, source=held, into=run) for epoch in standing_epochs(held, chain)]
+    return [manifest for manifest in taken if manifest is not None]
 
 
 def take_timings(source: Path, target: Path, *, last_step: int) -> None:

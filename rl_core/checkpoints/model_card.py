@@ -30,6 +30,7 @@ class CardFacts:
         run: Name of the run.
         base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
         step: Training steps behind the weights.
+        algorithm: How it was trained: the advantage estimator and the loss.
         data: What it was trained on, in words.
         data_fingerprint: Fingerprint of the prepared data.
         reward: The reward function.
@@ -42,6 +43,7 @@ class CardFacts:
     run: str
     base: str
     step: int
+    algorithm: str
     data: str
     data_fingerprint: str
     reward: str
@@ -74,12 +76,13 @@ tags: [reinforcement-learning, sightline]
 
 # {facts.hub_name or facts.run}
 
-Post-trained with reinforcement learning (GRPO) by Sightline.
+Post-trained with reinforcement learning by Sightline.
 
 | | |
 |---|---|
 | run | {facts.run}, step {facts.step} |
 | base model | {facts.base} |
+| algorithm | {facts.algorithm} |
 | data | {facts.data} (fingerprint {facts.data_fingerprint}) |
 | reward | {facts.reward} |
 | versions | {versions} |

@@ -40,7 +40,10 @@ def plain_text(text: str) -> str:
 def _checked_number(name: object, value: object) -> float:
     if not isinstance(value, SupportsFloat):  # numpy's and torch's scalars are such, and no Real
         raise ValueError(f"component `{name}` is {type(value).__name__}, not a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except Exception as error:  # noqa: BLE001 - an array of several numbers, an integer beyond any float, ...
+        raise ValueError(f"component `{name}` is no single float: {error}") from None
     if not math.isfinite(number):
         raise ValueError(f"component `{name}` is {number}, not a finite number")
     return number

@@ -46,6 +46,25 @@ def test_later_outputs_are_compared_with_earlier_ones() -> None:
     assert "1 items gained, 2 lost" in text
 
 
+def test_outputs_of_one_name_in_two_folders_have_verdicts_of_their_own() -> None:
+    for folder, answer in (("old", 3), ("new", 5)):
+        Path(folder).mkdir()
+        rows = [row | {"model_output": f"<answer>{answer}</answer>"} for row in ROWS]
+        Path(folder, "gen.json").write_text(json.dumps(rows))
+        evaluate("--outputs", f"{folder}/gen.json", "--protocol", "superclevr-r1v@1")
+    assert sorted(path.name for path in Path("evaluations").iterdir()) == ["new-gen", "old-gen"]
+
+
+def test_verdicts_that_would_take_the_place_of_the_earlier_ones_are_refused_first() -> None:
+    Path("gen.json").write_text(json.dumps(ROWS))
+    evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1")
+    before = Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes()
+    Path("gen.json").write_text(json.dumps(ROWS[:1]))
+    with pytest.raises(ValueError, match="the new verdicts would take its place; give --out FOLDER"):
+        evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1", "--against", "evaluations/gen")
+    assert Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
-from tasks.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.manifests import Output, StageManifest, describe_outputs, write_manifest
+from tasks.reuse import take_file
 from tasks.training_state import mark_started, settle_training, standing_epochs
 
 CHAIN = [("train-epoch-001", "d1"), ("train-epoch-002", "d2"), ("train-epoch-003", "d3")]
@@ -152,6 +154,22 @@ def test_the_longest_chain_of_the_other_runs_is_taken_over(run: RunDirectory, ot
     assert run.timings.read_bytes() == other.timings.read_bytes()
     assert run.rollouts(1).exists()
     assert checkpoint(run, 4).exists() and not checkpoint(run, 2).exists()
+
+
+def test_a_run_that_changes_while_it_is_taken_over_costs_this_one_nothing(
+    run: RunDirectory, other: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(run, 1)
+    train(other, 2)
+
+    def retention(source: Path, target: Path, output: Output) -> None:
+        (checkpoint(other, 4) / "state").unlink(missing_ok=True)
+        take_file(source, target, output)
+
+    monkeypatch.setattr("tasks.reuse.take_file", retention)
+    before = {path: path.read_bytes() for path in files_below(run.root)}
+    assert names(settle_training(run, CHAIN, elsewhere=True)) == ["train-epoch-001"]
+    assert {path: path.read_bytes() for path in files_below(run.root)} == before
 
 
 def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, other: RunDirectory) -> None:

@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,9 @@ def test_a_bare_number_is_the_overall(number) -> None:
         ({"overall": 1, "x": float("-inf")}, "`x` is -inf"),
         ({"overall": 1, 2: 1.0}, "name 2 is int"),
         (float("inf"), "`overall` is inf"),
+        ({"overall": np.array([1.0, 2.0])}, "`overall` is no single float"),
+        ({"overall": torch.ones(2)}, "`overall` is no single float"),
+        (10**400, "`overall` is no single float"),
     ],
 )
 def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
