@@ -273,7 +273,8 @@ def _text_of(path: str | None) -> str | None:
 
 def _weights_fingerprint(config: RunConfig) -> list[list[str | int]] | None:
     """Names, sizes and modification times of a local checkpoint's files; hashing gigabytes would cost every start
-    seconds. None for tiny models and for hub names, which the config describes in full."""
+    seconds. None for tiny models, which the config describes in full, and for hub names: whether a branch has moved
+    is not asked."""
     source = config.model.source
     if not isinstance(source, PretrainedModel) or not Path(source.path).is_dir():
         return None

@@ -18,7 +18,8 @@ class PretrainedModel(Section):
     path: str
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
-    """Branch, tag or commit on the hub."""
+    """Branch, tag or commit on the hub; null is its main branch. Name a commit where it matters: a branch that moves
+    later reruns no finished stage."""
 
 
 class TinyModel(Section):
