@@ -104,6 +104,17 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
+def files_named(path: Path) -> list[Path]:
+    """What is at `path`; where nothing is and its last part has a `*`, the files of its folder whose names it fits, in
+    order. Every other letter stands for itself."""
+    if path.exists():
+        return [path]
+    if "*" not in path.name or not path.parent.is_dir():
+        return []
+    pattern = re.compile(".*".join(map(re.escape, path.name.split("*"))), re.DOTALL)
+    return sorted(file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_file())
+
+
 def hash_file(path: Path) -> str:
     """The SHA-256 of a file's content, hexadecimal."""
     with path.open("rb") as file:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.config.data import LocalSource, Source
+from rl_core.data.local import find_reader, shards_pattern
 from rl_core.data.rows import ImageInput, Row, Turn
 from rl_core.data.sources import iter_rows
-from rl_core.files import atomic_write_bytes, hash_file
+from rl_core.files import atomic_write_bytes, files_named, hash_file
 from rl_core.randomness import keyed_seed
 
 _HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
@@ -43,14 +45,50 @@ class Split:
 
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
-    """Training and held-out data that lie side by side by name: children of a folder, or `path` and its sibling."""
+    """Training and held-out data that lie side by side by name: children of a folder, or `path` and its sibling. The
+    shards of a split are one child, a path with a `*` in their place.
+
+    Raises:
+        ValueError: two children claim one of the names; names both.
+    """
+    given = set(files_named(path))
     folder = path if path.is_dir() else path.parent
-    named = {child.name.lower().replace("-", ".").replace("_", ".").split(".")[0]: child for child in folder.iterdir()}
+    named = _data_by_name(folder)
     held_out = next((named[name] for name in _HELD_OUT_NAMES if name in named), None)
-    train = named.get("train") if path.is_dir() else path
-    if train is None or held_out is None or held_out == train:
+    train = named.get("train") if path.is_dir() else [path]
+    if train is None or held_out is None or any(given & set(files_named(child)) for child in held_out):
         return None
-    return train, held_out
+    return _only(train), _only(held_out)
+
+
+def _data_by_name(folder: Path) -> dict[str, list[Path]]:
+    """Readable children by the first word of their names, shards together."""
+    named: dict[str, list[Path]] = {}
+    for child in sorted(folder.iterdir()):
+        claims = named.setdefault(re.split(r"[-_.]", child.name.lower(), maxsplit=1)[0], [])
+        pattern = shards_pattern(child) if child.is_file() else None
+        claim = pattern if pattern is not None and len(files_named(pattern)) > 1 else child
+        if claim not in claims and _is_data(child):
+            claims.append(claim)
+    return {name: claims for name, claims in named.items() if claims}
+
+
+def _is_data(child: Path) -> bool:
+    """Whether a local source could read it: pictures and programs beside the rows are none."""
+    try:
+        find_reader(LocalSource(type="local", path=str(child)))
+    except ValueError:
+        return False
+    return True
+
+
+def _only(claims: Sequence[Path]) -> Path:
+    if len(claims) > 1:
+        raise ValueError(
+            f"{' and '.join(map(str, claims))} have the same name at their beginning; say which of them is meant: "
+            "sightline init DATA --validation HELD_OUT"
+        )
+    return claims[0]
 
 
 def set_rows_apart(source: Source, folder: Path) -> Split:

@@ -61,7 +61,8 @@ class LocalSource(Section):
     type: Literal["local"]
     """Selects this source."""
     path: str
-    """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says."""
+    """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says. A `*` in the last
+    part takes every file of such a name, in order: `rows/train-*-of-00003.parquet`."""
     format: Literal["auto", "parquet", "jsonl", "geometry3k"] = "auto"
     """How rows are stored; `auto` goes by the ending. `geometry3k` is the published folder of item folders
     (data.json + img_diagram.png)."""

@@ -7,8 +7,15 @@ from rl_core.config.data import LocalSource
 from rl_core.data.columns import check_columns
 from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
+from rl_core.files import files_named
 
-_SPLIT_SHARD = re.compile(r"(?P<split>.+?)-\d+-of-\d+\.parquet")
+_SHARD = re.compile(r"(?P<split>.+?)-\d+-of-(?P<shards>\d+)(?P<ending>\.parquet|\.jsonl)")
+
+
+def shards_pattern(file: Path) -> Path | None:
+    """What names a shard and its siblings, as the `path` of a local source; None for a file that is no shard."""
+    match = _SHARD.fullmatch(file.name)
+    return match and file.with_name(f"{match['split']}-*-of-{match['shards']}{match['ending']}")
 
 
 def open_local(source: LocalSource) -> TableReader | Geometry3kReader:
@@ -27,7 +34,7 @@ def open_local(source: LocalSource) -> TableReader | Geometry3kReader:
 def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:
     """The reader for a path, chosen by `source.format` or by what is there. Raises ValueError as open_local does."""
     path = Path(source.path)
-    if not path.exists():
+    if not files_named(path):
         raise ValueError(f"data source {path}: no such file or folder")
     match _find_format(path) if source.format == "auto" else source.format:
         case "geometry3k":
@@ -46,7 +53,7 @@ def _geometry3k(path: Path, source: LocalSource) -> Geometry3kReader:
 
 
 def _find_format(path: Path) -> str:
-    if path.is_file():
+    if not path.is_dir():
         kind = path.suffix.removeprefix(".")
         if kind not in ("parquet", "jsonl"):
             raise ValueError(f"data source {path}: the file must end in .parquet or .jsonl, or `format` must name one")
@@ -61,16 +68,14 @@ def _find_format(path: Path) -> str:
 
 
 def _files_of(path: Path, ending: str) -> list[Path]:
-    if path.is_file():
-        return [path]
-    files = sorted(path.glob(f"*{ending}"))
+    files = sorted(path.glob(f"*{ending}")) if path.is_dir() else files_named(path)
     if not files:
         raise ValueError(f"data source {path}: no {ending} file in the folder")
-    splits = {match["split"] for file in files if (match := _SPLIT_SHARD.fullmatch(file.name))}
+    splits = {match["split"] for file in files if (match := _SHARD.fullmatch(file.name))}
     if len(splits) > 1:
         # Read as one, held-out rows would be trained on.
         raise ValueError(
-            f"data source {path}: the folder holds the splits {', '.join(sorted(splits))}; "
-            f"read one of them with {{type: hub, name: {path}@{min(splits)}}}"
+            f"data source {path}: these are the splits {', '.join(sorted(splits))}; "
+            f"read one of them with path: {files[0].with_name(f'{min(splits)}-*{ending}')}"
         )
     return files

@@ -36,8 +36,11 @@ class TableReader(ABC):
 
     @property
     def name(self) -> str:
-        """The path's last part, without its ending."""
-        return Path(self.source.path).stem
+        """The path's last part, without its ending; of a pattern what stands before its first `*`."""
+        path = Path(self.source.path)
+        if "*" not in path.name or path.exists():
+            return path.stem
+        return path.name.partition("*")[0].rstrip("-_.") or path.absolute().parent.name
 
     @abstractmethod
     def columns(self) -> set[str]:

@@ -9,6 +9,7 @@ from huggingface_hub import constants
 from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
+from rl_core.files import files_named
 from rl_core.planning.problem import Problem
 from rl_core.planning.scene_rules import scene_problems
 
@@ -33,7 +34,7 @@ def file_problems(config: RunConfig) -> list[Problem]:
     return [
         Problem(where=key, what=f"there is no {kind} {path}", fix=f"write {path.absolute()}, or correct the path")
         for key, path, kind in _named_paths(config)
-        if not (path.is_dir() if kind == "folder" else path.exists())
+        if not (path.is_dir() if kind == "folder" else files_named(path))
     ]
 
 

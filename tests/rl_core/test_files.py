@@ -250,3 +250,13 @@ def test_a_file_that_is_cut_keeps_its_first_bytes_and_stays_the_same_file(tmp_pa
     files.cut_file(path, 6)
     assert path.read_bytes() == b"whole\n"
     assert path.stat().st_ino == before
+
+
+def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path) -> None:
+    for name in ("a[1]-2", "a[1]-1", "a1-1", "b*", "bc"):
+        (tmp_path / name).touch()
+    (tmp_path / "a[1]-folder").mkdir()
+    assert files.files_named(tmp_path / "a[1]-*") == [tmp_path / "a[1]-1", tmp_path / "a[1]-2"]
+    assert files.files_named(tmp_path / "b*") == [tmp_path / "b*"], "what is there is meant"
+    assert files.files_named(tmp_path) == [tmp_path]
+    assert files.files_named(tmp_path / "gone") == files.files_named(tmp_path / "gone" / "*") == []

@@ -71,15 +71,60 @@ def test_rows_that_all_show_one_image_cannot_be_split(tmp_path: Path) -> None:
         (["train.parquet", "test.parquet", "val.parquet"], "", ("train.parquet", "val.parquet")),
         (["train-00000.parquet", "validation-00000.parquet"], "", ("train-00000.parquet", "validation-00000.parquet")),
         (["questions.jsonl", "test.jsonl"], "questions.jsonl", ("questions.jsonl", "test.jsonl")),
+        (["questions.jsonl", "test.py", "val.txt", "dev/notes.txt"], "questions.jsonl", None),
+        (["train.py", "train_images/1.png", "test_images/1.png", "rows.jsonl", "test.jsonl"], "", None),
+        (
+            ["train.jsonl", "test.jsonl", "train_images/1.png", "test_images/1.png"],
+            "",
+            ("train.jsonl", "test.jsonl"),
+        ),
+        (["train/1/data.json", "test/a.parquet", "train.md"], "", ("train", "test")),
+        (
+            [*(f"train-0000{n}-of-00003.parquet" for n in range(3)), "test-00000-of-00001.parquet"],
+            "",
+            ("train-*-of-00003.parquet", "test-00000-of-00001.parquet"),
+        ),
+        (
+            ["rows.jsonl", "val-0-of-2.jsonl", "val-1-of-2.jsonl"],
+            "rows.jsonl",
+            ("rows.jsonl", "val-*-of-2.jsonl"),
+        ),
+        (["train.jsonl", "train_2.jsonl", "test.jsonl"], "train.jsonl", ("train.jsonl", "test.jsonl")),
         (["test.jsonl"], "test.jsonl", None),
+        (["test-0-of-2.jsonl", "test-1-of-2.jsonl"], "test-1-of-2.jsonl", None),
+        (["test-0-of-2.jsonl", "test-1-of-2.jsonl"], "test-*-of-2.jsonl", None),
         (["rows.parquet"], "", None),
     ],
 )
 def test_held_out_data_is_found_by_its_name(tmp_path: Path, names: list[str], asked: str, expected) -> None:
-    for name in names:
-        (tmp_path / name).touch()
+    lay_down(tmp_path, names)
     found = find_split(tmp_path / asked if asked else tmp_path)
     assert found == (expected and tuple(tmp_path / name for name in expected))
+
+
+def lay_down(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "claims"),
+    [
+        (["train.jsonl", "train_hard.jsonl", "test.jsonl"], "", ("train.jsonl", "train_hard.jsonl")),
+        (["train.jsonl", "train/a.parquet", "test.jsonl"], "", ("train", "train.jsonl")),
+        (["train-0-of-1.jsonl", "train-0-of-2.jsonl", "train-1-of-2.jsonl", "test.jsonl"], "", ("train-*-of-2.jsonl",)),
+        (["rows.jsonl", "test_a.jsonl", "test_b.jsonl"], "rows.jsonl", ("test_a.jsonl", "test_b.jsonl")),
+    ],
+)
+def test_two_that_claim_one_name_are_both_named(
+    tmp_path: Path, names: list[str], asked: str, claims: tuple[str, ...]
+) -> None:
+    lay_down(tmp_path, names)
+    with pytest.raises(ValueError, match="sightline init DATA --validation HELD_OUT") as caught:
+        find_split(tmp_path / asked if asked else tmp_path)
+    for name in claims:
+        assert f"{tmp_path / name}" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["images", "videos"])

@@ -55,6 +55,20 @@ def test_a_folder_of_shards_is_read_in_order_of_names(tmp_path):
     assert [row.question for row in iter_rows(local(tmp_path))] == ["0.0", "0.1", "1.0", "1.1"]
 
 
+def test_a_star_in_the_name_reads_the_shards_of_one_split(tmp_path, write_jsonl):
+    for name in ("train-1-of-2", "train-0-of-2", "test-0-of-1", "train[0]-0-of-2"):
+        write_jsonl([{"problem": name, "answer": "x"}], f"{name}.jsonl")
+    source = local(tmp_path / "train-*-of-2.jsonl")
+    assert [(row.question, row.data_source) for row in iter_rows(source)] == [
+        ("train-0-of-2", "train"),
+        ("train-1-of-2", "train"),
+    ]
+    (row,) = iter_rows(local(tmp_path / "train[0]-*.jsonl"))
+    assert row.question == "train[0]-0-of-2"
+    (row,) = iter_rows(local(write_jsonl([ROW], "a*b.jsonl")))
+    assert row.data_source == "a*b", "a file of just this name"
+
+
 def test_a_limit_takes_the_first_rows(write_jsonl):
     source = local(write_jsonl([ROW | {"problem": str(n)} for n in range(5)]), limit=3)
     assert [row.question for row in iter_rows(source)] == ["0", "1", "2"]
@@ -88,6 +102,12 @@ def test_a_column_of_later_rows_counts_as_present(write_jsonl):
         (lambda folder: _touch(folder / "rows.csv"), "must end in .parquet or .jsonl"),
         (lambda folder: _touch(folder / "a.jsonl", folder / "b.parquet").parent, "holds parquet and jsonl"),
         (lambda folder: _touch(folder / "rows.parquet"), "no readable Parquet file"),
+        (lambda folder: folder / "train-*.parquet", "no such file or folder"),
+        (lambda folder: _touch(folder / "train-0.csv").parent / "train-*", "must end in .parquet or .jsonl"),
+        (
+            lambda folder: _touch(folder / "a-0-of-1.jsonl", folder / "b-0-of-1.jsonl").parent / "*.jsonl",
+            r"the splits a, b; .*/a-\*\.jsonl",
+        ),
         (
             lambda folder: _touch(folder / "train-0-of-1.parquet", folder / "test-0-of-1.parquet").parent,
             "the splits test, train",
