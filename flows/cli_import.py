@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rl_core.config.easyr1.importer import Imported, Note, import_easyr1
+from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
 
 
@@ -19,7 +20,7 @@ def write_easyr1_import(path: Path, overrides: Sequence[str], console: Console, 
     if out.exists() and not force:
         raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
     imported = import_easyr1(path, overrides)
-    atomic_write_text(out, imported.text(" ".join(["From EasyR1:", str(path), *overrides])))
+    atomic_write_text(out, imported.text(" ".join(["From EasyR1:", str(path), *map(shown_override, overrides)])))
     _say(imported, console)
     console.print(f"\nwrote [bold]{out}[/bold]. Next:\n  sightline plan {out}", highlight=False)
 

@@ -52,6 +52,15 @@ def atomic_write_json(path: Path, value: object) -> None:
     atomic_write_text(path, text + "\n")
 
 
+def read_utf8(path: Path) -> str:
+    """A text file that somebody wrote. Raises ValueError naming it where it is not UTF-8, and OSError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path} is not UTF-8 text (line {line}): save it as UTF-8") from None
+
+
 def cut_file(path: Path, size: int) -> None:
     """Drop what follows the first `size` bytes of a file that is appended to. No byte before them is written again."""
     with path.open("rb+") as file:

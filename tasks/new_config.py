@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rl_core.config.data import LocalSource
-from rl_core.config.loading import validate_config
+from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig, experiment_name
 from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
@@ -121,7 +121,7 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
     experiment = experiment_name(out.stem, otherwise="experiment")
     text = config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
     atomic_write_text(out, text)
-    return validate_config(yaml.safe_load(text), str(out))
+    return load_config(out)
 
 
 def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:

@@ -14,7 +14,7 @@ from rl_core.config.data import ARRANGING
 from rl_core.config.loading import digest_of
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
-from rl_core.files import hash_file
+from rl_core.files import hash_file, read_utf8
 from rl_core.rewards.own_code import files_of
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
@@ -266,7 +266,7 @@ def _text_of(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_utf8(Path(path))
     except OSError as error:
         raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 

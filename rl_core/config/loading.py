@@ -11,7 +11,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.run import RunConfig
-from rl_core.config.section import SECRET_ERROR
+from rl_core.config.section import SECRET_ERROR, names_a_secret, without_secrets
+from rl_core.config.yaml_text import NotYaml, parse_yaml
+from rl_core.files import read_utf8
+from rl_core.redaction import HIDDEN, redact
 
 Tree = dict[str, Any]
 
@@ -41,7 +44,7 @@ def validate_config(tree: Tree, origin: str) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        lines = [f"  {_explain(problem)}" for problem in error.errors()]
+        lines = [f"  {redact(_explain(problem))}" for problem in error.errors()]
         raise ConfigError(f"{origin}: {len(lines)} problem(s)\n" + "\n".join(lines)) from None
 
 
@@ -55,18 +58,20 @@ def read_tree(path: Path, seen: tuple[Path, ...]) -> Tree:
     if parent is None:
         return tree
     if not isinstance(parent, str):
-        raise ConfigError(f"{path}: `extends:` must be the path of one config file, not {parent!r}")
+        raise ConfigError(f"{path}: `extends:` must be the path of one config file, not a {type(parent).__name__}")
     return merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
 
 
 def read_yaml(path: Path) -> Tree:
-    """The mapping in a YAML file. Raises ConfigError naming the file when it is missing or holds none."""
+    """The mapping in a YAML file. Raises ConfigError naming the file when it is missing, not UTF-8, or holds none."""
     if not path.is_file():
         raise ConfigError(f"no config file {path}")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
+        tree = parse_yaml(read_utf8(path))
+    except NotYaml as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{error}") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
     return tree
@@ -93,25 +98,33 @@ def apply_override(tree: Tree, override: str) -> None:
     """Set the key of a `key.path=value` text in place. Raises ConfigError when it is none, or its value no YAML."""
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"override {override!r} must read key.path=value")
+        raise ConfigError(f"override {shown_override(override)!r} must read key.path=value")
     *parents, last = parts = key.strip().split(".")
     if not all(parts):
-        raise ConfigError(f"override {override!r}: a name is missing beside a dot of the key")
+        raise ConfigError(f"override {shown_override(override)!r}: a name is missing beside a dot of the key")
     node = tree
     for part in parents:
         if node.get(part) is None:
             node[part] = {}
         node = node[part]
         if not isinstance(node, dict):
-            raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
+            raise ConfigError(f"override {shown_override(override)!r}: {part!r} is a value, not a section")
     try:
         node[last] = parse_value(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"override {override!r}: the value is not YAML: {error}") from None
+    except NotYaml as error:
+        raise ConfigError(f"override {shown_override(override)!r}: the value is not valid YAML: {error}") from None
+
+
+def shown_override(override: str) -> str:
+    """The override as a message or a file may repeat it. Its value may name a secret as well as its key: a mapping."""
+    key, separator, _ = override.partition("=")
+    if names_a_secret(override):
+        return f"{key}={HIDDEN}" if separator else HIDDEN
+    return redact(override)
 
 
 def parse_value(text: str) -> Any:
-    """A YAML scalar or flow value. YAML 1.1 reads 1e-6 as text, so numbers are tried first."""
+    """A YAML scalar or flow value. YAML 1.1 reads 1e-6 as text, so numbers are tried first. Raises NotYaml."""
     try:
         return int(text)
     except ValueError:
@@ -119,7 +132,7 @@ def parse_value(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        return yaml.safe_load(text)
+        return parse_yaml(text)
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
@@ -129,7 +142,15 @@ def _explain(problem: Mapping[str, Any]) -> str:
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
     if problem["type"] == SECRET_ERROR:
         return f"{key}: {problem['msg']}"
-    return f"{key}: {problem['msg']} (got {problem['input']!r})" if keys else str(problem["msg"])
+    return f"{key}: {problem['msg']}{_got(problem, keys)}" if keys else str(problem["msg"])
+
+
+def _got(problem: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """The refused value, for a person to find it by. Of a missing key pydantic has the whole section around it."""
+    value = problem["input"]
+    if problem["type"] == "missing" or isinstance(value, Mapping | list | tuple | set):
+        return ""
+    return f" (got {without_secrets(value, '.'.join(keys))!r})"
 
 
 def _suggestion(key: str, section: type[BaseModel]) -> str:

@@ -23,8 +23,8 @@ INTRODUCTION = """# Configuration
 Every key of a run, from the models in `rl_core/config` (`make docs` writes this page anew). A config is a YAML file of
 sections; `extends: other.yaml` starts from another one; `--set actor.optim.lr=1e-6` changes a key on the command line,
 and what the YAML of a value may look like holds there too: `--set 'evaluation.modes=[greedy]'`. A key that does not
-exist is refused, and so is a value out of bounds. Paths are relative to the folder in which the command is given, that
-of `extends:` to the file that says it.
+exist is refused, and so are a key that a section has twice and a value out of bounds. Files are UTF-8 text. Paths are
+relative to the folder in which the command is given, that of `extends:` to the file that says it.
 """
 
 PLAIN_NAMES = {bool: "true / false", int: "integer", float: "number", str: "text", types.NoneType: "null"}

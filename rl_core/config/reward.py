@@ -1,20 +1,17 @@
 """Who judges a response, and what judging may cost."""
 
-import re
 from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, field_validator
 
-from rl_core.config.section import Section, refused_secret
+from rl_core.config.section import Section, names_a_secret, refused_secret
 
 Kwargs = dict[str, float | int | str | bool]
 
-_SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
 
-
-def _without_secrets(kwargs: Kwargs) -> Kwargs:
-    if named := [name for name in kwargs if _SECRET_NAME.search(name)]:
+def _refuse_secrets(kwargs: Kwargs) -> Kwargs:
+    if named := [name for name in kwargs if names_a_secret(name)]:
         raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
     return kwargs
 
@@ -33,7 +30,7 @@ class RewardTerm(Section):
     reward_type: Literal["batch", "sequential"] | None = None
     """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
 
-    _secrets_are_refused = field_validator("kwargs")(_without_secrets)
+    _secrets_are_refused = field_validator("kwargs")(_refuse_secrets)
 
     @property
     def label(self) -> str:
@@ -55,7 +52,7 @@ class RewardChoice(Section):
     """Functions whose weighted sum is `overall`. The first one's components keep their names, those of the others
     are prefixed with theirs (`length/overall`)."""
 
-    _secrets_are_refused = field_validator("kwargs")(_without_secrets)
+    _secrets_are_refused = field_validator("kwargs")(_refuse_secrets)
 
     @property
     def terms(self) -> tuple[RewardTerm, ...]:

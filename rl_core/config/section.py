@@ -1,10 +1,18 @@
 """The base of every configuration section."""
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from rl_core.redaction import HIDDEN, redact
+
 SECRET_ERROR = "secret"
 """pydantic's type of an error whose input must not be shown."""
+
+_SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
 
 
 class Section(BaseModel):
@@ -22,3 +30,24 @@ def refused_secret(message: str) -> PydanticCustomError:
     """What a validator raises for a value that may be a secret: a config is written down in many places, so that
     secrets come from the environment alone. The error's report leaves the value out."""
     return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})
+
+
+def names_a_secret(key: str) -> bool:
+    """Whether a value under this key looks like a secret. Other names than those of the environment: `prompt_key` and
+    `max_tokens` are words of a config."""
+    return _SECRET_NAME.search(key) is not None
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """A value of a config, found under `key`, as a message may repeat it."""
+    if names_a_secret(key):
+        return HIDDEN
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            return {name: without_secrets(item, f"{name}") for name, item in value.items()}
+        case list() | tuple():
+            return [without_secrets(item) for item in value]
+        case _:
+            return value

@@ -1,6 +1,7 @@
 """What a reward file says of itself, read as text: nothing of it runs in this process."""
 
 import ast
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +41,10 @@ class SourceText:
 
 
 def read_source(path: Path) -> SourceText:
-    """Parse a file. Raises ValueError naming the line where it is no Python."""
+    """Parse a file. Raises ValueError naming the line where it is no Python, or saying that its encoding is wrong."""
+    text = _text_of(path)
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
         raise ValueError(f"reward file {path} is no Python: line {error.lineno}: {error.msg}") from None
     statements = list(_module_level(tree.body))
@@ -51,6 +53,18 @@ def read_source(path: Path) -> SourceText:
         constants={name: value for statement in statements for name, value in _literals_of(statement)},
         functions={s.name: s for s in statements if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)},
     )
+
+
+def _text_of(path: Path) -> str:
+    """As Python reads it: in the encoding that its first lines name, or in UTF-8."""
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"reward file {path} is no text that Python can read ({error}): save it as UTF-8, or name its encoding in "
+            "the first line"
+        ) from None
 
 
 def _module_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

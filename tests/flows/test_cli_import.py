@@ -33,6 +33,15 @@ def test_the_config_is_written_and_what_is_lost_is_shown(example: Path, tmp_path
     assert "sightline plan new.yaml" in text
 
 
+def test_a_secret_of_the_command_line_is_not_written(example: Path, tmp_path: Path) -> None:
+    overrides = ["worker.reward.reward_function_kwargs.api_key=geheim", "trainer.judge='http://u:geheim@h/'"]
+    shown = CliRunner().invoke(app, ["import", "easyr1", str(example), *overrides, "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    written = (tmp_path / "new.yaml").read_text()
+    assert "reward_function_kwargs.api_key=***" in written
+    assert "geheim" not in written + shown.output
+
+
 def test_an_existing_config_is_replaced_only_when_told(example: Path, tmp_path: Path) -> None:
     before = example.read_text()
     refused = CliRunner().invoke(app, ["import", "easyr1", str(example)])

@@ -260,3 +260,12 @@ def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path)
     assert files.files_named(tmp_path / "b*") == [tmp_path / "b*"], "what is there is meant"
     assert files.files_named(tmp_path) == [tmp_path]
     assert files.files_named(tmp_path / "gone") == files.files_named(tmp_path / "gone" / "*") == []
+
+
+def test_a_text_of_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes("one\r\ntwo\ngröße".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{path} is not UTF-8 text \(line 3\): save it as UTF-8"):
+        files.read_utf8(path)
+    path.write_text("größe\n", encoding="utf-8")
+    assert files.read_utf8(path) == "größe\n"

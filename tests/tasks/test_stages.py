@@ -139,6 +139,25 @@ def test_the_direction_of_a_curriculum_changes_no_prepared_row() -> None:
     assert changed(before, after) == AFTER_TRAINING
 
 
+@pytest.mark.parametrize("cookie", ["latin-1", "utf-8"])
+def test_a_reward_file_is_read_in_the_encoding_that_it_names(tmp_path: Path, cookie: str) -> None:
+    reward = tmp_path / "reward.py"
+    config = quickstart(f"reward.function={reward}:score")
+    digests = []
+    for word in ("größe", "große"):
+        reward.write_bytes(f"# -*- coding: {cookie} -*-\nWORD = '{word}'\ndef score(sample): ...\n".encode(cookie))
+        digests.append(stage_digests(config, source_digest))
+    assert digests[0]["training"] != digests[1]["training"]
+
+
+@pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
+def test_a_template_that_is_not_utf8_is_named(tmp_path: Path, key: str) -> None:
+    template = tmp_path / "prompt.jinja"
+    template.write_bytes("{{ content }} Größe?".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{template} is not UTF-8 text \(line 1\): save it as UTF-8"):
+        stage_digests(quickstart(f"{key}={template}"), source_digest)
+
+
 def test_a_missing_template_is_named() -> None:
     with pytest.raises(ValueError, match=r"nowhere\.jinja"):
         stage_digests(quickstart("data.prompt_template=nowhere.jinja"), source_digest)

@@ -10,8 +10,11 @@ from pydantic import ValidationError
 
 from rl_core.config.easyr1.key import EasyR1Config, NoEquivalent
 from rl_core.config.easyr1.table import KEYS
-from rl_core.config.loading import Tree, apply_override, parse_value, read_yaml, resolve_location
+from rl_core.config.loading import ConfigError, Tree, apply_override, parse_value, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
+from rl_core.config.section import without_secrets
+from rl_core.config.yaml_text import NotYaml
+from rl_core.redaction import redact
 
 _UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
 
@@ -31,7 +34,7 @@ class Note:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.key} = {self.value}: {self.text}"
+        return f"{self.key} = {without_secrets(self.value, self.key)}: {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +92,12 @@ def _given(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _resolved(given: Mapping[str, Any], path: Path) -> EasyR1Config:
-    values = {name: _typed(given.get(name, key.default), key.default) for name, key in KEYS.items()}
+    values: dict[str, Any] = {}
+    for name, key in KEYS.items():
+        try:
+            values[name] = _typed(given.get(name, key.default), key.default)
+        except NotYaml as error:
+            raise ConfigError(f"{path}: {name} is neither a number nor valid YAML: {error}") from None
     return EasyR1Config(values=values, given=frozenset(given), folder=path.parent)
 
 
@@ -145,7 +153,7 @@ def _problems(tree: Tree) -> dict[str, str]:
     try:
         RunConfig.model_validate(tree)
     except ValidationError as error:
-        return {".".join(resolve_location(problem["loc"])[0]): problem["msg"] for problem in error.errors()}
+        return {".".join(resolve_location(problem["loc"])[0]): redact(problem["msg"]) for problem in error.errors()}
     return {}
 
 

@@ -13,6 +13,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import Mode
 from rl_core.evaluation.protocols.code import code_digest
+from rl_core.files import read_utf8
 
 OWN_WORDS = "the project's own words, in the published format"
 
@@ -99,8 +100,8 @@ class Protocol:
 
     def with_prompt(self, path: Path) -> Self:
         """The same with the prompt text of a file, such as the published one. Raises OSError when it cannot be
-        read."""
-        text = path.read_text(encoding="utf-8")
+        read, and ValueError when it is not UTF-8."""
+        text = read_utf8(path)
         origin = f"the text of {path.name}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return replace(self, prompt=text, prompt_origin=origin)
 

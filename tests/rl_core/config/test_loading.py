@@ -85,7 +85,7 @@ def test_a_circle_of_extends_is_refused_with_its_path(tmp_path: Path) -> None:
         ("extends: [a.yaml, b.yaml]\n", "`extends:` must be the path of one config file"),
         ("- a list\n", "must hold a mapping of sections, not list"),
         ("", "must hold a mapping of sections, not NoneType"),
-        ("a: [1\n", "is not YAML"),
+        ("a: [1\n", r"is not valid YAML: line 2, column 1: expected ',' or ']'"),
     ],
 )
 def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -93,6 +93,32 @@ def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text:
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_config(path)
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("experiment: x\n# größe\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.yaml is not UTF-8 text \(line 2\): save it as UTF-8"):
+        load_config(path)
+
+
+def test_a_repeated_key_is_named_with_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(SMALL + "actor:\n  optim: {lr: 1e-6}\n  global_batch_size: 8\nactor: {}\n")
+    with pytest.raises(ConfigError, match=r"twice\.yaml .* line 11, column 1: the key `actor` .* first in line 8"):
+        load_config(path)
+
+
+def test_a_repeated_key_in_an_extended_file_is_named_with_that_file(small: Path, tmp_path: Path) -> None:
+    small.write_text(SMALL + "seed: 1\n'seed': 2\n")
+    (tmp_path / "child.yaml").write_text("extends: small.yaml\n")
+    with pytest.raises(ConfigError, match=r"small\.yaml .*`seed`"):
+        load_config(tmp_path / "child.yaml")
+
+
+def test_an_override_may_not_repeat_a_key_in_its_value(small: Path) -> None:
+    with pytest.raises(ConfigError, match=r"override 'reward=.*the key `function` stands twice"):
+        load_config(small, ["reward={function: count, function: math}"])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -130,7 +156,7 @@ def test_a_later_override_wins(small: Path) -> None:
         (".seed=3", "a name is missing beside a dot of the key"),
         ("data.=3", "a name is missing beside a dot of the key"),
         ("seed.deeper=3", "'seed' is a value, not a section"),
-        ("seed=[1", "the value is not YAML"),
+        ("seed=[1", "the value is not valid YAML"),
     ],
 )
 def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, message: str) -> None:

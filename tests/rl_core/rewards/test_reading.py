@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from rl_core.rewards.reading import read_source
 
 TEXT = """
@@ -35,3 +37,19 @@ def test_after_a_star_import_any_name_may_be_there(tmp_path: Path) -> None:
     path = tmp_path / "stars.py"
     path.write_text("from somewhere import *\n")
     assert read_source(path).may_define("score")
+
+
+def test_a_file_is_read_in_the_encoding_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes("# -*- coding: latin-1 -*-\nWORD = 'größe'\n".encode("latin-1"))
+    assert read_source(path).constants == {"WORD": "größe"}
+
+
+@pytest.mark.parametrize("first_line", ["", "# coding: no-such-encoding", "# größe"])
+def test_a_file_in_an_encoding_that_it_does_not_name_is_refused_with_what_to_do(
+    tmp_path: Path, first_line: str
+) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes(f"{first_line}\n\nWORD = 'größe'\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"reward file {path} .*: save it as UTF-8, or name its encoding"):
+        read_source(path)

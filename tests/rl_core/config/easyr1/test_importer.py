@@ -293,6 +293,28 @@ def test_the_text_is_the_config(importing: Import, tmp_path: Path) -> None:
     assert load_config(tmp_path / "own.yaml") == valid(imported)
 
 
+def test_a_secret_is_neither_listed_nor_written(importing: Import) -> None:
+    imported = importing(
+        "worker.reward.reward_function_kwargs={api_key: geheim, limit: 3}",
+        "trainer.judge={api_key: geheim, address: 'http://u:geheim@h/'}",
+    )
+    assert {"worker.reward.reward_function_kwargs", "trainer.judge.api_key"} <= lost(imported).keys()
+    assert "geheim" not in imported.text("From EasyR1") + "".join(map(str, imported.lost))
+    assert "'limit': 3" in "".join(map(str, imported.lost))
+
+
+def test_a_repeated_key_is_refused(importing: Import, tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("trainer: {total_epochs: 3, total_epochs: 4}\n")
+    with pytest.raises(ConfigError, match=r"twice\.yaml .*`total_epochs` stands twice"):
+        import_easyr1(path)
+
+
+def test_a_number_that_is_none_is_named_with_its_key(importing: Import) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml: trainer\.save_limit is neither a number nor valid YAML"):
+        importing("trainer.save_limit='[1'")
+
+
 def test_no_yaml_and_no_override_are_refused(tmp_path: Path, importing: Import) -> None:
     with pytest.raises(ConfigError, match=r"no config file .*gone\.yaml"):
         import_easyr1(tmp_path / "gone.yaml")
