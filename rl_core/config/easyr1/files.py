@@ -6,6 +6,7 @@ from typing import Any
 
 from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
+_SPLIT_NAME = re.compile(r"[^@\s]+@[^@\s]+")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -49,7 +50,8 @@ def reward_function(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def data_source(key: str) -> Convert:
-    """Takes `path@split` over as the source `key`: a file or folder where there is one, else a hub data set."""
+    """Takes `path@split` over as the source `key`: a file, or a split of a folder or of a hub data set.
+    EasyR1's split is `train` where none is named."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         path, _, split = str(value or "").partition("@")
@@ -57,12 +59,33 @@ def data_source(key: str) -> Convert:
             raise NoEquivalent(f"a run needs rows: set {key}")
         found = locate(path, config)
         if found is not None:
-            return {key: {"type": "local", "path": found}}
+            return {key: _folder(found, split, key) if Path(found).is_dir() else _file(found, split, key)}
         if _HUB_NAME.fullmatch(path):
-            return {key: {"type": "hub", "name": f"{path}@{split or 'train'}"}}
+            return {key: _split(path, split)}
         raise NoEquivalent(f"there is no file or folder {path}, and it is no name on the hub; set {key} yourself")
 
     return convert
+
+
+def _split(name: str, split: str) -> dict[str, str]:
+    """Of a hub data set, or of a folder in its place: a local source would read all of its splits as one."""
+    return {"type": "hub", "name": f"{name}@{split or 'train'}"}
+
+
+def _folder(path: str, split: str, key: str) -> dict[str, str]:
+    source = _split(path, split)
+    if not _SPLIT_NAME.fullmatch(source["name"]):
+        raise NoEquivalent(f"a folder is read by `path@split` without spaces and another @; rename it or set {key}")
+    return source
+
+
+def _file(path: str, split: str, key: str) -> dict[str, str]:
+    source = {"type": "local", "path": path}
+    if split not in ("", "train"):  # a file's rows are the split `train` in EasyR1
+        raise NoEquivalent(
+            f"a file is read whole, without `{split}`; set {key}.limit for its first rows", {key: source}
+        )
+    return source
 
 
 def image_folder(value: Any, config: EasyR1Config) -> Assignments:

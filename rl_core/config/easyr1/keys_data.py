@@ -12,9 +12,11 @@ from rl_core.config.easyr1.conversions import (
 from rl_core.config.easyr1.files import data_source, file_at, image_folder
 from rl_core.config.easyr1.key import Key, converted, needless, same
 
+_FOLDER = "A folder's split is read as one of a hub data set: `{type: hub, name: folder@split}`."
+
 DATA: tuple[Key, ...] = (
-    converted("data.train_files", "", data_source("data.train"), "data.train"),
-    converted("data.val_files", "", data_source("data.validation"), "data.validation"),
+    converted("data.train_files", "", data_source("data.train"), "data.train", remark=_FOLDER),
+    converted("data.val_files", "", data_source("data.validation"), "data.validation", remark=_FOLDER),
     same("data.prompt_key", "prompt", "data.train.columns.prompt_key", "data.validation.columns.prompt_key"),
     same("data.answer_key", "answer", "data.train.columns.answer_key", "data.validation.columns.answer_key"),
     same(

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from rl_core.config.easyr1.importer import Imported, import_easyr1
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
+from rl_core.data.sources import iter_rows
 from tests.rl_core.config.easyr1.example import every_key
 
 Import = Callable[..., Imported]
@@ -278,6 +281,61 @@ def test_local_data_and_the_folder_of_its_images_are_found_from_the_config(impor
     train = valid(imported).data.train.model_dump()
     assert (train["type"], train["path"]) == ("local", str(checkout / "rows" / "train.parquet"))
     assert train["media_dir"] == valid(imported).data.validation.model_dump()["media_dir"] == str(checkout / "rows")
+
+
+@pytest.fixture
+def geo(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with both splits, as somebody downloads it."""
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+    folder = checkout / "geo"
+    folder.mkdir()
+    for split, rows in (("train", 3), ("test", 2)):
+        table = {"problem": [f"{split} {row}" for row in range(rows)], "answer": ["1"] * rows}
+        pq.write_table(pa.table(table), folder / f"{split}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "rows"),
+    [
+        ("geo@train", "geo@test", (3, 2)),
+        ("geo", "geo@test", (3, 2)),
+        ("geo@train[:1]", "geo@test", (1, 2)),
+    ],
+)
+def test_a_folder_gives_the_split_that_is_asked_for(
+    importing: Import, geo: Path, train: str, test: str, rows: tuple[int, int]
+) -> None:
+    """EasyR1's split is `train` where none is named."""
+    columns = ["data.image_key=null", "data.video_key=null"]
+    imported = importing(*SMALL, *NO_OFFLOAD, *columns, f"data.train_files={train}", f"data.val_files={test}")
+    assert lost(imported) == {}
+    data = valid(imported).data
+    assert (data.train.model_dump()["type"], data.train.model_dump()["columns"]["prompt_key"]) == ("hub", "problem")
+    read = [[row.question for row in iter_rows(source)] for source in (data.train, data.validation)]
+    assert read == [[f"train {row}" for row in range(rows[0])], [f"test {row}" for row in range(rows[1])]]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ("geo/train.parquet@train[:100]", "read whole, without `train[:100]`; set data.train.limit"),
+        ("geo/train.parquet@test", "read whole, without `test`"),
+        ("two words@train", "without spaces"),
+    ],
+)
+def test_a_split_that_cannot_be_taken_over_is_listed(importing: Import, geo: Path, files: str, words: str) -> None:
+    geo.with_name("two words").mkdir()
+    imported = importing(*SMALL, *NO_OFFLOAD, f"data.train_files={files}")
+    assert set(lost(imported)) == {"data.train_files"}
+    assert words in lost(imported)["data.train_files"]
+
+
+def test_a_file_is_taken_over_though_its_split_is_not(importing: Import, geo: Path) -> None:
+    train = valid(importing("data.train_files=geo/train.parquet@train[:100]")).data.train.model_dump()
+    assert (train["type"], train["path"]) == ("local", str(geo / "train.parquet"))
 
 
 def test_a_path_below_the_working_directory_stays_relative(
