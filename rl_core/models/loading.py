@@ -123,9 +123,10 @@ def stop_token_ids(folder: Path) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         fields = json.loads(path.read_text()) if path.exists() else {}
-        ids = fields.get("eos_token_id", fields.get("text_config", {}).get("eos_token_id"))
-        if ids is not None:
-            return tuple(ids) if isinstance(ids, list) else (ids,)
+        for place in (fields, fields.get("text_config") or {}):
+            ids = place.get("eos_token_id")
+            if ids is not None:
+                return tuple(ids) if isinstance(ids, list) else (ids,)
     raise ValueError(f"{folder} names no eos_token_id in generation_config.json or config.json: add one")
 
 

@@ -11,8 +11,9 @@ from rl_core.training.optimizer import StepOutcome
 class TokenMeans:
     """Sums weighted token values over micro-batches; the mean is over the optimizer batches of a step.
 
-    The weights are those of the loss, so they sum to one over an optimizer batch and a metric means the same for
-    every micro-batch size.
+    The weights are those of the loss, divided by their sum over the step, so a metric means the same for every
+    micro-batch size. They sum to one over an optimizer batch, so that all batches count alike; with `seq_sum_norm`
+    (Dr. GRPO) they sum to its mean response length over the longest one, and batches count by their tokens.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rl_core.algorithms.group_filter import is_informative
@@ -25,6 +25,14 @@ def test_the_mean_of_a_mixed_reward_keeps_what_the_spread_leaves_out() -> None:
 @given(value=st.floats(-10, 10), size=st.integers(1, 16))
 def test_equal_values_have_no_spread_at_all(value: float, size: int) -> None:
     assert not is_informative(np.full(size, value), statistic="spread", low=0.0, high=None)
+
+
+@given(value=st.floats(-10, 10), size=st.integers(1, 16))
+@example(value=0.1, size=12)  # their mean is 0.10000000000000002
+def test_equal_values_lie_on_a_bound_that_is_their_value(value: float, size: int) -> None:
+    equal = np.full(size, value)
+    assert not is_informative(equal, statistic="mean", low=value, high=None)
+    assert not is_informative(equal, statistic="mean", low=value - 1.0, high=value)
 
 
 def test_the_bounds_are_strict() -> None:

@@ -57,6 +57,18 @@ def test_the_end_of_a_turn_ends_a_response(family: str, model_folder: Callable[[
     assert stop_token_ids(folder) == (end,)  # from the model's config
 
 
+@pytest.mark.parametrize("own", [{"eos_token_id": None}, {}])
+@pytest.mark.parametrize("inner", [0, 7])
+def test_a_stop_token_of_the_language_model_is_found(own: dict[str, None], inner: int, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(own | {"text_config": {"eos_token_id": inner}}))
+    assert stop_token_ids(tmp_path) == (inner,)
+
+
+def test_a_stop_token_of_the_whole_model_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"eos_token_id": 0, "text_config": {"eos_token_id": 7}}')
+    assert stop_token_ids(tmp_path) == (0,)
+
+
 def test_a_model_that_never_stops_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="eos_token_id"):
