@@ -37,7 +37,8 @@ class AdaptiveKLController:
     Attributes:
         coef: The weight of this step's KL term.
         target: The KL to hold, nats a token.
-        horizon: Samples over which the weight may change by a factor of about 1.2.
+        horizon: Samples over which the weight may change by a factor of about 1.2; no step has more (planning refuses
+            it), or the weight would jump, and from five times as many on fall below zero.
     """
 
     coef: float

@@ -22,7 +22,8 @@ class AdaptiveKLConfig(Section):
     target: float = Field(default=0.1, gt=0.0)
     """KL to hold, nats a token."""
     horizon: float = Field(default=10_000.0, gt=0.0)
-    """Responses over which the coefficient may change by a factor of about 1.2."""
+    """Responses over which the coefficient may change by a factor of about 1.2: those of a step
+    (data.rollout_batch_size x rollout.n) or more."""
 
 
 class KLConfig(Section):

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rl_core.config.section import Section, refused_secret
+from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from rl_core.redaction import redact_addresses
 
 
@@ -13,8 +14,8 @@ class EvaluationConfig(Section):
 
     n: int = Field(default=1, ge=1)
     """Responses an item in the sampled pass."""
-    temperature: float = Field(default=0.6, ge=0.0)
-    """Temperature of the sampled pass."""
+    temperature: float = Field(default=0.6, ge=0.0, le=HIGHEST_TEMPERATURE)
+    """Temperature of the sampled pass: 0, or 0.01 and more."""
     top_p: float = Field(default=0.95, gt=0.0, le=1.0)
     """Nucleus mass of the sampled pass."""
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
@@ -26,6 +27,13 @@ class EvaluationConfig(Section):
     categories: tuple[str, ...] = ()
     """Columns of the held-out rows whose values split the accuracy into tables, such as `problem_type_graph` of a
     Geometry3K folder."""
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_sampled_at_as_it_stands(cls, temperature: float) -> float:
+        if 0.0 < temperature < LOWEST_TEMPERATURE:
+            raise ValueError(f"vLLM would sample at {LOWEST_TEMPERATURE}: set 0, or {LOWEST_TEMPERATURE} and more")
+        return temperature
 
 
 class MergeConfig(Section):

@@ -1,11 +1,17 @@
 """How the policy is improved: cold start, rollouts, optimizer, trainer."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from rl_core.config.data import Source
 from rl_core.config.section import Section
+
+LOWEST_TEMPERATURE: Final = 0.01
+"""vLLM raises one between 0 and this to this, and the responses would be those of another temperature."""
+
+HIGHEST_TEMPERATURE: Final = 2.0
+"""vLLM refuses a higher one."""
 
 
 class OptimConfig(Section):
@@ -55,7 +61,7 @@ class RolloutConfig(Section):
 
     n: int = Field(default=8, ge=1)
     """Responses a prompt: the size of a group. A group baseline needs 2 or more."""
-    temperature: float = Field(default=1.0, gt=0.0)
+    temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
     """Sampling temperature; the trainer's log-probs use it too. top_p, top_k and min_p are refused in training."""
     max_response_length: int = Field(default=512, ge=1)
     """Longest response in tokens."""

@@ -16,6 +16,7 @@ def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     yield from _critic_problems(config)
     yield from _filter_problems(config)
     yield from _loss_problems(config)
+    yield from _kl_problems(config)
     yield from _off_policy_problems(config)
 
 
@@ -95,12 +96,26 @@ def _loss_problems(config: RunConfig) -> Iterator[Problem]:
             fix="set algorithm.clip_ratio_low to 3.0e-4 and algorithm.clip_ratio_high to 4.0e-4, as published",
             fatal=False,
         )
-    if algorithm.kl is not None and algorithm.kl.use_kl_loss and algorithm.kl.penalty == "kl":
+
+
+def _kl_problems(config: RunConfig) -> Iterator[Problem]:
+    kl = config.algorithm.kl
+    if kl is None:
+        return
+    if kl.use_kl_loss and kl.penalty == "kl":
         yield Problem(
             where="algorithm.kl.penalty",
             what="the gradient of `kl` in the loss is zero on average, so it holds nothing",
             fix="set low_var_kl or mse, or algorithm.kl.use_kl_loss to false",
             fatal=False,
+        )
+    prompts, n = config.data.rollout_batch_size, config.rollout.n
+    if kl.adaptive is not None and prompts * n > kl.adaptive.horizon:
+        yield Problem(
+            where="algorithm.kl.adaptive.horizon",
+            what=f"a step has {prompts * n} responses (data.rollout_batch_size {prompts} x rollout.n {n}), more than "
+            f"the horizon of {kl.adaptive.horizon:g} over which the coefficient follows the KL",
+            fix=f"set it to {prompts * n} or more",
         )
 
 

@@ -139,7 +139,7 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
                 where="merge.checkpoint",
                 what=f"`best` needs a step that is validated (every {trainer.val_freq}) and saved (every "
                 f"{trainer.save_freq}, and at the end of an epoch of {steps_per_epoch}); of {steps} steps none is both",
-                fix=f"set trainer.val_freq to {trainer.save_freq}",
+                fix=f"set trainer.val_freq to {min(trainer.save_freq, steps_per_epoch, steps)}",
             )
         )
     return problems

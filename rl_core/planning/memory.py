@@ -45,12 +45,12 @@ class MemoryForecast:
 
     Attributes:
         rows: What takes memory.
-        cached_sequences: Longest sequences whose keys and values the cache holds at one time; None where it is not
-            known because the device is not.
+        cached_sequences: Longest sequences whose keys and values the cache holds at one time; 0 where the engine has
+            no room for one.
     """
 
     rows: Sequence[MemoryRow]
-    cached_sequences: int | None
+    cached_sequences: int
 
     @property
     def peak_gib(self) -> float:

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, but not in its stub
+
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_tolerance, merge_tolerance
 from rl_core.planning.algorithm_rules import algorithm_problems
@@ -38,10 +41,12 @@ def _trainer_problems(config: RunConfig) -> Iterator[Problem]:
             fix="set -1 to never validate, or validate every so many steps",
         )
     if config.merge.checkpoint == "best" and trainer.val_freq < 0:
+        # The steps of an epoch are not known here, but there is one at least, and the last step is always saved.
+        validated = min(trainer.save_freq, trainer.max_steps or trainer.total_epochs)
         yield Problem(
             where="merge.checkpoint",
             what="`best` is chosen by validation, and trainer.val_freq -1 never validates",
-            fix=f"set trainer.val_freq to {trainer.save_freq}, or merge.checkpoint to last",
+            fix=f"set trainer.val_freq to {validated}, or merge.checkpoint to last",
         )
     if trainer.save_model_only:
         yield Problem(
@@ -128,7 +133,18 @@ def _tracking_problems(config: RunConfig) -> Iterator[Problem]:
             what=f"{uri!r} is a folder, and MLflow no longer keeps runs in folders",
             fix="give a database (sqlite:///mlflow.db), a server (http://host:port), or null",
         )
-    if config.merge.push is not None and config.merge.push.count("/") != 1:
+    if config.merge.push is not None and not _is_hub_name(config.merge.push):
         yield Problem(
-            where="merge.push", what=f"{config.merge.push!r} is no name on the hub", fix="write it as owner/name"
+            where="merge.push",
+            what=f"{config.merge.push!r} is no name on the hub",
+            fix="write it as owner/name, in letters, digits, '-', '_' and '.'",
         )
+
+
+def _is_hub_name(name: str) -> bool:
+    """Whether the hub would take it as owner/name."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return "/" in name

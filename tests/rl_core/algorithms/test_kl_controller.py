@@ -11,3 +11,10 @@ def test_a_fixed_weight_stays() -> None:
 def test_an_adaptive_weight_follows_the_kl_by_at_most_a_fifth_a_horizon(kl: float, factor: float) -> None:
     controller = AdaptiveKLController(coef=0.5, target=0.1, horizon=640.0)
     assert controller.after(kl=kl, samples=64).coef == pytest.approx(0.5 * factor)
+
+
+def test_a_step_as_long_as_the_horizon_leaves_a_weight_above_zero() -> None:
+    controller = AdaptiveKLController(coef=0.5, target=0.1, horizon=64.0)
+    for _ in range(1000):
+        controller = controller.after(kl=0.0, samples=64)
+    assert 0.0 < controller.coef < 1e-90

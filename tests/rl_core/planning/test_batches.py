@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from rl_core.config.run import RunConfig
@@ -16,7 +16,8 @@ from rl_core.planning.batches import (
     nearest_multiples,
     row_problems,
 )
-from rl_core.planning.problem import PlanError
+from rl_core.planning.problem import PlanError, Problem
+from rl_core.planning.rules import value_problems
 
 Configure = Callable[..., RunConfig]
 SIZES = st.integers(1, 300)
@@ -144,6 +145,37 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
     scored = any(step % val_freq == 0 for step in saved)
     problems = row_problems(config, train_rows=16 * steps_per_epoch)
     assert [problem.where for problem in problems] == ([] if scored else ["merge.checkpoint"])
+
+
+@laws
+@given(
+    val_freq=st.sampled_from([-1, 1, 2, 3, 5, 7, 11]),
+    save_freq=st.integers(1, 40),
+    steps_per_epoch=st.integers(1, 8),
+    epochs=st.integers(1, 4),
+    max_steps=st.none() | st.integers(1, 20),
+)
+@example(val_freq=2, save_freq=5, steps_per_epoch=6, epochs=1, max_steps=3)
+@example(val_freq=-1, save_freq=5, steps_per_epoch=1, epochs=1, max_steps=None)
+def test_the_advice_on_validation_gives_a_best_checkpoint(
+    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, epochs: int, max_steps: int | None
+) -> None:
+    settings = (
+        "merge.checkpoint=best",
+        f"trainer.save_freq={save_freq}",
+        f"trainer.total_epochs={epochs}",
+        f"trainer.max_steps={'null' if max_steps is None else max_steps}",
+    )
+
+    def problems(frequency: int) -> list[Problem]:
+        config = configure(*settings, f"trainer.val_freq={frequency}")
+        found = [*value_problems(config), *row_problems(config, train_rows=16 * steps_per_epoch)]
+        return [problem for problem in found if problem.where == "merge.checkpoint"]
+
+    for problem in problems(val_freq):
+        advised = re.search(r"set trainer\.val_freq to (\d+)", problem.fix)
+        assert advised is not None
+        assert problems(int(advised[1])) == []
 
 
 @laws

@@ -87,9 +87,16 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
             "algorithm.old_log_probs to engine",
         ),
         (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
+        (
+            ["algorithm.kl={coef: 0.01, adaptive: {horizon: 127}}"],
+            "algorithm.kl.adaptive.horizon",
+            "a step has 128 responses (data.rollout_batch_size 16 x rollout.n 8), more than the horizon of 127",
+        ),
         (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["merge.push=model"], "merge.push", "owner/name"),
+        (["merge.push=me/my model"], "merge.push", "'me/my model' is no name on the hub"),
+        (["merge.push=me/model.git"], "merge.push", "write it as owner/name"),
         (["data.prompt_template=gone.jinja"], "data.prompt_template", "there is no file gone.jinja"),
         (["reward.function=gone.py:score"], "reward.function", "there is no file gone.py"),
         (
@@ -158,6 +165,11 @@ def test_everything_is_reported_at_once(configure: Configure) -> None:
         "data.prompt_template",
         "evaluation.modes",
     }
+
+
+def test_a_step_may_be_as_long_as_the_horizon(configure: Configure) -> None:
+    assert check_config(configure("algorithm.kl={coef: 0.01, adaptive: {horizon: 128}}")) == []
+    assert check_config(configure("algorithm.kl={coef: 0.01, adaptive: {}}", "rollout.n=600")) == []
 
 
 def test_a_missing_media_folder_is_named(configure: Configure, tmp_path: Path) -> None:

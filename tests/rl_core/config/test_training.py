@@ -1,0 +1,27 @@
+"""Temperatures that vLLM would replace or refuse are refused before it is asked."""
+
+from collections.abc import Callable
+
+import pytest
+from pydantic import ValidationError
+
+from rl_core.config.section import Section
+from rl_core.config.stages import EvaluationConfig
+from rl_core.config.training import RolloutConfig
+
+
+@pytest.mark.parametrize(
+    ("section", "allowed", "refused"),
+    [
+        (RolloutConfig, [0.01, 1.0, 2.0], [-1.0, 0.0, 0.001, 0.0099, 2.1]),
+        (EvaluationConfig, [0.0, 0.01, 0.6, 2.0], [-1.0, 0.001, 0.0099, 2.1]),
+    ],
+)
+def test_a_temperature_is_one_that_vllm_samples_at(
+    section: Callable[..., Section], allowed: list[float], refused: list[float]
+) -> None:
+    for temperature in allowed:
+        section(temperature=temperature)
+    for temperature in refused:
+        with pytest.raises(ValidationError, match="temperature"):
+            section(temperature=temperature)
