@@ -1,9 +1,10 @@
 """Held-out rows for a dataset that comes without any: a share of its rows, set apart once and for all."""
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -12,10 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rl_core.config.data import LocalSource, Source
+from rl_core.config.data import Columns, LocalSource, Source
 from rl_core.data.local import find_reader, shards_pattern
 from rl_core.data.rows import ImageInput, Row, Turn
 from rl_core.data.sources import iter_rows
+from rl_core.data.tables import json_column
 from rl_core.files import atomic_write_bytes, files_named, hash_file
 from rl_core.randomness import keyed_seed
 
@@ -25,14 +27,7 @@ _MOST = 500
 
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _MEDIA = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
-_SCHEMA = pa.schema(
-    [
-        ("problem", _TURNS),
-        ("images", _MEDIA),
-        ("videos", _MEDIA),
-        ("answer", pa.string()),
-    ]
-)
+_USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA, "answer": pa.string()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +88,7 @@ def _only(claims: Sequence[Path]) -> Path:
 
 def set_rows_apart(source: Source, folder: Path) -> Split:
     """Write train.parquet and validation.parquet into `folder`: about a tenth of the rows, at most 500, is held out.
+    Every column goes with its row.
 
     Rows that share an image (or the question, where they have none) stay on one side, so that nothing held out is seen
     in training. Which side that is depends on their content alone.
@@ -157,11 +153,27 @@ def encoded(image: ImageInput) -> bytes:
 
 
 def _write(rows: Sequence[Row], path: Path) -> LocalSource:
-    table = pa.Table.from_pylist(list(_records(rows)), schema=_SCHEMA)
+    others = list(dict.fromkeys(name for row in rows for name in row.extra))
+    names = {usual: _free_name(usual, others) for usual in _USUAL}
+    schema = pa.schema([*((names[usual], kind) for usual, kind in _USUAL.items()), *map(json_column, others)])
+    table = pa.Table.from_pylist([_record(row, names) for row in rows], schema=schema)
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue().to_pybytes())
-    return LocalSource(type="local", path=str(path), media_dir=_media_folder(rows))
+    columns = Columns(
+        prompt_key=names["problem"],
+        image_key=names["images"],
+        video_key=names["videos"],
+        answer_key=names["answer"],
+    )
+    return LocalSource(type="local", path=str(path), columns=columns, media_dir=_media_folder(rows))
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """`name`, made longer until no other column has it."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _media_folder(rows: Sequence[Row]) -> str | None:
@@ -170,15 +182,15 @@ def _media_folder(rows: Sequence[Row]) -> str | None:
     return os.path.commonpath(folders) if folders else None
 
 
-def _records(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
-    for row in rows:
-        turns = [*row.history, Turn(role="user", content=row.question)]
-        yield {
-            "problem": [turn._asdict() for turn in turns],
-            "images": [_stored(image) for image in row.images],
-            "videos": [_stored(video) for video in row.videos],
-            "answer": row.answer,
-        }
+def _record(row: Row, names: Mapping[str, str]) -> dict[str, object]:
+    turns = [*row.history, Turn(role="user", content=row.question)]
+    return {
+        names["problem"]: [turn._asdict() for turn in turns],
+        names["images"]: [_stored(image) for image in row.images],
+        names["videos"]: [_stored(video) for video in row.videos],
+        names["answer"]: row.answer,
+        **{name: json.dumps(value, ensure_ascii=False) for name, value in row.extra.items()},
+    }
 
 
 def _stored(medium: ImageInput) -> dict[str, object]:

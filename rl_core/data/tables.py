@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,13 +18,23 @@ from rl_core.data.rows import BadRow, Row
 
 _BATCH_ROWS = 64
 
+_JSON_MARK = {b"sightline": b"json"}
+
 
 class RawRow(NamedTuple):
-    """A row before its columns have a meaning: values by column, or why there are none; and where it is."""
+    """A row before its columns have a meaning: values by column, or why there are none; where it is; and the column at
+    fault, if it is one."""
 
     values: dict[str, Any] | str
     file: Path
     origin: str
+    column: str = ""
+
+
+def json_column(name: str) -> Any:
+    """A Parquet column for values of any kind, as JSON: ParquetReader gives them back equal. A row whose text is null
+    has no such column; Parquet's own types could tell neither that from a null nor 3 from "3" in another row."""
+    return pa.field(name, pa.string(), metadata=_JSON_MARK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +70,7 @@ class TableReader(ABC):
     def __iter__(self) -> Iterator[Row | BadRow]:
         for index, raw in enumerate(islice(self.raw_rows(), self.source.limit)):
             if isinstance(raw.values, str):
-                yield BadRow(index=index, column="", reason=raw.values, origin=raw.origin)
+                yield BadRow(index=index, column=raw.column, reason=raw.values, origin=raw.origin)
             else:
                 yield self._parser(raw.file).parse(raw.values, index=index, origin=raw.origin)
 
@@ -90,9 +100,10 @@ class ParquetReader(TableReader):
             with pq.ParquetFile(path) as file:
                 batches = file.iter_batches(batch_size=_BATCH_ROWS)
                 number = 0
+                packed = [field.name for field in file.schema_arrow if field.metadata == _JSON_MARK]
                 while (batch := _next_batch(batches, path)) is not None:
                     for values in batch.to_pylist():
-                        yield RawRow(values, path, f"{path.name} row {number}")
+                        yield _unpacked(values, packed, file=path, origin=f"{path.name} row {number}")
                         number += 1
 
 
@@ -119,6 +130,17 @@ class JsonlReader(TableReader):
                 for number, line in enumerate(file, start=1):
                     if line.strip():
                         yield path, number, line
+
+
+def _unpacked(values: dict[str, Any], packed: Sequence[str], *, file: Path, origin: str) -> RawRow:
+    """A row with the values of its columns of JSON, those named in `packed`."""
+    texts = {name: text for name in packed if (text := values.pop(name)) is not None}
+    for name, text in texts.items():
+        try:
+            values[name] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            return RawRow(f"the column's text is not JSON: {error}", file, origin, column=name)
+    return RawRow(values, file, origin)
 
 
 def _parquet_metadata(path: Path) -> Any:

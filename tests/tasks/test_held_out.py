@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.config.data import LocalSource
+from rl_core.config.data import Columns, LocalSource
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 from tasks.held_out import find_split, set_rows_apart
@@ -125,6 +125,41 @@ def test_two_that_claim_one_name_are_both_named(
         find_split(tmp_path / asked if asked else tmp_path)
     for name in claims:
         assert f"{tmp_path / name}" in str(caught.value)
+
+
+EXTRAS = [
+    {"level": 3, "category": "charts"},
+    {"level": 2.5, "category": None},
+    {"level": "hard"},
+    {"level": True, "empty": {}, "none": [], "deep": {"a": [1, {"b": None}], "c": "π"}},
+    {"deep": [], "null": "null", "": 0},
+    {},
+]
+
+
+def test_every_other_column_is_read_back_as_it_was(tmp_path: Path) -> None:
+    """Rewards, a curriculum and the categories of an evaluation look for them."""
+    rows = [{"problem": f"{n}?", "answer": str(n), **EXTRAS[n % len(EXTRAS)]} for n in range(18)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"))
+    split = set_rows_apart(source, tmp_path / "out")
+    read = {row.question: row.extra for row in contents(split.train) + contents(split.validation)}
+    assert read == {row.question: row.extra for row in contents(source)}
+    assert {repr(extra["level"]) for extra in read.values() if "level" in extra} == {"3", "2.5", "'hard'", "True"}
+
+
+def test_other_columns_may_have_the_usual_names(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"{n}?", "solution": str(n), "answer": n, "problem": [n], "images": None, "images_": "?"}
+        for n in range(4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    columns = Columns(prompt_key="question", answer_key="solution", image_key=None)
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"), columns=columns)
+    split = set_rows_apart(source, tmp_path / "out")
+    read = {(row.question, row.answer): row.extra for row in contents(split.train) + contents(split.validation)}
+    assert read == {(row.question, row.answer): row.extra for row in contents(source)}
+    assert read["2?", "2"] == {"answer": 2, "problem": [2], "images": None, "images_": "?"}
 
 
 @pytest.mark.parametrize("kind", ["images", "videos"])

@@ -5,6 +5,7 @@ import pytest
 from rl_core.config.data import Columns, LocalSource
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.sources import iter_rows, open_source
+from rl_core.data.tables import json_column
 from tests.rl_core.data.samples import local, png_bytes
 
 ROW = {"problem": "2+2?", "answer": 4}
@@ -46,6 +47,23 @@ def test_parquet_rows_hold_images_as_datasets_stores_them(tmp_path):
     last = list(reader)[-1]
     assert last.images == (png_bytes(),)
     assert last.origin == "set.parquet row 129"
+
+
+def test_a_column_of_json_is_unpacked_and_what_is_none_costs_its_row(tmp_path):
+    texts = ['{"a": [1, null]}', "null", None, "{"]
+    schema = pa.schema(
+        [("problem", pa.string()), ("answer", pa.string()), json_column("note"), pa.field("text", pa.string())]
+    )
+    rows = [{"problem": "?", "answer": "1", "note": text, "text": text} for text in texts]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "set.parquet")
+    *good, bad = iter_rows(local(tmp_path / "set.parquet"))
+    assert [row.extra for row in good] == [
+        {"note": {"a": [1, None]}, "text": texts[0]},
+        {"note": None, "text": "null"},
+        {"text": None},
+    ]
+    assert (bad.column, bad.origin) == ("note", "set.parquet row 3")
+    assert "not JSON" in bad.reason
 
 
 def test_a_folder_of_shards_is_read_in_order_of_names(tmp_path):
