@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows.causes import cause_of
 from flows.cli_evaluate import evaluate
 from flows.cli_operations import doctor, reproduce, server, ui
 from flows.cli_options import Overrides, RunsDir, Target
@@ -35,7 +36,7 @@ def main() -> None:
     except (ValueError, OSError) as error:
         console = Console(stderr=True)
         console.print("[bold red]failed[/bold red] ", end="")
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        console.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

@@ -17,7 +17,7 @@ def examine(runs_dir: Path, console: Console) -> None:
     """Mark flow runs whose process is gone, and show how each run stands.
 
     Raises:
-        httpx.TransportError: the configured Prefect server does not answer.
+        PrefectAway: Prefect's server does not answer.
     """
     table = Table()
     for column in ("run", "state", "to continue"):

@@ -85,14 +85,14 @@ def _call(order: Order) -> BaseException | None:
 
 def call_flow(flow: Any, parameters: Mapping[str, Any]) -> BaseException | None:
     """Call a flow. Returns what Prefect, or the flow before it came to its body, ended with."""
-    from flows.embedded_server import reached_prefect
+    from flows.embedded_server import PrefectAway, reached_prefect
     from tasks.artifacts import UNREACHABLE
 
     try:
         with reached_prefect():
             state = flow(**parameters, return_state=True)
             result = state.result(raise_on_failure=False)
-    except (*UNREACHABLE, RuntimeError) as error:
+    except (PrefectAway, *UNREACHABLE, RuntimeError) as error:
         return error
     return result if isinstance(result, BaseException) else None
 

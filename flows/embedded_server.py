@@ -10,12 +10,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 from prefect.client.orchestration import get_client
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.settings import get_current_settings
 
 from flows.children import ended_with_this_process
+from rl_core.redaction import redact
+
+
+class PrefectAway(OSError):
+    """Prefect's server cannot be used; the message is a sentence with its address and what to do."""
+
+
+@contextmanager
+def named_when_away(address: str | None) -> Iterator[None]:
+    """Raises PrefectAway where the block's calls to the server at this address fail; None is the embedded server."""
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        place = f"at {address}" if address else "of this command"
+        advice = "start it, or correct PREFECT_API_URL; without that setting each command starts a server of its own"
+        message = f"Prefect's server {place} does not answer ({_first_line(error)}): {advice}"
+        raise PrefectAway(redact(message)) from error
+    except RuntimeError as error:
+        if address is not None:
+            raise
+        advice = "start one by `sightline server`, and set PREFECT_API_URL to it"
+        raise PrefectAway(f"Prefect's embedded server does not start ({_first_line(error)}): {advice}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Prefect's messages go on with the whole answer; those of a timeout are empty."""
+    return ": ".join([type(error).__name__, *f"{error}".splitlines()[:1]])
 
 
 @contextmanager
@@ -23,16 +51,15 @@ def reached_prefect() -> Iterator[None]:
     """Reach Prefect's server, starting the embedded one where none is configured, for the length of the block.
 
     Raises:
-        httpx.TransportError: the configured server does not answer.
-        RuntimeError: the embedded server does not start.
+        PrefectAway: the configured server does not answer, or the embedded one does not start.
     """
+    configured = get_current_settings().api.url
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
     try:
-        with get_client(sync_client=True) as client:
+        with named_when_away(configured), get_client(sync_client=True) as client:
             client.hello().raise_for_status()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    configured = get_current_settings().api.url
     if configured is not None:
         if not emit_events_to_cloud():
             _give_events_up_soon(configured)

@@ -40,7 +40,7 @@ def test_a_run_that_cannot_reach_prefect_says_so_where_the_set_reads_it(
 ) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
         assert carry_out(Order(flow="baseline", target=SMALL, runs_dir=str(tmp_path)), Console()) == 1
-    assert "failed ConnectError: " in capfd.readouterr().err
+    assert "failed Prefect's server at http://127.0.0.1:1/api does not answer" in capfd.readouterr().err
 
 
 def test_a_locked_run_names_who_writes_it(tmp_path: Path) -> None:
