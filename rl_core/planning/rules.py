@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, but not in its stub
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, and imported lazily
 
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_tolerance, merge_tolerance
