@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
@@ -49,10 +50,10 @@ def newest_step(run: RunDirectory) -> int:
 def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console, *, own_version: int) -> None:
     first = group[0]
     console.print()
-    console.print(first.prompt.strip(), markup=False, highlight=False, style="cyan", soft_wrap=True)
+    console.print(Text(first.prompt.strip(), style="cyan"), soft_wrap=True)
     for path in image_files(run, first.image_uids):
         console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"answer  {first.answer}", markup=False, highlight=False, soft_wrap=True)
+    console.print(Text(f"answer  {first.answer}"), soft_wrap=True)
     if first.policy_version < own_version:
         console.print(f"kept    from the step before (policy version {first.policy_version})", highlight=False)
     table = Table()
@@ -60,16 +61,17 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
         table.add_column(column, justify="right" if justify == "right" else "left")
     table.add_column("parts", style="dim")
     for record in group:
-        table.add_row(*_cells(record))
+        table.add_row(*map(Text, _cells(record)))  # markup's own escape loses a backslash before a bracket
     console.print(table)
 
 
 def _cells(record: RolloutRecord) -> tuple[str, str, str, str, str]:
+    """What a model or a reward says may look like markup, LaTeX above all: plain text, never markup."""
     parts = {name: value for name, value in record.components.items() if name != "overall"}
     response = record.response + ("" if record.finish_reason == "stop" else " …(cut)")
     return (
         f"{record.sample_index}",
-        response.replace("[", r"\["),
+        response,
         record.error or f"{record.components['overall']:.3f}",
         "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
         ", ".join(f"{name} {value:g}" for name, value in parts.items()),

@@ -88,6 +88,32 @@ def test_what_a_model_said_is_shown_as_it_is(run: RunDirectory) -> None:
     assert "[bold]? …(cut)" in shown(run)
 
 
+LATEX = [
+    r"so \[x = 5\] done",
+    r"\[/b\]",
+    "[/b]",
+    "a backslash at the end \\",
+    r"\\[3]",
+    ":smile: [red]",
+]
+
+
+@pytest.mark.parametrize("text", LATEX)
+def test_what_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) -> None:
+    ids = np.array([1], dtype=np.int32)
+    prompt = Prompt(
+        uid="p1", data_source="a", question="?", text=f"Q {text}", answer=text, token_ids=ids, engine_token_ids=ids
+    )
+    group = Group(prompt=prompt, rollouts=[rollout(0, text), rollout(1, text)])
+    scores = {("p1", 0): Score(components={"overall": 1.0, text: 0.5}), ("p1", 1): Score(components={}, error=text)}
+    write_rollouts(run.rollouts(6), [group], scores, [], step=6)
+    printed = shown(run, step=6)
+    assert f"Q {text}" in printed and f"answer  {text}" in printed
+    assert f"{text} …(cut)" in printed, "the response"
+    assert printed.count(text) == 6, "the prompt, the answer, two responses, a part's name, an error"
+    assert f"{text} 0.5" in printed
+
+
 def test_a_rollout_without_a_score_says_why(run: RunDirectory) -> None:
     text = shown(run)
     assert "took more than 10 s" in text and "not trained on" in text
