@@ -14,7 +14,7 @@ from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import precision_words, trained_words
 from rl_core.planning.problem import Problem
 from tasks.plan_facts import plan_facts
-from tasks.problems import gpu_memory_gib, static_problems
+from tasks.problems import find_gpu, static_problems
 from tasks.stage_status import StageStatus, known_batch_plan, stage_statuses
 from tasks.stages import stage_digests
 
@@ -60,10 +60,12 @@ def _print_forecast(config: RunConfig, console: Console) -> None:
     if sizes is None:
         console.print("memory and disk: known once the model was downloaded")
         return
-    gpu = gpu_memory_gib()
-    memory = memory_forecast(config, sizes, gpu_gib=gpu)
+    gpu = find_gpu()
+    memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
     place = "GPU" if gpu else "machine's memory"
+    if gpu is not None and gpu.memory_gib is None:
+        place = "GPU, whose size is not known, without a KV cache"
     console.print(
         f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {place}, "
         f"up to {disk:.1f} GiB of disk",

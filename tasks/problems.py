@@ -18,6 +18,7 @@ from rl_core.data.sources import iter_rows
 from rl_core.files import files_below
 from rl_core.planning.batches import row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
+from rl_core.planning.memory import Gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import Problem
@@ -42,7 +43,7 @@ def find_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     """What config and machine say by themselves, in milliseconds."""
-    problems = check_config(config, gpu_gib=gpu_memory_gib())
+    problems = check_config(config, gpu=find_gpu())
     if not any(problem.where.startswith("model.source") for problem in problems):
         problems += disk_problems(config, run)
     return problems
@@ -151,11 +152,15 @@ def _weighting_problems(data: DataConfig, rows: SplitSummary) -> Iterator[Proble
         yield Problem(where="data.source_weights", what=str(error), fix=fix)
 
 
-def gpu_memory_gib() -> float | None:
-    """Memory of the first NVIDIA GPU, GiB; None without one. Asks the driver: importing torch would take seconds."""
+def find_gpu() -> Gpu | None:
+    """The first NVIDIA GPU; None without one. Asks the driver: importing torch would take seconds."""
     if shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    first = asked.stdout.strip().partition("\n")[0]
-    return float(first) / 1024 if asked.returncode == 0 and first else None
+    first = asked.stdout.strip().partition("\n")[0].strip()
+    if asked.returncode != 0:
+        return None
+    if first.startswith("["):  # [N/A], [Insufficient Permissions]: there is a GPU, and this is not known of it
+        return Gpu(memory_gib=None)
+    return Gpu(memory_gib=float(first) / 1024) if first.isdecimal() else None  # else: No devices were found

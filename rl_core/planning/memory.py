@@ -6,7 +6,7 @@ A forecast of the large things, not a simulation: allocator slack, CUDA contexts
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ActorConfig, ColdStartConfig, CriticConfig
@@ -60,6 +60,13 @@ class MemoryForecast:
 
     def _total(self, phase: Phase) -> float:
         return sum(row.gib for row in self.rows if row.phase == phase)
+
+
+class Gpu(NamedTuple):
+    """One GPU of this machine."""
+
+    memory_gib: float | None
+    """GiB; None where the driver does not tell: a device that shares the machine's memory has none of its own."""
 
 
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:

@@ -11,7 +11,7 @@ from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
-from rl_core.planning.memory import GIB, memory_problems
+from rl_core.planning.memory import GIB, Gpu, memory_problems, position_problem
 from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
@@ -27,12 +27,12 @@ from rl_core.planning.sources import (
 from rl_core.planning.trackers import tracker_problems
 
 
-def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Problem]:
+def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
     """Every problem of the configuration on this machine; empty when all is well, warnings among them not fatal.
 
     Args:
         config: The resolved configuration.
-        gpu_gib: Memory of one GPU, GiB; None for a machine that trains on its CPU.
+        gpu: One of the machine's GPUs; None for a machine that trains on its CPU.
     """
     return [
         *value_problems(config),
@@ -43,8 +43,8 @@ def check_config(config: RunConfig, *, gpu_gib: float | None = None) -> list[Pro
         *overlap_problems(config),
         *weight_problems(config),
         *offline_problems(config),
-        *_model_problems(config, gpu_gib),
-        *attention_problems(config.model, has_gpu=gpu_gib is not None),
+        *_model_problems(config, gpu),
+        *attention_problems(config.model, has_gpu=gpu is not None),
         *library_problems(),
         *tracker_problems(config),
     ]
@@ -69,7 +69,7 @@ def _known_row_problems(config: RunConfig) -> list[Problem]:
     return row_problems(config, train.size) if isinstance(train, CountingSource) else []
 
 
-def _model_problems(config: RunConfig, gpu_gib: float | None) -> list[Problem]:
+def _model_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     problems = model_path_problems(config)
     if problems:
         return problems
@@ -77,14 +77,28 @@ def _model_problems(config: RunConfig, gpu_gib: float | None) -> list[Problem]:
         sizes = model_sizes(config.model.source)
     except ValueError as error:
         return [Problem(where="model.source", what=str(error), fix="name a checkpoint of one of these families")]
-    return [] if sizes is None else _size_problems(config, sizes, gpu_gib)
+    return [] if sizes is None else _size_problems(config, sizes, gpu)
 
 
-def _size_problems(config: RunConfig, sizes: ModelSizes, gpu_gib: float | None) -> list[Problem]:
-    available = gpu_gib or psutil.virtual_memory().total / GIB
-    memory = memory_problems(config, sizes, available_gib=available, on_gpu=gpu_gib is not None)
+def _size_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> list[Problem]:
     return [
         *missing_part_problems(config.model, sizes),
-        *engine_problems(config.model, sizes, on_gpu=gpu_gib is not None),
-        *memory,
+        *engine_problems(config.model, sizes, on_gpu=gpu is not None),
+        *_memory_problems(config, sizes, gpu),
     ]
+
+
+def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> list[Problem]:
+    if gpu is None:
+        available = psutil.virtual_memory().total / GIB
+        return memory_problems(config, sizes, available_gib=available, on_gpu=False)
+    if gpu.memory_gib is not None:
+        return memory_problems(config, sizes, available_gib=gpu.memory_gib, on_gpu=True)
+    unknown = Problem(
+        where="memory of the GPU",
+        what="the driver does not tell it, so nothing says whether the run fits",
+        fix="compare it with the forecast of `sightline plan`",
+        fatal=False,
+    )
+    too_long = position_problem(config, sizes)
+    return [unknown] if too_long is None else [unknown, too_long]

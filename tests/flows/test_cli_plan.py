@@ -38,6 +38,16 @@ def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None
         assert part in text, part
 
 
+def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    code, text = plan("--runs-dir", str(tmp_path))
+    assert code == 0, text
+    assert "GiB of the GPU, whose size is not known, without a KV cache" in " ".join(text.split())
+
+
 def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:
     bad = ["--set", "actor.global_batch_size=15", "--set", "data.prompt_template=nowhere.jinja"]
     code, text = plan("--runs-dir", str(tmp_path), *bad)

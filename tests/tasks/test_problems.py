@@ -8,9 +8,10 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
+from rl_core.planning.memory import Gpu
 from rl_core.planning.problem import Problem
 from rl_core.run_directory import RunDirectory
-from tasks.problems import data_problems, find_problems, prepared_problems, reward_problems
+from tasks.problems import data_problems, find_gpu, find_problems, prepared_problems, reward_problems, static_problems
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
@@ -137,3 +138,39 @@ def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(w
 def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:
     (problem,) = prepared_problems(small("data.source_weights={scenes: 1}"), manifest_of(scenes=3))
     assert problem.where == "data.rollout_batch_size"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "gpu"),
+    [
+        ("143771\n143771", 0, Gpu(memory_gib=143771 / 1024)),
+        ("[N/A]", 0, Gpu(memory_gib=None)),
+        ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
+        ("No devices were found", 0, None),
+        ("", 0, None),
+        ("143771", 9, None),
+    ],
+)
+def test_the_driver_is_asked_for_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, gpu: Gpu | None
+) -> None:
+    put_driver(tmp_path, monkeypatch, answer, code)
+    assert find_gpu() == gpu
+
+
+def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int = 0) -> None:
+    """An nvidia-smi that answers this."""
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So answer devices that share the machine's memory."""
+    put_driver(tmp_path, monkeypatch, "[N/A]")
+    problems = static_problems(small(), RunDirectory(tmp_path / "run"))
+    assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
+    assert "the driver does not tell it" in text_of(problems)

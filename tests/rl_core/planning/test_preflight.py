@@ -10,6 +10,7 @@ from huggingface_hub import constants
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from rl_core.planning.memory import Gpu
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import PlanError, raise_if_fatal
 
@@ -261,3 +262,12 @@ def test_preflight_takes_milliseconds(configure: Configure) -> None:
         return time.perf_counter() - start
 
     assert min(seconds() for _ in range(5)) < 0.1
+
+
+def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configure) -> None:
+    override = ["model.attention=flash", "rollout.max_response_length=40000"]
+    problems = check_config(configure(*override), gpu=Gpu(memory_gib=None))
+    found = {problem.where: problem for problem in problems}
+    assert "there is no NVIDIA GPU" not in found["model.attention"].what
+    assert "positions" in found["rollout.max_response_length"].what
+    assert not found["memory of the GPU"].fatal
