@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rl_core.config.data import HubSource
 from rl_core.data.columns import RowParser, check_columns
 from rl_core.data.rows import BadRow, Row
+from rl_core.data.tables import Unreadable, arrow_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -60,9 +61,12 @@ class HubReader:
         )
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        rows = (values for table in tables for values in table.to_pylist())
+        rows = (values for table in tables for values in arrow_rows(table))
         for index, values in enumerate(islice(rows, self.source.limit)):
-            yield parser.parse(values, index=index)
+            if isinstance(values, Unreadable):
+                yield BadRow(index=index, column=values.column, reason=values.reason)
+            else:
+                yield parser.parse(values, index=index)
 
 
 def _caches() -> tuple[Path, ...]:

@@ -31,6 +31,32 @@ class RawRow(NamedTuple):
     column: str = ""
 
 
+class Unreadable(NamedTuple):
+    """Why a row has no values, and the column at fault."""
+
+    column: str
+    reason: str
+
+
+def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
+    """The rows of an Arrow table or batch; a text that is no UTF-8, which Parquet does not check, costs its row."""
+    try:
+        rows = table.to_pylist()
+    except UnicodeDecodeError:  # in some row among them
+        rows = [_arrow_row(table.slice(number, 1)) for number in range(table.num_rows)]
+    yield from rows
+
+
+def _arrow_row(table: Any) -> dict[str, Any] | Unreadable:
+    values = {}
+    for name in table.schema.names:
+        try:
+            (values[name],) = table.column(name).to_pylist()
+        except UnicodeDecodeError as error:
+            return Unreadable(name, f"a text is no UTF-8: {error}")
+    return values
+
+
 def json_column(name: str) -> Any:
     """A Parquet column for values of any kind, as JSON: ParquetReader gives them back equal. A row whose text is null
     has no such column; Parquet's own types could tell neither that from a null nor 3 from "3" in another row."""
@@ -102,8 +128,8 @@ class ParquetReader(TableReader):
                 number = 0
                 packed = [field.name for field in file.schema_arrow if field.metadata == _JSON_MARK]
                 while (batch := _next_batch(batches, path)) is not None:
-                    for values in batch.to_pylist():
-                        yield _unpacked(values, packed, file=path, origin=f"{path.name} row {number}")
+                    for values in arrow_rows(batch):
+                        yield _raw_row(values, packed, file=path, origin=f"{path.name} row {number}")
                         number += 1
 
 
@@ -132,8 +158,10 @@ class JsonlReader(TableReader):
                         yield path, number, line
 
 
-def _unpacked(values: dict[str, Any], packed: Sequence[str], *, file: Path, origin: str) -> RawRow:
+def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], *, file: Path, origin: str) -> RawRow:
     """A row with the values of its columns of JSON, those named in `packed`."""
+    if isinstance(values, Unreadable):
+        return RawRow(values.reason, file, origin, column=values.column)
     texts = {name: text for name in packed if (text := values.pop(name)) is not None}
     for name, text in texts.items():
         try:

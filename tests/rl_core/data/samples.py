@@ -6,6 +6,8 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from rl_core.config.data import CountingSource, DataConfig, LocalSource
@@ -42,3 +44,9 @@ def data_config(**options: Any) -> DataConfig:
 
 def local(path: object, **options: Any) -> LocalSource:
     return LocalSource(type="local", path=str(path), **options)
+
+
+def write_broken_text(path: Path) -> None:
+    """A Parquet file with three rows; `note` of the second is no UTF-8, which Parquet does not check."""
+    notes = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"b\xff", b"c"]).buffers())
+    pq.write_table(pa.table({"problem": ["0?", "1?", "2?"], "answer": ["0", "1", "2"], "note": notes}), path)

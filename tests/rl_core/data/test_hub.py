@@ -7,7 +7,7 @@ from rl_core.config.data import Columns, HubSource
 from rl_core.data.hub import HubReader, resolve_commit
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.sources import iter_rows
-from tests.rl_core.data.samples import png_bytes
+from tests.rl_core.data.samples import png_bytes, write_broken_text
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -108,3 +108,12 @@ def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
     bad = list(iter_rows(hub(f"{dataset_folder}@train")))[1]
     assert isinstance(bad, BadRow)
     assert (bad.index, bad.column) == (1, "answer")
+
+
+def test_a_text_that_is_no_utf8_costs_its_row(tmp_path):
+    (tmp_path / "repository").mkdir()
+    write_broken_text(tmp_path / "repository" / "train-00000-of-00001.parquet")
+    first, bad, last = iter_rows(hub(f"{tmp_path}/repository@train"))
+    assert (first.extra, last.extra) == ({"note": "a"}, {"note": "c"})
+    assert (bad.index, bad.column) == (1, "note")
+    assert "no UTF-8" in bad.reason

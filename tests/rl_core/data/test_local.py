@@ -6,7 +6,7 @@ from rl_core.config.data import Columns, LocalSource
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.sources import iter_rows, open_source
 from rl_core.data.tables import json_column
-from tests.rl_core.data.samples import local, png_bytes
+from tests.rl_core.data.samples import local, png_bytes, write_broken_text
 
 ROW = {"problem": "2+2?", "answer": 4}
 
@@ -64,6 +64,14 @@ def test_a_column_of_json_is_unpacked_and_what_is_none_costs_its_row(tmp_path):
     ]
     assert (bad.column, bad.origin) == ("note", "set.parquet row 3")
     assert "not JSON" in bad.reason
+
+
+def test_a_text_of_parquet_that_is_no_utf8_costs_its_row(tmp_path):
+    write_broken_text(tmp_path / "set.parquet")
+    first, bad, last = iter_rows(local(tmp_path / "set.parquet"))
+    assert (first.extra, last.extra) == ({"note": "a"}, {"note": "c"})
+    assert (bad.index, bad.column, bad.origin) == (1, "note", "set.parquet row 1")
+    assert "no UTF-8" in bad.reason
 
 
 def test_a_folder_of_shards_is_read_in_order_of_names(tmp_path):
