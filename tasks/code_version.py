@@ -1,5 +1,6 @@
 """Which code runs here: the package's version, and its commit where it runs from a git work tree."""
 
+import os
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -49,8 +50,12 @@ def read_code_version(file: Path) -> CodeVersion:
 
 def _git(file: Path, *arguments: str) -> str | None:
     """What git says in the file's folder; None where it is not installed or refuses."""
+    # In a hook, git names the repository it is at work on: not the one asked about.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(["git", *arguments], cwd=file.parent, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", *arguments], cwd=file.parent, env=variables, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -1,5 +1,6 @@
 """Everything that can be wrong with a run before it starts. Imports no Prefect, and torch only to try the data."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -153,8 +154,9 @@ def _weighting_problems(data: DataConfig, rows: SplitSummary) -> Iterator[Proble
 
 
 def find_gpu() -> Gpu | None:
-    """The first NVIDIA GPU; None without one. Asks the driver: importing torch would take seconds."""
-    if shutil.which("nvidia-smi") is None:
+    """The first NVIDIA GPU; None without one, or where CUDA_VISIBLE_DEVICES hides all. Asks the driver: importing torch
+    would take seconds."""
+    if shutil.which("nvidia-smi") is None or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)

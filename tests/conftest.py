@@ -1,10 +1,16 @@
 """Settings of every test."""
 
+import os
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# A person's own servers are no place for what tests write, and the bounds are those of float32 on a CPU.
+for variable in [name for name in os.environ if name.startswith(("MLFLOW_TRACKING_", "PREFECT_API_"))]:
+    del os.environ[variable]
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 # A deadline measures the machine, not the code: these tests run beside others on few cores. The same commit draws the
 # same examples in every run, so that a red test is the change's own; `make test-slow` searches among new ones.
@@ -21,5 +27,6 @@ class FolderScheduling(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
-    """How `make test` shares the tests out among its processes; the longest folder, tests/e2e, is collected first."""
+    """How `make test` shares the tests out among its processes; the longest folders, tests/drawn and tests/e2e, are
+    collected first."""
     return FolderScheduling(config, log)

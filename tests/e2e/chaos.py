@@ -4,7 +4,7 @@
 
 Moments: `n` drawn from the seed over the unbroken run's wall time, each in a run of its own; and two runs that die in
 the replacement of every file that they write, one right before and one right after it, and are started again each time.
-Exits 1 when any run differs.
+What came out is added to the runs in the file `--output`. Exits 1 when any run differs.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tasks.code_version import code_version
 from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
     REPOSITORY,
@@ -114,6 +115,12 @@ def chaos(root: Path, reference: Unbroken, *, n: int, seed: int) -> Iterator[Out
         yield killed_at_time(root / f"{number}", generator.uniform(0.0, reference.seconds), reference)
 
 
+def add_result(path: Path, summary: Mapping[str, object]) -> None:
+    """Append what one call of this script found to those in the file."""
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    path.write_text(json.dumps({"runs": [*runs, summary]}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=10)
@@ -129,14 +136,16 @@ def main() -> None:
             outcomes.append(outcome)
     bad = [outcome for outcome in outcomes if outcome.different]
     summary = {
-        "seed": arguments.seed,
+        "command": f"python -m tests.e2e.chaos --n {arguments.n} --seed {arguments.seed}",
+        "code": str(code_version()),
+        "cores": os.cpu_count(),
         "unbroken_seconds": round(reference.seconds, 1),
         "kills": sum(outcome.kills for outcome in outcomes),
         "different": len(bad),
         "outcomes": [asdict(outcome) for outcome in outcomes],
     }
     if arguments.output:
-        arguments.output.write_text(json.dumps(summary, indent=1) + "\n")
+        add_result(arguments.output, summary)
     print(f"{summary['kills']} kills, {len(bad)} of {len(outcomes)} runs differ")
     raise SystemExit(1 if bad else 0)
 

@@ -59,7 +59,9 @@ def the_run(runs_dir: Path) -> RunDirectory:
 
 def fingerprint(run: RunDirectory) -> Mapping[str, str]:
     """Relative path -> SHA-256 of every result that must not depend on interruptions."""
-    files = sorted({path for pattern in RESULTS for path in run.root.glob(pattern) if path.is_file()})
+    found = {pattern: [path for path in run.root.glob(pattern) if path.is_file()] for pattern in RESULTS}
+    assert all(found.values()), f"{run.root} has no {[pattern for pattern in RESULTS if not found[pattern]]}"
+    files = sorted({path for paths in found.values() for path in paths})
     return {str(path.relative_to(run.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

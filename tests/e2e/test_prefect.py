@@ -48,8 +48,9 @@ def assert_deployed_as_written() -> None:
 
 
 def schedule_soon(parameters: Mapping[str, Any]) -> None:
-    """Give the deployment a schedule: once in seconds, then in a day."""
-    due = IntervalSchedule(interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=3))
+    """Give the deployment a schedule: once in seconds, then in a day. The scheduler, which looks every two seconds,
+    must have looked before."""
+    due = IntervalSchedule(interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=12))
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name("baseline/quickstart")
         schedule = DeploymentScheduleCreate(schedule=due, parameters=dict(parameters))

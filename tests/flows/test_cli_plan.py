@@ -43,6 +43,7 @@ def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch:
     program.write_text("#!/bin/sh\necho '[N/A]'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     code, text = plan("--runs-dir", str(tmp_path))
     assert code == 0, text
     assert "GiB of the GPU, whose size is not known, without a KV cache" in " ".join(text.split())

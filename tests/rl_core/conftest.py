@@ -87,4 +87,4 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip(f"cannot mount a small tmpfs: {mounted.stderr.decode().strip()}")
     yield mount
-    subprocess.run(["umount", mount], check=True)
+    subprocess.run(["umount", "--lazy", mount], check=True)  # a failed test may have left a file open

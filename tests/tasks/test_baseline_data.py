@@ -5,6 +5,7 @@ The rows are made up; names and types of the columns are the published ones, rea
 import io
 from pathlib import Path
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -49,7 +50,7 @@ def write_split(folder: Path, split: str, question: str, answers: tuple[str, ...
 @pytest.fixture(params=DATASETS)
 def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     family, question, answers = DATASETS[request.param]
     folder = tmp_path / "owner-name"
     for split, first in (("train", 0), ("test", 100)):

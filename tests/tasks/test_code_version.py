@@ -1,5 +1,6 @@
 """Which code ran is a commit only where the code is under version control."""
 
+import os
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -9,10 +10,23 @@ import pytest
 from tasks.code_version import read_code_version
 
 WHO = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+# Neither a hook that runs these tests nor a person's own settings have a say in the repository that they make.
+VARIABLES = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, env=VARIABLES, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def hook(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a hook of another repository leaves in the environment."""
+    monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("another") / ".git"))
 
 
 @pytest.fixture

@@ -164,6 +164,14 @@ def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code:
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+
+
+def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_driver(tmp_path, monkeypatch, "143771")
+    for nothing in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
+        assert find_gpu() is None
 
 
 def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(

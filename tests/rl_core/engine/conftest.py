@@ -76,8 +76,10 @@ def open_worker(shared_worker: LocalWorker) -> OpenWorker:
     def opened(config: RunConfig, folders: WorkerFolders) -> Iterator[LocalWorker]:
         shared_worker.close()
         worker = LocalWorker(config, folders, total_optimizer_steps=100)
-        yield worker
-        worker.close()
+        try:
+            yield worker
+        finally:
+            worker.close()
 
     return opened
 

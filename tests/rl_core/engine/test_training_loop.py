@@ -77,7 +77,9 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
 
 def results(folder: Path) -> dict[str, bytes]:
     kept = ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/step-000006/**/*")
-    files = [path for pattern in kept for path in folder.glob(pattern) if path.is_file()]
+    found = {pattern: [path for path in folder.glob(pattern) if path.is_file()] for pattern in kept}
+    assert all(found.values()), found
+    files = [path for paths in found.values() for path in paths]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

@@ -97,7 +97,7 @@ def differences(bench: Bench, trees: list[TreeInput], *, parts: int = 1) -> tupl
 
 @pytest.mark.parametrize("gradient_checkpointing", [False, True], ids=["stored", "recomputed"])
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(
     family: str, gradient_checkpointing: bool, data: st.DataObject, bench_of: BenchLoader

@@ -29,7 +29,7 @@ def backbone_of(model_folder: Callable[[str], Path]) -> Callable[[str], PreTrain
 
 
 @pytest.mark.parametrize("family", VISION_FAMILIES)
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(images=st.lists(grids, max_size=3), texts=st.lists(st.integers(1, 5), min_size=4, max_size=4))
 def test_positions_are_those_of_transformers(
     family: str, images: list[tuple[int, int, int]], texts: list[int], backbone_of: Callable[[str], PreTrainedModel]

@@ -50,7 +50,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(drawn=trees, key_heads=st.sampled_from([KEY_HEADS, HEADS]))
 def test_tree_attention_is_attention_with_the_full_mask(form, drawn, key_heads) -> None:  # type: ignore[no-untyped-def]
     prompts, responses = [prompt for prompt, _ in drawn], [inputs for _, inputs in drawn]
