@@ -104,11 +104,11 @@ def apply_override(tree: Tree, override: str) -> None:
         raise ConfigError(f"override {shown_override(override)!r}: a name is missing beside a dot of the key")
     node = tree
     for part in parents:
-        if node.get(part) is None:
-            node[part] = {}
-        node = node[part]
-        if not isinstance(node, dict):
+        section = {} if node.get(part) is None else node[part]
+        if not isinstance(section, dict):
             raise ConfigError(f"override {shown_override(override)!r}: {part!r} is a value, not a section")
+        node[part] = dict(section)  # another key may be an alias of this section, which stays as it is
+        node = node[part]
     try:
         node[last] = parse_value(text)
     except NotYaml as error:

@@ -86,7 +86,9 @@ def warmup_steps(owner: str) -> Convert:
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if value is None:
             return {}
-        return {f"{owner}.optim.lr_warmup_steps": int(value) * optimizer_steps_a_step(config, owner)}
+        if not isinstance(value, int):
+            raise NoEquivalent("it is no number of steps")
+        return {f"{owner}.optim.lr_warmup_steps": value * optimizer_steps_a_step(config, owner)}
 
     return convert
 

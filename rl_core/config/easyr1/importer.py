@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from rl_core.config.easyr1.key import EasyR1Config, NoEquivalent
+from rl_core.config.easyr1.key import EasyR1Config, Key, NoEquivalent
 from rl_core.config.easyr1.table import KEYS
 from rl_core.config.loading import ConfigError, Tree, apply_override, parse_value, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
@@ -95,9 +95,13 @@ def _resolved(given: Mapping[str, Any], path: Path) -> EasyR1Config:
     values: dict[str, Any] = {}
     for name, key in KEYS.items():
         try:
-            values[name] = _typed(given.get(name, key.default), key.default)
+            values[name] = typed = _typed(given.get(name, key.default), key.default)
         except NotYaml as error:
             raise ConfigError(f"{path}: {name} is neither a number nor valid YAML: {error}") from None
+        if not _suits(typed, key):
+            raise ConfigError(
+                f"{path}: {name} cannot be {without_secrets(typed, name)}; EasyR1's own value is {key.default}"
+            )
     return EasyR1Config(values=values, given=frozenset(given), folder=path.parent)
 
 
@@ -114,6 +118,21 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def _typed(value: Any, default: Any) -> Any:
     """YAML 1.1 reads 1e-6 as text, EasyR1's own reader as a number."""
     return parse_value(value) if isinstance(value, str) and isinstance(default, int | float) else value
+
+
+def _suits(value: Any, key: Key) -> bool:
+    """Whether a value is of a kind that the key's conversion can read; what is taken as it is, our own bounds judge."""
+    if key.convert is None:
+        return True
+    match key.default:
+        case int() | float():
+            return isinstance(value, int | float)
+        case Mapping():
+            return isinstance(value, Mapping)
+        case tuple() | list():
+            return isinstance(value, Sequence)
+        case _:
+            return isinstance(value, str | int | float | None)
 
 
 def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note]]:

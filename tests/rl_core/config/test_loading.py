@@ -230,6 +230,15 @@ def test_configuration_and_planning_load_no_model_library(module: str) -> None:
     assert not loaded & {"torch", "transformers", "vllm", "prefect", "mlflow"}
 
 
+def test_an_override_of_a_section_leaves_its_alias_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "aliased.yaml"
+    path.write_text(SMALL + "actor: {optim: &rates {lr: 1.0e-4, betas: [0.9, 0.95]}}\ncritic: {optim: *rates}\n")
+    config = load_config(path, ["critic.optim.lr=3.0e-4"])
+    assert config.critic is not None
+    assert (config.actor.optim.lr, config.critic.optim.lr) == (1.0e-4, 3.0e-4)
+    assert config.actor.optim.betas == config.critic.optim.betas == (0.9, 0.95)
+
+
 def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
     """Every value that a field of that type and those bounds may have."""
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -1,6 +1,7 @@
 """An import says the same run in Sightline's words, and names what it cannot say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rl_core.config.easyr1.importer import Imported, import_easyr1
+from rl_core.config.easyr1.table import KEYS
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.sources import iter_rows
@@ -371,6 +375,33 @@ def test_a_repeated_key_is_refused(importing: Import, tmp_path: Path) -> None:
 def test_a_number_that_is_none_is_named_with_its_key(importing: Import) -> None:
     with pytest.raises(ConfigError, match=r"config\.yaml: trainer\.save_limit is neither a number nor valid YAML"):
         importing("trainer.save_limit='[1'")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(KEYS)),
+    value=st.sampled_from(["null", "many", "[1]", "-1", "0", "1.5", "{}", "{a: 1}"]),
+    estimator=st.sampled_from(["grpo", "gae"]),
+)
+def test_whatever_a_value_is_it_is_taken_or_named_with_its_key(
+    importing: Import, name: str, value: str, estimator: str
+) -> None:
+    with suppress_refusal_of(name):
+        importing(f"algorithm.adv_estimator={estimator}", f"{name}={value}")
+
+
+@contextmanager
+def suppress_refusal_of(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as refusal:
+        if f"config.yaml: {name} cannot be" not in str(refusal):
+            raise
+
+
+def test_warm_up_steps_that_are_no_number_are_lost(importing: Import) -> None:
+    lost = importing("worker.actor.optim.lr_warmup_steps=some").lost
+    assert "worker.actor.optim.lr_warmup_steps = some: it is no number of steps" in map(str, lost)
 
 
 def test_no_yaml_and_no_override_are_refused(tmp_path: Path, importing: Import) -> None:
