@@ -24,13 +24,13 @@ from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
     REPOSITORY,
     command,
-    differences,
     environment,
     fingerprint,
     run_arguments,
     sightline,
     the_run,
 )
+from tests.results import differences
 
 KILLER = str(REPOSITORY / "tests" / "e2e" / "killer.py")
 

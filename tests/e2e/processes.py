@@ -1,53 +1,21 @@
-"""Processes of a test: started, waited for, reached, and gone at its end."""
+"""Runs and Prefect's server as processes of a test, and what they show from outside."""
 
-import os
-import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-import httpx
 import psutil
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 from tasks.stages import run_name
-from tests.e2e.runs import REPOSITORY, SMALL, command, environment, run_arguments
+from tests.e2e.runs import SMALL, command, environment, run_arguments
+from tests.servers import answers, free_port, started, wait_until
 
 PREFECT = [sys.executable, "-m", "prefect"]
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, f"waited {seconds} s until {what}"
-        time.sleep(0.1)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextmanager
-def started(arguments: list[str], variables: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, like a command in its own terminal; gone at the end of the block."""
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @contextmanager
@@ -62,13 +30,6 @@ def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[byt
     with started(arguments, variables, log) as process:
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/api/health"), "Prefect's server is up")
         yield process, variables
-
-
-def answers(address: str) -> bool:
-    try:
-        return httpx.get(address, timeout=5.0).is_success
-    except httpx.TransportError:
-        return False
 
 
 def listening(process: psutil.Process) -> Iterator[str]:

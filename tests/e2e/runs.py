@@ -1,6 +1,5 @@
 """Starting the command line as a person would, and reading what a run leaves."""
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from rl_core.run_directory import RunDirectory
 from tests.e2e.planted_secrets import SECRETS
+from tests.results import hashes
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
@@ -59,12 +59,4 @@ def the_run(runs_dir: Path) -> RunDirectory:
 
 def fingerprint(run: RunDirectory) -> Mapping[str, str]:
     """Relative path -> SHA-256 of every result that must not depend on interruptions."""
-    found = {pattern: [path for path in run.root.glob(pattern) if path.is_file()] for pattern in RESULTS}
-    assert all(found.values()), f"{run.root} has no {[pattern for pattern in RESULTS if not found[pattern]]}"
-    files = sorted({path for paths in found.values() for path in paths})
-    return {str(path.relative_to(run.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of results that are missing, new or different."""
-    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    return hashes(run.root, RESULTS)

@@ -26,18 +26,19 @@ import pytest
 
 from flows.work_pool import DEVICES
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import PREFECT, answers, free_port, has_recorded, started, wait_until
+from tests.e2e.processes import PREFECT, has_recorded
 from tests.e2e.runs import (
     REPOSITORY,
     SMALL,
     command,
-    differences,
     environment,
     fingerprint,
     run_arguments,
     sightline,
     the_run,
 )
+from tests.results import differences
+from tests.servers import answers, free_port, started, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 

@@ -21,8 +21,8 @@ from mlflow import MlflowClient
 
 from rl_core.config.stages import TrackingConfig
 from rl_core.tracking.mlflow_address import mlflow_address
-from tests.e2e.processes import free_port, started, wait_until
 from tests.e2e.runs import REPOSITORY
+from tests.servers import free_port, started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -3,10 +3,6 @@ and what is missing is sent by the next call."""
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,31 +12,12 @@ from mlflow.entities import Run
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from tests.e2e.planted_secrets import PASSWORD, leaks
-from tests.e2e.processes import (
-    answers,
-    flow_run_states,
-    free_port,
-    has_recorded,
-    prefect_server,
-    run_of,
-    started,
-    wait_until,
-)
-from tests.e2e.runs import SMALL, differences, fingerprint, run_arguments, sightline
+from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of
+from tests.e2e.runs import SMALL, fingerprint, run_arguments, sightline
+from tests.results import differences
+from tests.servers import free_port, mlflow_server, started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-
-
-@contextmanager
-def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server on a database and artifacts of its own below `folder`; killed at the end of the block."""
-    arguments = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", f"{port}", "--workers", "1"]
-    arguments += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
-    arguments += ["--artifacts-destination", str(folder / "artifacts")]
-    variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with started(arguments, variables, folder / "mlflow.txt") as process:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), "MLflow's server is up")
-        yield process
 
 
 def mlflow_runs(client: MlflowClient) -> dict[str, Run]:

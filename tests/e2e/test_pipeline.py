@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.runs import differences, fingerprint, run_arguments, sightline, the_run
+from tests.e2e.runs import fingerprint, run_arguments, sightline, the_run
+from tests.results import differences
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

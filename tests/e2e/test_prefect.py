@@ -21,8 +21,9 @@ from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import PREFECT, free_port, prefect_server, run_of, started, wait_until
+from tests.e2e.processes import PREFECT, prefect_server, run_of
 from tests.e2e.runs import REPOSITORY, SMALL, command, environment
+from tests.servers import free_port, started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

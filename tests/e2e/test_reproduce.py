@@ -10,7 +10,8 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from tests.e2e.processes import has_recorded, started, wait_until
-from tests.e2e.runs import REPOSITORY, command, differences, environment, fingerprint, sightline
+from tests.e2e.runs import REPOSITORY, command, environment, fingerprint, sightline
+from tests.results import differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(1800)]
 

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
 
 from flows.baseline import baseline
@@ -20,6 +20,7 @@ from rl_core.engine.training_loop import TrainingLoop
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from tasks.train import train_epoch
+from tests.flows.artifacts import artifacts_of
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
@@ -128,10 +129,8 @@ def test_prefect_has_a_page_a_stage_the_plan_the_steps_rollouts_and_links(
     place: Place, finished: tuple[State, RunDirectory]
 ) -> None:
     state, run = finished
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        pages = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=wanted)}
-    pages = {key.removeprefix("small-"): page.data for key, page in pages.items() if key}
+    artifacts = artifacts_of(state.state_details.flow_run_id)
+    pages = {artifact.key.removeprefix("small-"): artifact.data for artifact in artifacts if artifact.key}
     assert pages.keys() == {*STAGES, "batch-plan", "steps", "rollouts", "links"}
     assert "| splits.train.rows | 12 |" in pages["prepare"]
     assert "| the run | 2 steps in 1 epoch(s), 4 optimizer steps |" in pages["batch-plan"]

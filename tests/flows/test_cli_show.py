@@ -1,6 +1,6 @@
 """`sightline show` prints a step's rollouts, also of a run that still trains."""
 
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from rl_core.data.prepared import IMAGES_FILE
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.rollout_files import write_rollouts
 from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
+from tests.rl_core.data.samples import png_bytes
 
 
 def rollout(index: int, text: str, *, uid: str = "p1", version: int = 3) -> Rollout:
@@ -35,10 +36,8 @@ def run(tmp_path: Path) -> RunDirectory:
     run = RunDirectory(tmp_path / "runs" / "counted")
     run.data.mkdir(parents=True)
     run.config.write_text("experiment: counted\n")
-    picture = BytesIO()
-    Image.new("RGB", (8, 8), "red").save(picture, format="PNG")
     with ImageStoreWriter(run.data / IMAGES_FILE) as images:
-        uid = images.add(picture.getvalue())
+        uid = images.add(png_bytes((8, 8)))
     ids = np.array([1], dtype=np.int32)
     prompt = Prompt(
         uid="p1",

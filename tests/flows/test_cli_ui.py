@@ -7,6 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from flows.cli_ui import PageServer, page_servers, serve_pages
+from tests.servers import free_port
 
 
 def test_pages_are_served_on_loopback_by_one_worker() -> None:
@@ -26,9 +27,7 @@ def test_a_password_is_in_no_servers_arguments() -> None:
 
 
 def test_a_server_that_does_not_start_says_why_and_takes_the_other_one_along() -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    port = free_port()
     waiting = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
     failing = [sys.executable, "-c", "raise SystemExit('the port is taken')"]
     text = StringIO()

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 
 from flows.compare import compare
+from tests.flows.artifacts import artifacts_of
 from tests.tasks.finished_run import finish_run
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -20,9 +19,7 @@ def test_the_flow_hands_back_the_figures_and_leaves_a_page(tmp_path: Path) -> No
     (comparison,) = state.result()["comparisons"]
     assert comparison["verdict"] == "No significant difference between 8 and 4."
     assert out.is_file()
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        (page,) = client.read_artifacts(artifact_filter=wanted)
+    (page,) = artifacts_of(state.state_details.flow_run_id)
     assert page.key == "comparison"
     assert "| 8 | 1 | 66.7 % | 20.8 % to 93.9 % | +33.3 | 1 |  |" in page.data
     assert str(out) in page.data

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Crashed, Running
 
@@ -14,6 +13,7 @@ from flows.endings import explain, last_lines
 from flows.flow_runs import planned_start, remember
 from flows.request import Asked, resume_command
 from rl_core.run_directory import RunDirectory
+from tests.flows.artifacts import artifacts_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -33,9 +33,7 @@ def the_run(flow_run: FlowRun) -> RunDirectory:
 
 
 def pages_of(flow_run: FlowRun) -> list[str]:
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
-    with get_client(sync_client=True) as client:
-        return [artifact.data for artifact in client.read_artifacts(artifact_filter=wanted)]
+    return [artifact.data for artifact in artifacts_of(flow_run.id)]
 
 
 def test_a_killed_flow_run_gets_a_page_with_the_end_of_its_log(tmp_path: Path) -> None:

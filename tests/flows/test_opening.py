@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from prefect import State, flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 from prefect.client.schemas.objects import Artifact
 
 from flows.opening import in_run, name_of_run
@@ -20,6 +18,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from tasks.context import RunContext, current_context
 from tasks.stages import run_name
+from tests.flows.artifacts import artifacts_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -49,9 +48,8 @@ def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = N
 
 def ending_page_of(state: State) -> Artifact:
     """The artifact that explains how a flow run ended."""
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        (page,) = [page for page in client.read_artifacts(artifact_filter=wanted) if page.key == "how-to-continue"]
+    artifacts = artifacts_of(state.state_details.flow_run_id)
+    (page,) = [artifact for artifact in artifacts if artifact.key == "how-to-continue"]
     return page
 
 

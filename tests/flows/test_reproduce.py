@@ -7,12 +7,7 @@ from uuid import UUID
 import pytest
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    FlowRunFilter,
-    FlowRunFilterId,
-)
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.states import Crashed, Running
 
 from flows.reproduce import Regressed, explain_set, reproduce_baselines
@@ -21,6 +16,7 @@ from rl_core.config.loading import dump_config, load_config
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.stages import run_name, stage_digests
+from tests.flows.artifacts import artifacts_of
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.finished_run import finish_stage
 
@@ -57,9 +53,7 @@ def task_states(state: State) -> dict[str, str]:
 
 
 def pages_of(flow_run_id: UUID) -> dict[str, str]:
-    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]))
-    with get_client(sync_client=True) as client:
-        return {artifact.key: artifact.data for artifact in client.read_artifacts(artifact_filter=wanted)}
+    return {artifact.key: artifact.data for artifact in artifacts_of(flow_run_id)}
 
 
 def page_of(state: State) -> str:

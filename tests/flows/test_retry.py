@@ -1,7 +1,6 @@
 """A flow run whose training failed in epoch 3, and that is then stopped while it evaluates, is retried: nothing is done
 twice, and nothing differs afterwards."""
 
-import hashlib
 import logging
 import signal
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from rl_core.engine.scoring import TooManyFailedRewards
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
+from tests.results import hashes
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
@@ -114,8 +114,7 @@ def task_states(state: State, *, attempt: int) -> dict[str, str]:
 
 
 def results(run: RunDirectory) -> dict[str, str]:
-    files = [path for pattern in RESULTS for path in run.root.glob(pattern) if path.is_file()]
-    return {str(path.relative_to(run.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return hashes(run.root, RESULTS)
 
 
 def test_retries_after_a_failure_in_epoch_3_and_a_stop_in_the_evaluation_make_the_rest_alone(tmp_path: Path) -> None:

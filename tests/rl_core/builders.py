@@ -1,5 +1,7 @@
 """Small values for tests: prompts, rollouts and groups with ids made up from a seed."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rl_core.types import Group, Prompt, Rollout, TrainGroup, TrainSample
@@ -38,3 +40,8 @@ def make_train_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prom
         for rollout in group.rollouts
     ]
     return TrainGroup(prompt=group.prompt, samples=samples)
+
+
+def groups_of(train_groups: Sequence[TrainGroup]) -> list[Group]:
+    """The same groups before they were given advantages."""
+    return [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups]

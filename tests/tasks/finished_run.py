@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
-
-from PIL import Image
 
 from rl_core.config.loading import apply_override, dump_config, validate_config
 from rl_core.config.run import RunConfig
@@ -19,6 +16,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.stages import run_name
+from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.evaluation.builders import make_items
 from tests.rl_core.tracking.runs import a_config
 
@@ -73,7 +71,9 @@ def finish_run(
 def with_images(run: RunDirectory, items: Sequence[EvaluationItem]) -> list[EvaluationItem]:
     """The items, each with an image of its own in the run's store."""
     with ImageStoreWriter(run.data / IMAGES_FILE) as images:
-        return [replace(item, image_uids=(images.add(_png(number)),)) for number, item in enumerate(items)]
+        colours = [(40 * number % 256, 90, 160) for number in range(len(items))]
+        uids = [images.add(png_bytes((16, 16), colour)) for colour in colours]
+    return [replace(item, image_uids=(uid,)) for item, uid in zip(items, uids, strict=True)]
 
 
 def finish_stage(
@@ -105,9 +105,3 @@ def _prepare(run: RunDirectory) -> None:
     )
     manifest = DataManifest(fingerprint="f" * 16, splits={"train": split, "validation": split}, images=8, files={})
     atomic_write_json(run.data / MANIFEST_FILE, manifest.as_json())
-
-
-def _png(number: int) -> bytes:
-    buffer = BytesIO()
-    Image.new("RGB", (16, 16), (40 * number % 256, 90, 160)).save(buffer, format="PNG")
-    return buffer.getvalue()

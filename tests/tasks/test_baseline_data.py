@@ -2,18 +2,17 @@
 
 The rows are made up; names and types of the columns are the published ones, read by `datasets` as from the hub."""
 
-import io
 from pathlib import Path
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from tasks.problems import data_problems, reward_problems
+from tests.rl_core.data.samples import png_bytes
 
 ROOT = Path(__file__).parents[2]
 IMAGES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
@@ -29,12 +28,6 @@ DATASETS = {
 }
 
 
-def png(number: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (120 + number, 90), (7 * number % 256, 99, 180)).save(buffer, format="PNG")
-    return buffer.getvalue()
-
-
 def write_split(folder: Path, split: str, question: str, answers: tuple[str, ...], *, first: int) -> None:
     numbers = range(first, first + 6)
     columns = {
@@ -42,7 +35,8 @@ def write_split(folder: Path, split: str, question: str, answers: tuple[str, ...
         "answer": pa.array([answers[number % len(answers)] for number in numbers]),
     }
     if "<image>" in question:
-        columns["images"] = pa.array([[{"bytes": png(number), "path": None}] for number in numbers], IMAGES)
+        pictures = [png_bytes((120 + number, 90), (7 * number % 256, 99, 180)) for number in numbers]
+        columns["images"] = pa.array([[{"bytes": picture, "path": None}] for picture in pictures], IMAGES)
     (folder / "data").mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), folder / "data" / f"{split}-00000-of-00001.parquet")
 

@@ -1,9 +1,5 @@
 """The registry has a version a run, and its alias moves for significant improvements only."""
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +12,7 @@ from tasks.evaluate import show_evaluation
 from tasks.manifests import read_manifest
 from tasks.registration import DECISION, register_model
 from tasks.tracking import PipelineTracking
+from tests.servers import free_port, mlflow_server
 from tests.tasks.finished_run import config_with, finish_run
 
 BASE = "+---------" * 4
@@ -123,20 +120,9 @@ def test_an_outage_is_made_up_for_by_the_next_call(uri: str, tmp_path: Path) -> 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """A real MLflow server, which refuses local paths as sources."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", f"{port}", "-w", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-    command += ["--artifacts-destination", str(tmp_path / "artifacts")]
-    with (tmp_path / "server.txt").open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said)
-    until = time.monotonic() + 90
-    while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < until:
-        time.sleep(0.1)
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
+    port = free_port()
+    with mlflow_server(tmp_path, port):
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from rl_core.checkpoints.sharded import (
     save_sharded,
 )
 from rl_core.files import folder_hashes
+from tests.rl_core.bomb import Bomb
 
 
 class TwoPaths(nn.Module):
@@ -161,16 +162,6 @@ def test_a_full_disk_is_an_os_error_not_a_wrapper_that_no_handler_sees(small_dis
     with pytest.raises(OSError) as full:
         save_sharded(small_disk, {"big": torch.ones(1 << 20)})
     assert full.value.errno == errno.ENOSPC
-
-
-class Bomb:
-    """Touches a file when it is unpickled."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._target,)
 
 
 def test_code_in_the_metadata_or_in_a_plain_value_is_refused_and_not_run(tmp_path: Path) -> None:

@@ -17,17 +17,8 @@ from rl_core.data.pixels import read_image
 from rl_core.data.prompts import PromptTemplate
 from rl_core.data.rows import BadRow
 from rl_core.data.sources import iter_rows
+from tests.rl_core.bomb import Bomb
 from tests.rl_core.data.samples import png_bytes
-
-
-class Bomb:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._target,)
 
 
 @pytest.fixture(autouse=True)

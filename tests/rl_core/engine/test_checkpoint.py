@@ -10,11 +10,7 @@ from rl_core.checkpoints.probe import differences, plain_distribution, read_prob
 from rl_core.engine.probing import ProbeMismatch, probe_groups
 from rl_core.engine.protocol import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.types import Group
-
-
-def groups_of(train_groups) -> list[Group]:
-    return [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups]
+from tests.rl_core.builders import groups_of
 
 
 def weights(worker) -> dict[str, torch.Tensor]:

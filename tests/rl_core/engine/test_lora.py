@@ -19,7 +19,7 @@ from rl_core.engine.protocol import UpdateBatch
 from rl_core.engine.step import take_step
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
-from rl_core.types import Group
+from tests.rl_core.builders import groups_of
 from tests.rl_core.models.builders import trained_parameters
 
 
@@ -43,10 +43,6 @@ def folders(prepared_run: RunDirectory) -> WorkerFolders:
 def lora_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker) -> Iterator[LocalWorker]:
     with open_worker(lora_config, folders) as worker:
         yield worker
-
-
-def groups_of(train_groups) -> list[Group]:
-    return [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups]
 
 
 def adapters(worker: LocalWorker) -> list[torch.Tensor]:

@@ -33,6 +33,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Score
+from tests.results import differences, hashes
 
 OpenLoop = Callable[..., TrainingLoop]
 
@@ -75,16 +76,8 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
     return open_in
 
 
-def results(folder: Path) -> dict[str, bytes]:
-    kept = ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/step-000006/**/*")
-    found = {pattern: [path for path in folder.glob(pattern) if path.is_file()] for pattern in kept}
-    assert all(found.values()), found
-    files = [path for paths in found.values() for path in paths]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def differing(expected: dict[str, bytes], found: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+def results(folder: Path) -> dict[str, str]:
+    return hashes(folder, ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/step-000006/**/*"))
 
 
 def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
@@ -94,7 +87,7 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     unbroken = loop.train_epoch(2)
     open_loop(cut).train_epoch(1)
     resumed = open_loop(cut).train_epoch(2)
-    assert differing(results(whole), results(cut)) == []
+    assert differences(results(whole), results(cut)) == []
     assert resumed.metrics == unbroken.metrics
     assert (resumed.first_step, resumed.last_step) == (4, 6)
 
@@ -137,7 +130,7 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     loop.train_epoch(2)
     open_loop(cut, config=with_every_state).train_epoch(1)
     open_loop(cut, config=with_every_state).train_epoch(2)
-    assert differing(results(whole), results(cut)) == []
+    assert differences(results(whole), results(cut)) == []
     coefs = [line["kl/coef"] for line in read(whole / "metrics.jsonl") if "kl/coef" in line]
     assert len(coefs) == len(set(coefs)) == 6
 
@@ -165,7 +158,7 @@ def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validatin
         loop.train_epoch(2)
         open_loop(cut, config=config, pool=pool).train_epoch(1)
         open_loop(cut, config=config, pool=pool).train_epoch(2)
-    assert differing(results(whole), results(cut)) == []
+    assert differences(results(whole), results(cut)) == []
     lines = {line["step"]: line for line in read(whole / "metrics.jsonl")}
     assert max(line["filter/draws"] for line in lines.values()) > 1.0
     if filtering.surplus == "keep":
@@ -192,7 +185,7 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
     loop.train_epoch(2)
     open_loop(cut, config=config).train_epoch(1)
     open_loop(cut, config=config).train_epoch(2)
-    assert differing(results(whole), results(cut)) == []
+    assert differences(results(whole), results(cut)) == []
     assert any(name.startswith("checkpoints/step-000006/critic/") for name in results(whole))
     lines = [line for line in read(whole / "metrics.jsonl") if "critic/vf_loss" in line]
     assert ["actor/grad_norm" in line for line in lines] == [False] * 4 + [True] * 2

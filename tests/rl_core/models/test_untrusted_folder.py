@@ -14,6 +14,7 @@ from rl_core.checkpoints.merged_check import transformers_log_probs
 from rl_core.data.chat import ChatRenderer
 from rl_core.models.loading import load_model, load_processor
 from rl_core.rollout.weight_names import expected_weight_names
+from tests.rl_core.bomb import Bomb
 from tests.rl_core.models.builders import model_config, write_small_model
 
 CODE = """
@@ -30,16 +31,6 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "weight names": expected_weight_names,
     "merged check": lambda folder: transformers_log_probs(folder, [], "float32"),
 }
-
-
-class Bomb:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._target,)
 
 
 @pytest.fixture

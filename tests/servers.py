@@ -1,0 +1,64 @@
+"""Processes of a test that others reach: started, waited for, and gone at its end; MLflow's server above all."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, f"waited {seconds} s until {what}"
+        time.sleep(0.1)
+
+
+def answers(address: str) -> bool:
+    try:
+        return httpx.get(address, timeout=5.0).is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def started(arguments: list[str], variables: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, like a command in its own terminal; gone at the end of the block."""
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=stream, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A real server that answers, on a database and artifacts of its own below `folder`; killed at the end of the
+    block. A second one on the same folder and port goes on with what the first one had."""
+    arguments = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", f"{port}", "--workers", "1"]
+    arguments += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    arguments += ["--artifacts-destination", str(folder / "artifacts")]
+    variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with started(arguments, variables, folder / "mlflow.txt") as process:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), "MLflow's server is up")
+        yield process
