@@ -24,7 +24,7 @@ RESULTS = Path("benchmarks/results")
 def main() -> None:
     arguments = parse_arguments()
     pin_to_cores(arguments.threads)
-    facts = machine_facts(sys.argv[1:])
+    facts = machine_facts("benchmarks.versus_trl", sys.argv[1:])
     work = prepared_work(arguments.work, arguments.threads)
     pairs = []
     for seed in arguments.seeds:

