@@ -2,17 +2,21 @@
 
 import asyncio
 import functools
-import os
 import time
 
 from rl_core.rewards.sample import RewardSample
 
 _started: list[asyncio.AbstractEventLoop] = []
+_napping: list[RewardSample] = []
 
 
 async def nap(sample: RewardSample) -> dict[str, float]:
+    """Tells how many calls its process had under way when it began, itself included."""
+    _napping.append(sample)
+    under_way = len(_napping)
     await asyncio.sleep(float(sample.response))
-    return {"overall": 1.0, "pid": os.getpid()}
+    _napping.remove(sample)
+    return {"overall": 1.0, "under_way": under_way}
 
 
 async def judge(sample: RewardSample) -> dict[str, float]:

@@ -6,6 +6,7 @@ import random
 import re
 import sys
 import time
+from pathlib import Path
 
 from rl_core.rewards.sample import RewardSample
 
@@ -20,6 +21,15 @@ def bare(sample: RewardSample) -> float:
 
 def nap(sample: RewardSample) -> float:
     time.sleep(float(sample.response))
+    return 1.0
+
+
+def meet(sample: RewardSample, folder: str, people: int) -> float:
+    """Ends when so many processes have been in it at one time."""
+    time.sleep(0.2)  # a slow call, also for who comes last
+    Path(folder, str(os.getpid())).touch()
+    while len(list(Path(folder).iterdir())) < people:
+        time.sleep(0.01)
     return 1.0
 
 

@@ -1,6 +1,5 @@
 """`async def` functions in real processes."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,13 @@ def pool_of(function: str, **settings) -> RewardPool:
     return RewardPool(RewardConfig(function=f"{FILE}:{function}", **settings))
 
 
-def test_a_process_has_several_calls_under_way() -> None:
-    with pool_of("nap", workers=2, async_calls=16, timeout_seconds=5.0) as pool:
-        pool.score_all([make_sample("0")] * 4)
-        began = time.perf_counter()
-        scores = pool.score_all([make_sample("0.2")] * 64)
-        seconds = time.perf_counter() - began
-    assert [score.overall for score in scores] == [1.0] * 64
-    assert seconds < 0.25 * 64 * 0.2 / 2, "two processes, one call at a time, would need 6.4 s"
-
-
-@pytest.mark.parametrize("calls", [1, 4])
-def test_no_more_calls_are_under_way_than_allowed(calls: int) -> None:
-    with pool_of("nap", workers=1, async_calls=calls) as pool:
-        pool.score_all([make_sample("0")])
-        began = time.perf_counter()
-        pool.score_all([make_sample("0.1")] * 8)
-        assert time.perf_counter() - began > 8 * 0.1 / calls
+@pytest.mark.parametrize("calls", [1, 4, 16])
+def test_a_process_has_as_many_calls_under_way_as_allowed_and_no_more(calls: int) -> None:
+    naps = ["0.5"] * 2 + ["0.05"] * 32  # the first two keep both processes busy until the others wait in full number
+    with pool_of("nap", workers=2, async_calls=calls, timeout_seconds=60.0) as pool:
+        scores = pool.score_all([make_sample(nap) for nap in naps])
+    assert [score.overall for score in scores] == [1.0] * len(naps)
+    assert max(score.components["under_way"] for score in scores) == calls
 
 
 REASONS = {

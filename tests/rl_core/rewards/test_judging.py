@@ -23,7 +23,7 @@ def judge_of() -> Iterator[Callable[[str], Judge]]:
 
         def judge_of(function: str) -> Judge:
             (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER / function}")).specs
-            return Judge(scorer=load_scorer(spec), timeout_seconds=0.2, memory_limit_bytes=2**30, runner=runner)
+            return Judge(scorer=load_scorer(spec), timeout_seconds=2.0, memory_limit_bytes=2**30, runner=runner)
 
         yield judge_of
 
@@ -77,7 +77,7 @@ def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
         good,
         failure("KeyError: 'the reason'"),
         failure("TimeoutError: the judge's server"),
-        failure("no result within reward.timeout_seconds = 0.2"),
+        failure("no result within reward.timeout_seconds = 2"),
         good,
     ]
 

@@ -11,23 +11,25 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import psutil
 import pytest
-from PIL import Image
 
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
+from rl_core.rewards.lane import Lane
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.types import Score
+from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.rewards.samples import make_sample
 
 STRANGERS = Path(__file__).with_name("strangers.py")
+PATIENCE = 60.0
+"""Seconds. It ends waits that would never end, so a slow machine may take as much of it as it likes."""
 
 
 def strangers(function: str = "judge", **settings) -> RewardPool:
@@ -135,31 +137,37 @@ def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting:
     )
 
 
-def test_512_fast_rewards_cost_the_generating_process_little(counting: RewardPool) -> None:
+def test_512_fast_rewards_leave_the_generating_process_in_a_few_messages(
+    counting: RewardPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     samples = counting_samples(512)
     counting.score_all(samples)  # the pool knows now that a call is fast
-    seconds = []
-    for _ in range(3):
-        began = time.process_time()
-        counting.score_all(samples)
-        seconds.append(time.process_time() - began)
-    assert min(seconds) < 0.06
+    departures: list[int] = []
+    depart = Lane.depart
+
+    def watched(lane: Lane, number: int) -> list[RewardSample]:
+        leaving = depart(lane, number)
+        departures.append(len(leaving))
+        return leaving
+
+    monkeypatch.setattr(Lane, "depart", watched)
+    counting.score_all(samples)
+    messages = [size for size in departures if size]
+    assert sum(messages) == 512
+    assert len(messages) < 128, "8 where no call is held up"
 
 
-def test_slow_rewards_start_without_a_flush_and_overlap() -> None:
-    with strangers("nap", workers=8, timeout_seconds=5.0) as pool:
-        pool.score_all([make_sample("0")] * 8)
-        began = time.perf_counter()
-        futures = [pool.submit(make_sample("0.2")) for _ in range(32)]
-        pool.flush()
-        assert all(future.result().overall == 1.0 for future in futures)
-        assert time.perf_counter() - began < 0.5 * 32 * 0.2
+def test_slow_rewards_start_without_a_flush_and_overlap(tmp_path: Path) -> None:
+    meeting = {"folder": str(tmp_path), "people": 8}
+    with strangers("meet", workers=8, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
+        futures = [pool.submit(make_sample("x")) for _ in range(8)]
+        assert [future.result(timeout=PATIENCE).overall for future in futures] == [1.0] * 8
         # Now the pool knows that a call is slow, and begins each at once.
-        assert pool.submit(make_sample("0.2")).result(timeout=3.0).overall == 1.0
+        assert pool.submit(make_sample("x")).result(timeout=PATIENCE).overall == 1.0
 
 
 def test_calls_that_are_slow_together_but_not_alone_all_succeed() -> None:
-    with strangers("nap", workers=1, timeout_seconds=0.5) as pool:
+    with strangers("nap", workers=1, timeout_seconds=1.0) as pool:
         pool.score_all([make_sample("0")] * 8)
         scores = pool.score_all([make_sample("0.05")] * 30)  # 1.5 s in one chunk
         assert [score.error for score in scores] == [None] * 30
@@ -241,7 +249,7 @@ def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_pat
 
 def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path) -> None:
     with ImageStoreWriter(tmp_path / "images.arrow") as writer:
-        uids = tuple(writer.add(encoded_png(width)) for width in (30, 40))
+        uids = tuple(writer.add(png_bytes((width, 20))) for width in (30, 40))
     path = tmp_path / "looking.py"
     path.write_text(
         "import os\nfrom pathlib import Path\nfrom rl_core.data.images import ImageStore\n"
@@ -252,12 +260,6 @@ def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path)
     with RewardPool(config, image_store=tmp_path / "images.arrow") as pool:
         (score,) = pool.score_all([replace(make_sample("x"), image_uids=uids)])
     assert score == Score(components={"overall": 70.0})
-
-
-def encoded_png(width: int) -> bytes:
-    buffer = BytesIO()
-    Image.new("RGB", (width, 20)).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path) -> None:
@@ -279,8 +281,7 @@ def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
         future = pool.submit(make_sample("runaway"))
         pool.flush()
         time.sleep(0.2)
-        began = time.perf_counter()
-    assert time.perf_counter() - began < 5.0
+    assert pool._server.returncode == 0, "it had to be killed"
     assert future.cancelled()
     with pytest.raises(RuntimeError, match="the reward pool is closed"):
         pool.submit(make_sample("good"))
@@ -295,8 +296,8 @@ def test_a_lost_server_is_an_error_and_not_a_wait() -> None:
         scoring = server.children()
         server.kill()
         with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            future.result(timeout=10)
-        assert psutil.wait_procs(scoring, timeout=10)[1] == []
+            future.result(timeout=PATIENCE)
+        assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == []
         with pytest.raises(RuntimeError, match="the reward server ended"):
             pool.submit(make_sample("good"))
 
@@ -305,10 +306,11 @@ FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Path) -> None:
-    all_wait = threading.Event()
+    entered, all_wait = threading.Event(), threading.Event()
 
     def log_event(kind: str, **facts: object) -> None:
-        all_wait.wait(20)
+        entered.set()
+        all_wait.wait(PATIENCE)
         raise FULL_DISK
 
     path = tmp_path / "batch.py"
@@ -319,15 +321,17 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
         futures = [pool.submit(make_sample("x")) for _ in range(3)]
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
+        assert entered.wait(PATIENCE)
+        scoring = psutil.Process(pool._server.pid).children()
         all_wait.set()
         for future in futures:
             with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
-                future.result(timeout=20)
+                future.result(timeout=PATIENCE)
             assert ended.value.__cause__ is FULL_DISK
         with pytest.raises(RuntimeError, match="No space left on device"):
             pool.submit(make_sample("x"))
-        began = time.perf_counter()
-    assert time.perf_counter() - began < 5.0, "the calls that hang end with the pool"
+    assert len(scoring) >= 2
+    assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 
 WORDY = """
@@ -351,13 +355,13 @@ class HeldUp:
 
     def _log_event(self, kind: str, **facts: object) -> None:
         self._entered.set()
-        self._released.wait(20)
+        self._released.wait(PATIENCE)
 
     def __enter__(self) -> "HeldUp":
         self.pool.__enter__()
         self.futures = [self.pool.submit(make_sample("x")) for _ in range(2)]
         self.pool.flush()
-        assert self._entered.wait(20)
+        assert self._entered.wait(PATIENCE)
         self.server = psutil.Process(self.pool._server.pid)
         return self
 
@@ -369,7 +373,7 @@ class HeldUp:
     def __exit__(self, *_: object) -> None:
         self._released.set()
         with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            self.futures[0].result(timeout=20)
+            self.futures[0].result(timeout=PATIENCE)
         self.pool.close()
 
 
@@ -387,10 +391,10 @@ def test_a_server_killed_while_it_is_sent_samples_is_told_of_by_their_scores(tmp
         held.server.suspend()
         submitting = threads.submit(submit_more_than_a_connection_holds)
         held.kill_the_server()
-        futures = submitting.result(timeout=20)
+        futures = submitting.result(timeout=PATIENCE)
     for future in futures:
         with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            future.result(timeout=20)
+            future.result(timeout=PATIENCE)
 
 
 def submit_and_flush(pool: RewardPool, sample: RewardSample) -> Future[Score]:
@@ -413,5 +417,5 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path
         processes = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)
     assert len(processes) >= 3  # the server and two scoring processes; Python's resource tracker beside them
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
     assert alive == []

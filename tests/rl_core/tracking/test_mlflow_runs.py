@@ -4,10 +4,9 @@ import json
 import math
 import os
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from rl_core.tracking.mlflow_runs import MlflowPipeline, flatten
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
 from rl_core.tracking.outage import tolerated_outage
 from rl_core.tracking.protocol import TrackerUnavailable
+from tests.servers import free_port, mlflow_server
 
 NewDatabase = Callable[[], str]
 
@@ -193,29 +193,37 @@ def test_flat_names_lose_nothing_of_a_configuration() -> None:
     assert json.loads(flat["a.d"]) == config["a"]["d"]
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+class SilentServer:
+    """Takes connections and never answers, as a server behind a broken network does."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def count_connections(self) -> int:
+        """How many came since the last count."""
+        self._listener.setblocking(False)
+        count = 0
+        with suppress(BlockingIOError):
+            while True:
+                self._listener.accept()[0].close()
+                count += 1
+        return count
 
 
 @pytest.fixture
-def silent_server() -> Iterator[str]:
-    """Takes connections and never answers, as a server behind a broken network does."""
+def silent_server() -> Iterator[SilentServer]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield SilentServer(listener)
 
 
-def test_a_server_that_is_not_there_is_a_warning_within_a_moment(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_is_not_there_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = RunDirectory(tmp_path / "run")
     logs = RunLogs(run)
     pipeline = open_pipeline(f"http://127.0.0.1:{free_port()}")
     stage = pipeline.stage("train")
-    started = time.monotonic()
     follower = TrackerFollower(MlflowTracker(stage), run.metrics, log_event=logs.log_event)
     with pipeline.running(stage, log_event=logs.log_event):
         for step in range(5):
@@ -224,23 +232,29 @@ def test_a_server_that_is_not_there_is_a_warning_within_a_moment(
         with tolerated_outage("the configuration", logs.log_event):
             stage.log_params({"seed": 1})
         follower.finish()
-    assert time.monotonic() - started < 10
     assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"] * 4
     assert "127.0.0.1" in caplog.text
 
 
-def test_a_server_that_never_answers_costs_one_timeout(
-    tmp_path: Path, silent_server: str, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(
+    tmp_path: Path, silent_server: SilentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
     run = RunDirectory(tmp_path / "run")
     logs = RunLogs(run)
-    follower = TrackerFollower(MlflowTracker(open_pipeline(silent_server).stage("train")), run.metrics)
-    started = time.monotonic()
-    for step in range(200):
-        logs.log_step(step, {"loss": 1.0})
+    moments = count()
+    tracker = MlflowTracker(open_pipeline(silent_server.uri).stage("train"))
+    # A clock that moves by one each time it is read: the request takes one moment, the pause after it ten.
+    follower = TrackerFollower(tracker, run.metrics, log_event=logs.log_event, clock=lambda: float(next(moments)))
+    logs.log_step(1, {"loss": 1.0})
+    for _ in range(10):
         follower.follow()
-    assert 1 <= time.monotonic() - started < 4
+    assert silent_server.count_connections() == 1
+    (event,) = read(run.events)
+    assert "read timeout=1" in event["reason"]
+    follower.follow()
+    assert silent_server.count_connections() == 1
 
 
 def test_patience_is_short_unless_a_person_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,63 +265,43 @@ def test_patience_is_short_unless_a_person_said_otherwise(monkeypatch: pytest.Mo
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "33"
 
 
-def test_a_database_that_cannot_be_opened_is_an_outage_within_a_moment_too(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_for_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_client(**options: object) -> MlflowClient:
+        pytest.fail(f"MLflow was asked: {options}")
+
+    monkeypatch.setattr("rl_core.tracking.mlflow_access.MlflowClient", open_client)
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "torn.db").write_text("no database at all, though it has the length of a header" * 9)
-    started = time.monotonic()
     for name in ("folder.db", "torn.db", "torn.db/below.db"):
         with pytest.raises(TrackerUnavailable, match=name):
             _ = open_pipeline(f"sqlite:///{tmp_path}/{name}").parent.run_id
-    assert time.monotonic() - started < 3
-
-
-@pytest.fixture
-def server(new_database: NewDatabase, tmp_path: Path) -> Iterator[tuple[str, Callable[[], subprocess.Popen[bytes]]]]:
-    """(URI, start): a real MLflow server that may be started again on the same port and database."""
-    port, database = free_port(), new_database()
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "-w", "1"]
-        command += ["--backend-store-uri", database, "--artifacts-destination", str(tmp_path / "artifacts")]
-        env = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started.append(process)
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return process
-            time.sleep(0.1)
-        raise AssertionError("the MLflow server did not start within a minute")
-
-    yield f"http://127.0.0.1:{port}", start
-    for process in started:
-        process.terminate()
-        process.wait()
 
 
 @pytest.mark.slow
-def test_a_server_that_is_stopped_and_started_again_ends_with_every_step_once(
-    server: tuple[str, Callable[[], subprocess.Popen[bytes]]], tmp_path: Path
-) -> None:
-    uri, start = server
-    process = start()
+def test_a_server_that_is_stopped_and_started_again_ends_with_every_step_once(tmp_path: Path) -> None:
+    port = free_port()
     run = RunDirectory(tmp_path / "run")
     logs = RunLogs(run)
-    pipeline = open_pipeline(uri)
-    follower = TrackerFollower(MlflowTracker(pipeline.stage("train")), run.metrics, log_event=logs.log_event)
-    for step in range(12):
-        if step == 4:
-            process.terminate()
-            process.wait()
-        if step == 8:
-            start()
-        logs.log_step(step, {"loss": step / 7})
-        follower.follow()
-    follower.finish()
-    pipeline.stage("train").log_text("note.txt", "artifacts go through the server")
-    client = MlflowClient(tracking_uri=uri)
-    assert history(client, pipeline.stage("train").run_id, "loss") == [(step, step / 7) for step in range(12)]
+    pipeline = open_pipeline(f"http://127.0.0.1:{port}")
+    train = pipeline.stage("train")
+    follower = TrackerFollower(MlflowTracker(train), run.metrics, log_event=logs.log_event)
+
+    def take_steps(*steps: int) -> None:
+        for step in steps:
+            logs.log_step(step, {"loss": step / 7})
+            follower.follow()
+
+    with mlflow_server(tmp_path, port):
+        take_steps(*range(4))
+    take_steps(*range(4, 8))
+    with mlflow_server(tmp_path, port):
+        take_steps(*range(8, 12))
+        follower.finish()
+        train.log_text("note.txt", "artifacts go through the server")
+        client = MlflowClient(tracking_uri=pipeline.access.uri)
+        assert history(client, train.run_id, "loss") == [(step, step / 7) for step in range(12)]
     assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"]
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.tracking.protocol import STEP_KEY, TrackerUnavailable
 from rl_core.tracking.wandb_tracker import WandbTracker
 from tests.rl_core.tracking.runs import take_steps
+from tests.servers import free_port
 
 ROOT = Path(__file__).parents[3]
 OFFLINE = WandbConfig(mode="offline")
@@ -131,9 +131,6 @@ def test_online_without_a_key_is_an_outage_and_not_a_question(
 
 def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, tmp_path: Path) -> None:
     """In a process of its own: W&B keeps the address of the server for as long as a process lives."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     take_steps(run, 1, 2)
     script = (
         "import sys; from pathlib import Path; from rl_core.config.stages import WandbConfig\n"
@@ -145,12 +142,10 @@ def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, tmp_path: Pa
         "follower.catch_up(); follower.finish()\n"
     )
     settings = {
-        "WANDB_BASE_URL": f"http://127.0.0.1:{port}",
+        "WANDB_BASE_URL": f"http://127.0.0.1:{free_port()}",
         "WANDB_API_KEY": "local-" + "0" * 40,
         "WANDB_INIT_TIMEOUT": "2",
     }
-    started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script, str(run.root)], cwd=ROOT, env=without_service() | settings)
     assert done.returncode == 0
-    assert time.monotonic() - started < 30
     assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"]
