@@ -30,7 +30,7 @@ class CardFacts:
         run: Name of the run.
         base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
         step: Training steps behind the weights.
-        algorithm: How it was trained: the advantage estimator and the loss.
+        algorithm: How it was trained: the keys of the advantage estimator and the loss.
         data: What it was trained on, in words.
         data_fingerprint: Fingerprint of the prepared data.
         reward: The reward function.
