@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 from flows.work_pool import DEVICES
+from rl_core.checkpoints.manifest import read_checkpoint, verify
 from rl_core.run_directory import RunDirectory
 from tests.e2e.processes import PREFECT, has_recorded
 from tests.e2e.runs import (
@@ -264,8 +265,11 @@ def test_a_disk_that_is_full_at_a_checkpoint(finished: RunDirectory, small_disk:
                 stream.write(bytes(1 << 18))
         assert process.wait(timeout=1200) == 1, (home / "output.txt").read_text()
     run = the_run(home / "runs")
-    assert f"free on the disk of {run.checkpoints}" in (home / "output.txt").read_text()
-    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-000002"]
+    assert "free some" in (home / "output.txt").read_text()  # said by the check before a checkpoint, or of a write
+    left = list(run.checkpoints.iterdir())
+    assert left  # a run on a fast machine gets a step further before the disk is full
+    for folder in left:
+        verify(read_checkpoint(folder))
     filler.unlink()
     sightline("run", "--resume", run.name, "--runs-dir", str(home / "runs"), home=home, timeout=1800)
     assert is_unbroken(run, finished)
