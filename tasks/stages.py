@@ -124,12 +124,13 @@ def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -
     """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
     longer run continues from the epochs of a shorter one."""
     known = dict(digests)
+    parts = _training_parts(config)
     before = "cold-start"
     chain = []
     for epoch in range(1, epochs + 1):
         name = epoch_stage(epoch)
         after = (_rows_seen(config), before)
-        known[name] = _digest(Stage(name=name, kind="train", after=after, depends_on=_training_parts(config)), known)
+        known[name] = _digest(Stage(name=name, kind="train", after=after, depends_on=parts), known)
         chain.append((name, known[name]))
         before = name
     return chain

@@ -74,12 +74,16 @@ class LocalSource(Section):
     """Take only the first rows."""
 
 
+SPLIT_NAME: Final = r"^[^@\s]+@[^@\s]+$"
+"""`name@split`: a data set of the hub, or a folder in its place, and one of its splits."""
+
+
 class HubSource(Section):
     """A dataset of the Hugging Face hub, loaded through `datasets` (HF_ENDPOINT and HF_HUB_OFFLINE are honoured)."""
 
     type: Literal["hub"]
     """Selects this source."""
-    name: str = Field(pattern=r"^[^@\s]+@[^@\s]+$")
+    name: str = Field(pattern=SPLIT_NAME)
     """`owner/name@split`."""
     revision: str | None = None
     """Branch, tag or commit; pin a commit to make the run reproducible."""

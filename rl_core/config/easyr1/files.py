@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from rl_core.config.data import SPLIT_NAME
 from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
-_SPLIT_NAME = re.compile(r"[^@\s]+@[^@\s]+")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -74,7 +74,7 @@ def _split(name: str, split: str) -> dict[str, str]:
 
 def _folder(path: str, split: str, key: str) -> dict[str, str]:
     source = _split(path, split)
-    if not _SPLIT_NAME.fullmatch(source["name"]):
+    if not re.fullmatch(SPLIT_NAME, source["name"]):
         raise NoEquivalent(f"a folder is read by `path@split` without spaces and another @; rename it or set {key}")
     return source
 
