@@ -11,7 +11,7 @@ from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
 from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.precision import precision_words, trained_words
+from rl_core.planning.precision import engine_words, precision_words, trained_words
 from rl_core.planning.problem import Problem
 from tasks.plan_facts import plan_facts
 from tasks.problems import find_gpu, static_problems
@@ -54,13 +54,14 @@ def batch_table(config: RunConfig, plan: BatchPlan) -> Table:
 
 
 def _print_forecast(config: RunConfig, console: Console) -> None:
+    gpu = find_gpu()
     precision = precision_words(config.model, config.actor.optim)
-    console.print(f"trained: {trained_words(config.model)}; precision: {precision}", highlight=False)
+    engine = engine_words(config.rollout, on_gpu=gpu is not None)
+    console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
     sizes = model_sizes(config.model.source)
     if sizes is None:
         console.print("memory and disk: known once the model was downloaded")
         return
-    gpu = find_gpu()
     memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
     place = "GPU" if gpu else "machine's memory"

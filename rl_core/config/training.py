@@ -71,8 +71,9 @@ class RolloutConfig(Section):
     """KV cache of vLLM on a CPU, GiB."""
     max_num_seqs: int = Field(default=512, ge=1)
     """Responses that the engine decodes at one time."""
-    enforce_eager: bool = True
-    """Run vLLM without graph capture; turn off on a GPU for speed."""
+    enforce_eager: bool | Literal["auto"] = "auto"
+    """Run vLLM without compiling the model and capturing graphs. `auto` compiles on a GPU, where it pays, and not on a
+    CPU, where it takes minutes; true or false holds on both."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """Largest difference of a token's log-prob between engine and trainer before the run stops. null takes that of
     model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16, where a rare token of a large model is off by
@@ -80,6 +81,10 @@ class RolloutConfig(Section):
     max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """The same for the mean difference over an optimizer batch. null takes that of model.dtype: 1e-4 in float32, 0.1
     in bfloat16, where 0.03 is usual."""
+
+    def is_eager(self, *, on_gpu: bool) -> bool:
+        """What `enforce_eager` comes to on a machine with or without a GPU."""
+        return not on_gpu if self.enforce_eager == "auto" else self.enforce_eager
 
 
 class ActorConfig(Section):

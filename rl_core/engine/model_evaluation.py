@@ -102,15 +102,12 @@ def _start_engine(
     model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
 ) -> "VllmEngine":
     """An engine as large as the largest of the protocols needs, with the model's weights in it."""
-    import torch
-
     from rl_core.rollout.vllm_engine import VllmEngine
 
     prompts = [prompt for one in asked for prompt in one.questions.prompts]
     config = RolloutConfig(
         max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
         gpu_memory_utilization=_GPU_SHARE,
-        enforce_eager=not torch.cuda.is_available(),
     )
     engine = VllmEngine(
         model.folder,

@@ -1,7 +1,7 @@
-"""What is trained, and in which number formats, in words."""
+"""What is trained, in which number formats, and how the engine runs, in words."""
 
 from rl_core.config.model import ModelConfig
-from rl_core.config.training import OptimConfig
+from rl_core.config.training import OptimConfig, RolloutConfig
 
 
 def trained_words(model: ModelConfig) -> str:
@@ -17,3 +17,10 @@ def precision_words(model: ModelConfig, optim: OptimConfig) -> str:
         return "float32 throughout"
     kept = "; gradients and first moment bfloat16" if optim.strategy == "adamw_bf16" else ""
     return f"{model.dtype} arithmetic, float32 master weights{kept}"
+
+
+def engine_words(rollout: RolloutConfig, *, on_gpu: bool) -> str:
+    """Whether the engine compiles the model, and who decided it."""
+    chosen = "eager" if rollout.is_eager(on_gpu=on_gpu) else "compiled, with graphs"
+    why = f"auto, on a {'GPU' if on_gpu else 'CPU'}" if rollout.enforce_eager == "auto" else "as configured"
+    return f"{chosen} ({why})"

@@ -61,7 +61,7 @@ def engine_arguments(
         # A seeded request whose prompt is computed in two pieces fails on a CPU ("does not use offset").
         "enable_chunked_prefill": False,
         "enable_prefix_caching": True,
-        "enforce_eager": config.enforce_eager,
+        "enforce_eager": config.is_eager(on_gpu=not current_platform.is_cpu()),
         # Log-probs of the distribution that is sampled from: token ban and temperature applied.
         "logprobs_mode": "processed_logprobs",
         # The prompt's sampling settings are the only ones; the folder's generation config adds nothing.

@@ -61,6 +61,7 @@ class VllmEngine:
             self._engine = LLMEngine.from_engine_args(arguments)
         self._config = config
         self._can_sleep: bool = arguments.enable_sleep_mode
+        self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
         self._token_ban = dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS)
         self._stop_token_ids = list(stop_token_ids)
@@ -184,8 +185,8 @@ class VllmEngine:
         return outputs
 
     def _compiling(self) -> AbstractContextManager[Any]:
-        """With `enforce_eager` nothing is compiled, the sampler's helpers included: it would take a C++ compiler."""
-        return torch.compiler.set_stance("force_eager") if self._config.enforce_eager else nullcontext()
+        """An eager engine compiles nothing, the sampler's helpers included: it would take a C++ compiler."""
+        return torch.compiler.set_stance("force_eager") if self._is_eager else nullcontext()
 
     def _rollout(self, output: "RequestOutput", request: GenerationRequest, *, policy_version: int) -> Rollout:
         (completion,) = output.outputs

@@ -26,6 +26,7 @@ def plan(*arguments: str) -> tuple[int, str]:
 def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None:
     code, text = plan("--runs-dir", str(tmp_path))
     assert code == 0
+    text = " ".join(text.split())
     for part in (
         "experiment: quickstart",
         "train-epoch-002",
@@ -33,6 +34,7 @@ def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None
         "512 responses",
         "GiB",
         "float32 throughout",
+        "engine: eager (auto, on a CPU)",
     ):
         assert part in text, part
 
@@ -45,7 +47,11 @@ def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     code, text = plan("--runs-dir", str(tmp_path))
     assert code == 0, text
-    assert "GiB of the GPU, whose size is not known, without a KV cache" in " ".join(text.split())
+    text = " ".join(text.split())
+    assert "GiB of the GPU, whose size is not known, without a KV cache" in text
+    assert "engine: compiled, with graphs (auto, on a GPU)" in text
+    _, text = plan("--runs-dir", str(tmp_path), "--set", "rollout.enforce_eager=true")
+    assert "engine: eager (as configured)" in " ".join(text.split())
 
 
 def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:

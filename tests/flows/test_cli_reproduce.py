@@ -85,7 +85,7 @@ def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation
         "cispo": ("grpo", "cispo", "token", (0.0, 4.0, 3.0), (1e-2, "low_var_kl", True)),
         "sapo": ("grpo", "sapo", "token", (0.2, 0.3, 3.0), None),
         "reinforce_plus_plus": (
-            "reinforce_plus_plus", "default", "token", (0.2, 0.3, 3.0), (1e-3, "low_var_kl", False),
+            "reinforce_plus_plus", "default", "token", (0.2, 0.3, 3.0), (1e-3, "kl", False),
         ),
     }[kind]  # fmt: skip
     assert (algorithm.online_filtering is not None) == (kind == "dapo")

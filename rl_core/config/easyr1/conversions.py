@@ -157,6 +157,11 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
     return {f"tracking.{name}": setting for name, setting in assignments.items()}
 
 
+def eager(value: Any, config: EasyR1Config) -> Assignments:
+    """EasyR1 runs on GPUs alone: what is to be compiled there takes minutes on a CPU and gains nothing."""
+    return {"rollout.enforce_eager": True if value else "auto"}
+
+
 def number_format(value: Any, config: EasyR1Config) -> Assignments:
     """Of the arithmetic."""
     return {"model.dtype": "float32" if _known_format(value) == "float32" else "bfloat16"}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from rl_core.config.easyr1.conversions import (
+    eager,
     frozen_vision_tower,
     lora_rank,
     lora_targets,
@@ -154,7 +155,13 @@ _ROLLOUT: tuple[Key, ...] = (
     needless("limit_images", 0, "Counted in the prepared rows."),
     needless("dtype", "bf16", "The engine has the trainer's number format (model.dtype), so that both agree."),
     same("gpu_memory_utilization", 0.6, "rollout.gpu_memory_utilization"),
-    same("enforce_eager", False, "rollout.enforce_eager"),
+    converted(
+        "enforce_eager",
+        False,
+        eager,
+        "rollout.enforce_eager",
+        remark="`false` is `auto`: graphs on a GPU, none on a CPU.",
+    ),
     needless("enable_chunked_prefill", False, "Chosen by the engine's arguments for the machine."),
     needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
     needless("max_model_len", None, "Follows from the prompt and response lengths."),

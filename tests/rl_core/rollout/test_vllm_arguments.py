@@ -1,6 +1,7 @@
 """The arguments that vLLM is started with."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -55,3 +56,10 @@ def test_a_text_model_has_no_image_settings(tiny_folders: dict[str, Path]) -> No
 
 def test_seeds_beyond_32_bits_are_folded(tiny_folders: dict[str, Path]) -> None:
     assert _arguments(tiny_folders["llama"]).seed == 3
+
+
+@pytest.mark.parametrize(("setting", "eager"), [("auto", True), (True, True), (False, False)])
+def test_on_a_cpu_nothing_is_compiled_unless_told(
+    setting: bool | Literal["auto"], eager: bool, tiny_folders: dict[str, Path]
+) -> None:
+    assert _arguments(tiny_folders["llama"], config=RolloutConfig(enforce_eager=setting)).enforce_eager is eager

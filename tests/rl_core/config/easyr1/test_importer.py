@@ -97,7 +97,7 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
     (tmp_path / "math.py").write_text("def main(inputs): ...\n")
     imported = import_easyr1(path, ["worker.actor.model.model_path=owner/model"])
     config = valid(imported)
-    assert (config.actor.global_batch_size, config.rollout.n, config.rollout.enforce_eager) == (256, 1, False)
+    assert (config.actor.global_batch_size, config.rollout.n, config.rollout.enforce_eager) == (256, 1, "auto")
     assert config.data.train.model_dump()["columns"]["prompt_key"] == "prompt"
     assert config.reward.function is not None
     assert config.reward.function.endswith("math.py:main")
@@ -171,6 +171,7 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
         (["worker.rollout.val_override_config={n: 16}"], "evaluation.temperature", 1.0),
         (["worker.reward.reward_function_kwargs={format_weight: 0.2}"], "reward.kwargs", {"format_weight": 0.2}),
         (["data.seed=7"], "seed", 7),
+        (["worker.rollout.enforce_eager=true"], "rollout.enforce_eager", True),
     ],
 )
 def test_values_that_are_written_otherwise(importing: Import, overrides: list[str], key: str, value: Any) -> None:
