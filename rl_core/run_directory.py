@@ -63,6 +63,11 @@ class RunDirectory:
         """Parquet of one step's rollouts with scores and advantages."""
         return self.root / "rollouts" / f"step-{step:06d}.parquet"
 
+    def validation(self, step: int) -> Path:
+        """Parquet of the answers to the held-out prompts after one step, with their verdicts; 0 is the time before the
+        first step."""
+        return self.root / "validations" / f"step-{step:06d}.parquet"
+
     @property
     def tensorboard(self) -> Path:
         """TensorBoard's event files."""

@@ -20,7 +20,7 @@ from rl_core.rewards.own_code import files_of
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 5,
     "cold-start": 1,
-    "train": 3,
+    "train": 4,
     "evaluate": 2,
     "merge": 1,
     "model-card": 2,

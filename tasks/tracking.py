@@ -145,14 +145,13 @@ class PipelineTracking:
         """The trackers stay open from the first epoch to the end of the pipeline."""
         if self._followers is None:
             from rl_core.tracking.follower import TrackerFollower
-            from rl_core.tracking.generations import read_generations
+            from rl_core.tracking.generations import generation_tables
 
-            count = self._config.tracking.generations_to_log
             self._followers = [
                 TrackerFollower(
                     tracker,
                     self._run.metrics,
-                    generations=lambda step: read_generations(self._run.rollouts(step), count),
+                    generations=lambda step: generation_tables(self._run, step, self._config.tracking),
                     log_event=self._log_event,
                 )
                 for tracker in self._trackers(stage)

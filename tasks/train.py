@@ -11,6 +11,7 @@ from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
+from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.engine.stop import Interrupted
 from rl_core.planning.batches import BatchPlan, batch_plan
@@ -141,11 +142,18 @@ def _closed_on_failure(context: RunContext) -> Iterator[None]:
 
 def _outputs(context: RunContext, result: "EpochResult") -> list[Path]:
     """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may ask for."""
-    run = context.run
-    rollouts = [run.rollouts(step) for step in range(result.first_step, result.last_step + 1)]
+    run, steps = context.run, range(result.first_step, result.last_step + 1)
     best = context.session.store.best()
     checkpoints = {result.checkpoint} | ({best.folder} if best else set())
-    return [run.metrics, *rollouts, *sorted(checkpoints)]
+    return [*step_records(run, context.config.trainer, steps), *sorted(checkpoints)]
+
+
+def step_records(run: RunDirectory, trainer: TrainerConfig, steps: range) -> list[Path]:
+    """What an epoch of these steps writes beside its checkpoints: metrics, rollouts, and the answers of validations."""
+    # The validation before the first step belongs to the first epoch.
+    asked = range(0 if steps.start == 1 else steps.start, steps.stop)
+    answered = [run.validation(step) for step in asked if trainer.validates_at(step)]
+    return [run.metrics, *map(run.rollouts, steps), *answered]
 
 
 def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:

@@ -79,6 +79,9 @@ class TrackingConfig(Section):
     """Write every step's metrics and generations to the terminal and the run's log."""
     generations_to_log: int = Field(default=4, ge=0)
     """Responses of each step that the trackers show as a table, one a prompt. All of them are in `rollouts/`."""
+    val_generations_to_log: int = Field(default=4, ge=0)
+    """Answers of each validation that the trackers show as a table: those to the first held-out prompts, the same ones
+    every time. All of them are in `validations/`."""
     gallery_items: int = Field(default=24, ge=0)
     """Held-out items shown with image and both answers in the report and in MLflow."""
 

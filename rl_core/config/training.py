@@ -148,3 +148,9 @@ class TrainerConfig(Section):
     """The first step that moves the policy; those before it train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
+
+    def validates_at(self, step: int) -> bool:
+        """Whether the held-out prompts are answered after `step`; 0 is the time before the first one."""
+        if self.val_freq < 1:
+            return False
+        return step % self.val_freq == 0 if step else self.val_before_train

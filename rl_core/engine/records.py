@@ -1,14 +1,11 @@
-"""What a step writes: metrics, timings and rollouts, each once."""
-
-from collections.abc import Mapping
-from pathlib import Path
+"""What a step writes: metrics, timings, rollouts and the answers of a validation, each once."""
 
 from rl_core.engine.step import StepRecord
+from rl_core.engine.validation import Validation
+from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
 from rl_core.tracking.rollout_files import write_rollouts
-
-Metrics = Mapping[str, float]
 
 
 class StepRecorder:
@@ -18,11 +15,11 @@ class StepRecorder:
         self._run = run
         self._logs = RunLogs(run)
 
-    def record(self, record: StepRecord, validation: Metrics) -> None:
-        """Write the rollouts (what was drawn, then what was kept from the step before), then timings, incidents and,
-        last, the step's metrics line."""
+    def record(self, record: StepRecord, validation: Validation | None) -> None:
+        """Write the rollouts (what was drawn, then what was kept from the step before), the answers of the validation
+        after the step, then timings, incidents and, last, the step's metrics line."""
         write_rollouts(
-            self._rollouts(record.step),
+            self._run.rollouts(record.step),
             [*record.groups, *record.stale.groups],
             {**record.scores, **record.stale.scores},
             record.trained,
@@ -32,11 +29,11 @@ class StepRecorder:
         for (uid, index), score in record.scores.items():
             if score.error is not None:
                 self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
-        self._logs.log_step(record.step, {**record.metrics, **validation})
+        self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
 
-    def record_validation(self, step: int, metrics: Metrics) -> None:
-        """Write a metrics line that holds a validation alone (before the first step)."""
-        self._logs.log_step(step, metrics)
+    def record_validation(self, step: int, validation: Validation) -> None:
+        """Write the answers of a validation without a step (before the first one), and its metrics line."""
+        self._logs.log_step(step, self._write_validation(step, validation))
 
     def start_over(self) -> None:
         """Drop everything a run without a checkpoint has written."""
@@ -51,8 +48,12 @@ class StepRecorder:
         """The metrics line of a step. Raises KeyError when there is none."""
         return self._logs.metrics_of(step)
 
-    def _rollouts(self, step: int) -> Path:
-        return self._run.rollouts(step)
+    def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
+        """Write the answers, if there are any. Returns the validation's metrics."""
+        if validation is None:
+            return {}
+        write_items(self._run.validation(step), validation.items)
+        return validation.metrics
 
 
 def throughput(record: StepRecord) -> dict[str, float]:

@@ -15,7 +15,7 @@ from rl_core.engine.reference_kl import kl_controller
 from rl_core.engine.step import StepRecord, take_step
 from rl_core.engine.stop import StopRequest
 from rl_core.engine.surplus import NOTHING_KEPT, load_surplus, save_surplus
-from rl_core.engine.validation import Validator
+from rl_core.engine.validation import Validation, Validator
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.training.optimizer import NonFiniteGradients
@@ -120,9 +120,8 @@ class TrainingLoop:
         return checkpoint.info.step
 
     def _validate_before_training(self) -> None:
-        if self._step == 0 and self._config.trainer.val_before_train and self._config.trainer.val_freq > 0:
-            metrics = self._parts.validator.run(self._parts.workers, step=0)
-            self._parts.recorder.record_validation(0, metrics)
+        if self._step == 0 and (validation := self._validate(0)) is not None:
+            self._parts.recorder.record_validation(0, validation)
 
     def _run_step(self) -> StepRecord:
         step = self._step + 1
@@ -137,8 +136,7 @@ class TrainingLoop:
             workers=self._parts.workers,
             rewards=self._parts.rewards,
         )
-        validation = self._validation_metrics(step)
-        self._parts.recorder.record(record, validation)
+        self._parts.recorder.record(record, self._validate(step))
         self._step, self._kept = step, record.surplus
         self._follow_kl(record)
         if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
@@ -153,11 +151,9 @@ class TrainingLoop:
             samples = sum(len(group.samples) for group in record.trained)
             self._kl = self._kl.after(kl=record.mean_kl, samples=samples)
 
-    def _validation_metrics(self, step: int) -> dict[str, float]:
-        frequency = self._config.trainer.val_freq
-        if frequency < 1 or step % frequency:
-            return {}
-        return self._parts.validator.run(self._parts.workers, step=step)
+    def _validate(self, step: int) -> Validation | None:
+        """Answer the held-out prompts with the weights after `step`, where the config asks for it."""
+        return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
 
     def _is_due(self, step: int, last: int) -> bool:
         return step == last or step % self._config.trainer.save_freq == 0

@@ -6,10 +6,30 @@ from dataclasses import dataclass
 from rl_core.config.run import RunConfig
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import summarise
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The answers to the held-out prompts at one step."""
+
+    items: Sequence[EvaluationItem]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics `val/...`."""
+        result = summarise(self.items)
+        assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
+        return {
+            "val/accuracy": result.accuracy,
+            "val/reward": result.reward_mean,
+            "val/response_length": result.mean_length,
+            "val/truncation_rate": result.truncation_rate,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,8 +41,8 @@ class Validator:
     rewards: RewardPool
     progress: Progress
 
-    def run(self, workers: WorkerGroup, *, step: int) -> dict[str, float]:
-        """Metrics `val/...` of the weights after `step`."""
+    def run(self, workers: WorkerGroup) -> Validation:
+        """The answers of the weights as they are."""
         workers.sync_weights()
         items = evaluate_prompts(
             self.prompts,
@@ -33,11 +53,4 @@ class Validator:
             run_seed=self.config.seed,
             progress=self.progress,
         )["greedy"]
-        result = summarise(items)
-        assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
-        return {
-            "val/accuracy": result.accuracy,
-            "val/reward": result.reward_mean,
-            "val/response_length": result.mean_length,
-            "val/truncation_rate": result.truncation_rate,
-        }
+        return Validation(items)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rl_core.files import atomic_write_bytes
 from rl_core.types import FinishReason
 
 Mode = Literal["greedy", "sampled"]
@@ -81,8 +82,10 @@ class EvaluationItem:
 
 
 def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
-    """Write items as Parquet with SCHEMA; equal items give equal bytes."""
-    pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=SCHEMA), path, compression="zstd")
+    """Write items as Parquet with SCHEMA, whole or not at all; equal items give equal bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=SCHEMA), sink, compression="zstd")
+    atomic_write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def read_items(path: Path) -> list[EvaluationItem]:

@@ -4,9 +4,12 @@ import logging
 from collections.abc import Mapping
 from itertools import groupby
 
+from rl_core.tracking.generations import GENERATIONS, VAL_GENERATIONS
 from rl_core.tracking.protocol import Table
 
 logger = logging.getLogger(__name__)
+
+_ONE_OF = {GENERATIONS: "a response", VAL_GENERATIONS: "an answer to a held-out prompt"}
 
 
 class ConsoleTracker:
@@ -25,11 +28,11 @@ class ConsoleTracker:
         """The last step that was shown."""
         return self._last
 
-    def log_generations(self, step: int, table: Table) -> None:
+    def log_generations(self, step: int, name: str, table: Table) -> None:
         """A record a row."""
         for row in zip(*table.values(), strict=True):
-            named = zip(table, row, strict=True)
-            logger.info("step %d, a response\n%s", step, "\n".join(f"  {name}: {value}" for name, value in named))
+            lines = [f"  {column}: {value}" for column, value in zip(table, row, strict=True)]
+            logger.info("step %d, %s\n%s", step, _ONE_OF[name], "\n".join(lines))
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """A record with a line for each family of metrics (`actor/...`)."""

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rl_core.events import LogEvent
@@ -29,7 +29,7 @@ class TrackerFollower:
     Args:
         tracker: Where the metrics go.
         metrics_path: The run's metrics.jsonl.
-        generations: Some responses of a step, None where there are none to show.
+        generations: Tables of some responses of a step by name; none where there is nothing to show.
         log_event: Takes the report of an outage.
         clock: Seconds, monotonic.
     """
@@ -39,7 +39,7 @@ class TrackerFollower:
         tracker: Tracker,
         metrics_path: Path,
         *,
-        generations: Callable[[int], Table | None] = lambda step: None,
+        generations: Callable[[int], Mapping[str, Table]] = lambda step: {},
         log_event: LogEvent | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,9 +89,8 @@ class TrackerFollower:
             self._last_sent = self._tracker.last_step()
         for record in read_after(self._path, self._last_sent):
             step = record.pop("step")
-            table = self._generations(step)
-            if table is not None:
-                self._tracker.log_generations(step, table)
+            for name, table in self._generations(step).items():
+                self._tracker.log_generations(step, name, table)
             self._tracker.log_step(step, record)
             self._last_sent = step
             if self._clock() >= until:

@@ -16,7 +16,7 @@ from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, sweep_temp
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 
-_ROLLOUT_FILE = re.compile(r"step-(\d+)\.parquet")
+_STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
 
 class JsonLines:
@@ -52,6 +52,12 @@ class JsonLines:
         kept = [line for line in lines if json.loads(line)["step"] <= step]
         if len(kept) < len(lines):
             atomic_write_bytes(self.path, b"".join(kept))
+
+
+def step_files(folder: Path) -> list[tuple[int, Path]]:
+    """(step, file) of the files that hold a step each (rollouts, validations), in the order of the steps."""
+    named = ((_STEP_FILE.fullmatch(path.name), path) for path in folder.glob("step-*.parquet"))
+    return sorted((int(match[1]), path) for match, path in named if match)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -114,16 +120,15 @@ class RunLogs:
         raise KeyError(f"{self._run.metrics} has no step {step}")
 
     def cut_back(self, step: int) -> None:
-        """Drop the metrics, timings and rollouts of later steps than `step` (-1 drops all): a run that resumes there
-        writes them again. Events stay, as they did happen."""
+        """Drop the metrics, timings, rollouts and validations of later steps than `step` (-1 drops all): a run that
+        resumes there writes them again. Events stay, as they did happen."""
         self._metrics.cut_back(step)
         self._timings.cut_back(step)
-        folder = self._run.rollouts(0).parent
-        sweep_temporaries(folder)
-        for path in folder.glob("step-*.parquet"):
-            match = _ROLLOUT_FILE.fullmatch(path.name)
-            if match and int(match[1]) > step:
-                path.unlink()
+        for folder in (self._run.rollouts(0).parent, self._run.validation(0).parent):
+            sweep_temporaries(folder)
+            for number, path in step_files(folder):
+                if number > step:
+                    path.unlink()
         self._last_step = min(self._last_step, step)
 
 

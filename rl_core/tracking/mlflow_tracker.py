@@ -17,9 +17,9 @@ class MlflowTracker:
         step = self._run.latest_metric(STEP_KEY)
         return -1 if step is None else int(step)
 
-    def log_generations(self, step: int, table: Table) -> None:
-        """Write the table `generations/step-NNNNNN.json`, in place of an earlier one. Raises TrackerUnavailable."""
-        self._run.log_table(f"generations/step-{step:06d}.json", table)
+    def log_generations(self, step: int, name: str, table: Table) -> None:
+        """Write the table `<name>/step-NNNNNN.json`, in place of an earlier one. Raises TrackerUnavailable."""
+        self._run.log_table(f"{name}/step-{step:06d}.json", table)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step's metrics. Raises TrackerUnavailable; the step may have arrived then, `last_step` knows."""

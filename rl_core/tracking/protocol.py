@@ -18,8 +18,9 @@ class Tracker(Protocol):
         """The last step its server has, -1 for none (step 0 is the validation before training); asked when it opens
         and after an outage, so resume and late sending need no state. Without a server it is what was written."""
 
-    def log_generations(self, step: int, table: Table) -> None:
-        """Send some responses of a step; `log_step` of the same step comes after it. Sent again after an outage."""
+    def log_generations(self, step: int, name: str, table: Table) -> None:
+        """Send some responses of a step under a name (rl_core.tracking.generations); `log_step` of the same step comes
+        after it. Sent again after an outage."""
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step's metrics; when it returns, the step counts as shown."""

@@ -35,11 +35,11 @@ class SwanlabTracker:
         """The last step that this process wrote."""
         return self._last
 
-    def log_generations(self, step: int, table: Table) -> None:
+    def log_generations(self, step: int, name: str, table: Table) -> None:
         """Write a text a row (local records have no tables)."""
         rows = zip(*table.values(), strict=True)
-        texts = ["\n".join(f"{name}: {value}" for name, value in zip(table, row, strict=True)) for row in rows]
-        self._open().log({"generations": [swanlab.Text(text) for text in texts]}, step=step)
+        texts = ["\n".join(f"{column}: {value}" for column, value in zip(table, row, strict=True)) for row in rows]
+        self._open().log({name: [swanlab.Text(text) for text in texts]}, step=step)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one step's metrics."""

@@ -28,9 +28,9 @@ class TensorboardTracker:
         """The last step that the files hold whole, -1 for none."""
         return max((last_step_in(path) for path in sorted(self._folder.glob("events.out.tfevents.*"))), default=-1)
 
-    def log_generations(self, step: int, table: Table) -> None:
+    def log_generations(self, step: int, name: str, table: Table) -> None:
         """Show the table under "Text"."""
-        self._open(step).add_text("generations", as_markdown(table), step)
+        self._open(step).add_text(name, as_markdown(table), step)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one step's metrics through to the file."""

@@ -52,10 +52,10 @@ class WandbTracker:
             self._open()
         return self._last
 
-    def log_generations(self, step: int, table: Table) -> None:
-        """Log the table `generations`; it is sent with the step's metrics. Raises TrackerUnavailable."""
+    def log_generations(self, step: int, name: str, table: Table) -> None:
+        """Log a table; it is sent with the step's metrics. Raises TrackerUnavailable."""
         rows = [list(row) for row in zip(*table.values(), strict=True)]
-        self._log(step, {"generations": wandb.Table(columns=list(table), data=rows)}, commit=False)
+        self._log(step, {name: wandb.Table(columns=list(table), data=rows)}, commit=False)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Log one step's metrics; W&B sends them in the background. Raises TrackerUnavailable."""

@@ -12,7 +12,10 @@ from tests.results import hashes
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
-RESULTS = ("metrics.jsonl", "rollouts/*.parquet", "evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*")
+RESULTS = (
+    *("metrics.jsonl", "rollouts/*.parquet", "validations/*.parquet"),
+    *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*"),
+)
 """What must be equal to the bit after a run that was killed and resumed (design contract 6)."""
 
 

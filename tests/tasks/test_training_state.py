@@ -1,6 +1,7 @@
 """Epochs are judged as a chain: what stands is continued, what does not belong is dropped."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ def train(run: RunDirectory, epochs: int, *, keep: int = 10) -> None:
 def take_step(run: RunDirectory, step: int) -> None:
     run.rollouts(step).parent.mkdir(exist_ok=True)
     run.rollouts(step).write_text(f"rollouts {step}")
+    run.validation(step).parent.mkdir(exist_ok=True)
+    run.validation(step).write_text(f"answers {step}")
     for log in (run.metrics, run.timings):
         with log.open("a") as stream:
             stream.write(json.dumps({"step": step}) + "\n")
@@ -44,7 +47,8 @@ def checkpoint(run: RunDirectory, step: int) -> Path:
 
 def manifest_of(run: RunDirectory, epoch: int) -> StageManifest:
     last = STEPS * epoch
-    paths = [run.metrics, run.rollouts(last - 1), run.rollouts(last), checkpoint(run, last)]
+    records = [file(step) for file in (run.rollouts, run.validation) for step in (last - 1, last)]
+    paths = [run.metrics, *records, checkpoint(run, last)]
     stage, digest = CHAIN[epoch - 1]
     return StageManifest(
         stage=stage,
@@ -92,12 +96,15 @@ def test_the_chain_ends_where_no_checkpoint_is_left(run: RunDirectory) -> None:
     assert standing_epochs(run, CHAIN) == []
 
 
-def test_an_altered_record_ends_the_chain_before_its_epoch(run: RunDirectory) -> None:
+@pytest.mark.parametrize("record", [RunDirectory.rollouts, RunDirectory.validation])
+def test_an_altered_record_ends_the_chain_before_its_epoch(
+    run: RunDirectory, record: Callable[[RunDirectory, int], Path]
+) -> None:
     train(run, 3)
-    run.rollouts(4).write_text("altered")
+    record(run, 4).write_text("altered")
     assert names(settle_training(run, CHAIN, elsewhere=True)) == ["train-epoch-001"]
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-000002"]
-    assert not run.rollouts(3).exists()
+    assert not run.rollouts(3).exists() and not run.validation(3).exists()
     assert not run.stage_manifest("train-epoch-002").exists()
     assert not run.stage_manifest("train-epoch-003").exists()
 
@@ -114,7 +121,7 @@ def test_a_changed_first_epoch_leaves_no_training_state(run: RunDirectory) -> No
     settle_training(run, [("train-epoch-001", "new")], elsewhere=True)
     assert list(run.checkpoints.iterdir()) == []
     assert run.metrics.read_text() == run.timings.read_text() == ""
-    assert not run.rollouts(1).exists()
+    assert not run.rollouts(1).exists() and not run.validation(1).exists()
 
 
 def test_a_half_trained_epoch_of_the_same_digest_is_kept(run: RunDirectory) -> None:
@@ -152,7 +159,7 @@ def test_the_longest_chain_of_the_other_runs_is_taken_over(run: RunDirectory, ot
     assert standing_epochs(run, CHAIN) == taken
     assert run.metrics.read_bytes() == other.metrics.read_bytes()
     assert run.timings.read_bytes() == other.timings.read_bytes()
-    assert run.rollouts(1).exists()
+    assert run.rollouts(1).exists() and run.validation(1).exists()
     assert checkpoint(run, 4).exists() and not checkpoint(run, 2).exists()
 
 

@@ -76,8 +76,8 @@ TRAINER: tuple[Key, ...] = (
     same(
         "trainer.val_generations_to_log",
         0,
-        "tracking.generations_to_log",
-        remark="Responses of every training step, in all trackers, not of validations.",
+        "tracking.val_generations_to_log",
+        remark="In all trackers; always the answers to the first held-out prompts. All answers are in `validations/`.",
     ),
     converted(
         "trainer.save_freq",

@@ -1,4 +1,5 @@
-"""Temperatures that vLLM would replace or refuse are refused before it is asked; graphs are for GPUs."""
+"""Temperatures that vLLM would replace or refuse are refused before it is asked; graphs are for GPUs; when it is
+validated."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 
 from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig
-from rl_core.config.training import RolloutConfig
+from rl_core.config.training import RolloutConfig, TrainerConfig
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,12 @@ def test_the_engine_is_eager_where_compiling_does_not_pay_unless_told(
     rollout = RolloutConfig(enforce_eager=setting)
     assert (rollout.is_eager(on_gpu=False), rollout.is_eager(on_gpu=True)) == (on_cpu, on_gpu)
     assert RolloutConfig() == RolloutConfig(enforce_eager="auto")
+
+
+@pytest.mark.parametrize(
+    ("val_freq", "before", "steps"),
+    [(-1, True, []), (3, True, [0, 3, 6]), (3, False, [3, 6]), (1, False, [1, 2, 3, 4, 5, 6, 7])],
+)
+def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before: bool, steps: list[int]) -> None:
+    trainer = TrainerConfig(val_freq=val_freq, val_before_train=before)
+    assert [step for step in range(8) if trainer.validates_at(step)] == steps

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -27,6 +29,7 @@ from rl_core.engine.scoring import TooManyFailedRewards, check_failed_share
 from rl_core.engine.stop import Interrupted, StopRequest
 from rl_core.engine.training_loop import LoopParts, TrainingLoop, epoch_span
 from rl_core.engine.validation import Validator
+from rl_core.evaluation.items import read_items
 from rl_core.progress import Advance, Progress, SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
@@ -77,7 +80,7 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
 
 
 def results(folder: Path) -> dict[str, str]:
-    return hashes(folder, ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/step-000006/**/*"))
+    return hashes(folder, ("metrics.jsonl", "*/step-*.parquet", "checkpoints/step-000006/**/*"))
 
 
 def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
@@ -88,8 +91,37 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     open_loop(cut).train_epoch(1)
     resumed = open_loop(cut).train_epoch(2)
     assert differences(results(whole), results(cut)) == []
+    assert [name for name in results(whole) if name.startswith("validations/")] == [
+        f"validations/step-00000{step}.parquet" for step in (0, 3, 6)
+    ]
     assert resumed.metrics == unbroken.metrics
     assert (resumed.first_step, resumed.last_step) == (4, 6)
+
+
+def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prepared_run, tmp_path) -> None:
+    open_loop(tmp_path).train_epoch(1)
+    run = RunDirectory(tmp_path)
+    prompts = PreparedDataset.open(prepared_run.data, "validation")[:]
+    lines = {line["step"]: line for line in read(run.metrics)}
+    for step in (0, 3):
+        items = read_items(run.validation(step))
+        assert [(item.uid, item.answer) for item in items] == [(prompt.uid, prompt.answer) for prompt in prompts]
+        assert mean(item.verdict for item in items) == lines[step]["val/accuracy"]
+        assert mean(item.length for item in items) == lines[step]["val/response_length"]
+        assert mean(item.components["overall"] for item in items) == pytest.approx(lines[step]["val/reward"])
+
+
+def test_answers_after_the_checkpoint_are_dropped_with_their_metrics(open_loop, tmp_path) -> None:
+    """The run dies between the validation of step 3 and the checkpoint there."""
+    open_loop(tmp_path).train_epoch(1)
+    run = RunDirectory(tmp_path)
+    shutil.rmtree(run.checkpoints / "step-000003")
+    answers = run.validation(3).read_bytes()
+    loop = open_loop(tmp_path)
+    assert run.validation(0).is_file() and not run.validation(3).exists()
+    assert [line["step"] for line in read(run.metrics)] == [0, 1, 2]
+    loop.train_epoch(1)
+    assert run.validation(3).read_bytes() == answers
 
 
 def test_without_moments_a_run_goes_on_where_its_learning_rate_was(

@@ -20,7 +20,7 @@ class ListTracker:
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, dict[str, float]]] = []
-        self.tables: dict[int, Table] = {}
+        self.tables: dict[int, dict[str, Table]] = {}
         self.away = False
         self.answers_get_lost = False
         self.closed = False
@@ -35,10 +35,10 @@ class ListTracker:
         self._request()
         return self.steps[-1][0] if self.steps else -1
 
-    def log_generations(self, step: int, table: Table) -> None:
+    def log_generations(self, step: int, name: str, table: Table) -> None:
         self._request()
         assert step not in dict(self.steps), "a step is complete when its metrics are"
-        self.tables[step] = table
+        self.tables.setdefault(step, {})[name] = table
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         self._request()
@@ -150,8 +150,12 @@ def test_late_sending_pauses_after_a_few_seconds_and_goes_on_with_the_next_call(
 
 def test_generations_go_out_before_their_step_and_again_after_an_outage(run: RunDirectory) -> None:
     tracker, logs = ListTracker(), RunLogs(run)
-    tables = {1: {"response": ["a"]}, 3: {"response": ["b"]}}
-    follower = TrackerFollower(tracker, run.metrics, generations=tables.get, clock=tracker.clock)
+    tables = {
+        1: {"generations": {"response": ["a"]}},
+        2: {},
+        3: {"generations": {"response": ["b"]}, "val_generations": {"response": ["c"]}},
+    }
+    follower = TrackerFollower(tracker, run.metrics, generations=tables.__getitem__, clock=tracker.clock)
     for step in (1, 2, 3):
         tracker.away = step == 3
         logs.log_step(step, {"loss": 1.0})
@@ -159,7 +163,7 @@ def test_generations_go_out_before_their_step_and_again_after_an_outage(run: Run
     assert (tracker.tables, sent(tracker)) == ({1: tables[1]}, [1, 2])
     tracker.away = False
     follower.catch_up()
-    assert (tracker.tables, sent(tracker), tracker.closed) == (tables, [1, 2, 3], False)
+    assert (tracker.tables, sent(tracker), tracker.closed) == ({1: tables[1], 3: tables[3]}, [1, 2, 3], False)
 
 
 def test_other_errors_of_a_tracker_are_not_hidden(run: RunDirectory) -> None:

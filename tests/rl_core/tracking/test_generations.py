@@ -1,10 +1,21 @@
 """A few responses of a step, for people."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from rl_core.config.stages import TrackingConfig
+from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.generations import COLUMNS, as_markdown, read_generations
-from tests.rl_core.tracking.runs import take_steps
+from rl_core.tracking.generations import (
+    COLUMNS,
+    VAL_COLUMNS,
+    as_markdown,
+    generation_tables,
+    read_generations,
+    read_val_generations,
+)
+from tests.rl_core.evaluation.builders import make_items
+from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 
 def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path: Path) -> None:
@@ -29,6 +40,34 @@ def test_there_may_be_fewer_prompts_than_asked_for_and_no_table_at_all(tmp_path:
     assert len(table["prompt"]) == 3
     assert read_generations(run.rollouts(1), 0) is None
     assert read_generations(run.rollouts(0), 9) is None
+
+
+def test_one_answer_a_held_out_prompt_is_shown_with_its_verdict(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    items = make_items("+-")
+    failed = replace(items[1], components={}, error="took more than 10 s")
+    write_items(run.validation(3), [items[0], replace(items[0], sample_index=1, response="again"), failed])
+    table = read_val_generations(run.validation(3), 9)
+    assert table == {
+        "prompt": [item.prompt for item in items],
+        "response": [item.response for item in items],
+        "answer": [item.answer for item in items],
+        "reward": [1.0, None],
+        "right": [True, False],
+    }
+    assert tuple(table) == VAL_COLUMNS
+    assert read_val_generations(run.validation(3), 0) is None
+    assert read_val_generations(run.validation(4), 9) is None
+
+
+def test_each_kind_of_table_has_a_number_of_its_own(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    validate(run, 0)
+    take_steps(run, 1)
+    assert {name: len(table["prompt"]) for name, table in two_of_each(run)(0).items()} == {"val_generations": 2}
+    assert {name: len(table["prompt"]) for name, table in two_of_each(run)(1).items()} == {"generations": 2}
+    none = TrackingConfig(generations_to_log=0, val_generations_to_log=0)
+    assert generation_tables(run, 0, none) == generation_tables(run, 1, none) == {}
 
 
 def test_markdown_keeps_every_row_on_its_line_and_shows_tags_as_they_are() -> None:

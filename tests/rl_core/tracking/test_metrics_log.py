@@ -105,15 +105,17 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
         for step in (1, 2, 3):
             logs.log_step(step, {"loss": step / 7})
             logs.log_timing(step, {"total_s": 1.0})
-            run.rollouts(step).parent.mkdir(exist_ok=True)
-            run.rollouts(step).write_text("rows")
+            for path in (run.rollouts(step), run.validation(step)):
+                path.parent.mkdir(exist_ok=True)
+                path.write_text("rows")
 
     def check() -> None:
         assert steps(run.metrics) in ([1, 2, 3], [1])
         seen.add(len(read(run.metrics)))
         RunLogs(run).cut_back(1)
         assert steps(run.metrics) == steps(run.timings) == [1]
-        assert [path.name for path in run.rollouts(0).parent.iterdir()] == ["step-000001.parquet"]
+        for folder in (run.rollouts(0).parent, run.validation(0).parent):
+            assert [path.name for path in folder.iterdir()] == ["step-000001.parquet"]
 
     kills = killed_before_each_call(prepare, lambda: RunLogs(run).cut_back(1), check)
     assert kills > 8

@@ -313,7 +313,7 @@ def test_generations_of_a_long_run_all_become_artifacts_and_the_pages_show_the_n
     stage = open_pipeline(uri).stage("train")
     tracker = MlflowTracker(stage)
     for step in (*range(1, 13), 12):
-        tracker.log_generations(step, {"prompt": ["How many?"], "response": [f"{step}"]})
+        tracker.log_generations(step, "generations", {"prompt": ["How many?"], "response": [f"{step}"]})
     assert len(client.list_artifacts(stage.run_id, "generations")) == 12
     tag = client.get_run(stage.run_id).data.tags["mlflow.loggedArtifacts"]
     assert len(tag) <= 300

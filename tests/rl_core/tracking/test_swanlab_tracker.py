@@ -9,10 +9,9 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.generations import read_generations
 from rl_core.tracking.protocol import STEP_KEY
 from rl_core.tracking.swanlab_tracker import SwanlabTracker
-from tests.rl_core.tracking.runs import take_steps
+from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def follower(run: RunDirectory) -> TrackerFollower:
     tracker = SwanlabTracker(run.swanlab, experiment="counting", run_name=run.name, run_config={"seed": 7})
-    return TrackerFollower(tracker, run.metrics, generations=lambda step: read_generations(run.rollouts(step), 2))
+    return TrackerFollower(tracker, run.metrics, generations=two_of_each(run))
 
 
 def records(run: RunDirectory) -> dict[str, list[tuple[int, Any]]]:
@@ -38,11 +37,14 @@ def records(run: RunDirectory) -> dict[str, list[tuple[int, Any]]]:
 
 
 def test_steps_and_generations_are_written_locally(run: RunDirectory) -> None:
+    validate(run, 0)
     take_steps(run, 1, 3)
     follower(run).finish()
     columns = records(run)
     assert columns["reward/overall"] == [(1, 1 / 7), (3, 3 / 7)]
-    assert columns[STEP_KEY] == [(1, 1.0), (3, 3.0)]
+    assert columns[STEP_KEY] == [(0, 0.0), (1, 1.0), (3, 3.0)]
+    assert [(step, len(texts)) for step, texts in columns["val_generations"]] == [(0, 2)]
+    assert "right: True" in columns["val_generations"][0][1][0]
     assert [(step, len(texts)) for step, texts in columns["generations"]] == [(1, 2), (3, 2)]
     assert "response: 1\nanswer: 1\n" in columns["generations"][0][1][0]
 

@@ -9,11 +9,10 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.generations import read_generations
 from rl_core.tracking.metrics_log import RunLogs
 from rl_core.tracking.protocol import STEP_KEY
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
-from tests.rl_core.tracking.runs import take_steps
+from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def follower(run: RunDirectory) -> TrackerFollower:
     tracker = TensorboardTracker(run.tensorboard)
-    return TrackerFollower(tracker, run.metrics, generations=lambda step: read_generations(run.rollouts(step), 2))
+    return TrackerFollower(tracker, run.metrics, generations=two_of_each(run))
 
 
 def shown(run: RunDirectory) -> EventAccumulator:
@@ -36,14 +35,17 @@ def values(run: RunDirectory, tag: str) -> list[tuple[int, float]]:
 
 
 def test_metrics_and_generations_of_every_step_are_shown(run: RunDirectory) -> None:
-    RunLogs(run).log_step(0, {"val/accuracy": 0.25})
+    validate(run, 0)
     take_steps(run, 1, 2, 3)
     follower(run).finish()
-    assert values(run, "val/accuracy") == [(0, 0.25)]
+    assert values(run, "val/accuracy") == [(0, pytest.approx(1 / 3))]
     assert values(run, "reward/overall") == [(step, pytest.approx(step / 7)) for step in (1, 2, 3)]
     assert [math.isnan(value) for _, value in values(run, "actor/grad_norm")] == [False, True, False]
     tables = shown(run).Tensors("generations/text_summary")
     assert [event.step for event in tables] == [1, 2, 3]
+    (answers,) = shown(run).Tensors("val_generations/text_summary")
+    assert answers.step == 0
+    assert b"| prompt | response | answer | reward | right |" in answers.tensor_proto.string_val[0]
     assert b"| prompt | response | answer | reward | advantage |" in tables[0].tensor_proto.string_val[0]
 
 

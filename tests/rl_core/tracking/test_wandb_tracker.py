@@ -16,11 +16,10 @@ from wandb.proto.wandb_internal_pb2 import Record
 from rl_core.config.stages import WandbConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.generations import read_generations
 from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.tracking.protocol import STEP_KEY, TrackerUnavailable
 from rl_core.tracking.wandb_tracker import WandbTracker
-from tests.rl_core.tracking.runs import take_steps
+from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +42,7 @@ def follower(run: RunDirectory) -> TrackerFollower:
     return TrackerFollower(
         tracker(run),
         run.metrics,
-        generations=lambda step: read_generations(run.rollouts(step), 2),
+        generations=two_of_each(run),
         log_event=logs.log_event,
     )
 
@@ -83,18 +82,20 @@ def history(run: RunDirectory) -> list[dict[str, object]]:
 
 
 def test_steps_generations_and_configuration_are_written_offline(run: RunDirectory) -> None:
-    RunLogs(run).log_step(0, {"val/accuracy": 0.25})
+    validate(run, 0)
     take_steps(run, 1, 2)
     follower(run).finish()
     steps = history(run)
     assert [step["_step"] for step in steps] == [step[STEP_KEY] for step in steps] == [0, 1, 2]
-    assert steps[0]["val/accuracy"] == 0.25
+    assert steps[0]["val/accuracy"] == 1 / 3
     assert [step["reward/overall"] for step in steps[1:]] == [1 / 7, 2 / 7]
     about = next(record.run for record in written(run) if record.WhichOneof("record_type") == "run")
     assert (about.project, about.display_name) == ("counting", run.name)
     assert "seed" in {update.key for update in about.config.update}
     tables = sorted(run.root.glob("wandb/offline-run-*/files/media/table/generations_*.json"))
     assert len(tables) == 2
+    (answers,) = run.root.glob("wandb/offline-run-*/files/media/table/val_generations_*.json")
+    assert [row[-1] for row in json.loads(answers.read_text())["data"]] == [True, False]
     assert json.loads(tables[0].read_text())["data"] == [["?", "1", "1", 1 / 7, 0.5], ["?", "1", "1", 1 / 7, None]]
 
 

@@ -75,7 +75,7 @@ def test_the_example_becomes_the_same_run(importing: Import, checkout: Path) -> 
     assert (config.trainer.val_freq, config.trainer.save_freq, config.trainer.save_limit) == (5, 5, 3)
     assert config.tracking.wandb is not None
     assert (config.tracking.wandb.project, config.tracking.mlflow_uri) == ("easy_r1", None)
-    assert config.tracking.generations_to_log == 3
+    assert config.tracking.val_generations_to_log == 3
 
 
 def test_what_the_example_asks_for_in_vain_is_listed_and_goes_when_it_is_not_asked_for(importing: Import) -> None:
