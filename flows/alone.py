@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from flows.children import ended_with_this_process
 from flows.embedded_server import prefect_address
-from flows.flow_runs import noted
 from flows.request import RunRequest
 from rl_core.config.loading import dump_config
 from rl_core.engine.stop import StopRequest
@@ -17,6 +16,7 @@ from rl_core.files import atomic_write_text
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
+from tasks.attempts import noted
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from flows.causes import cause_of
 from flows.cli_evaluate import evaluate
-from flows.cli_operations import doctor, reproduce, server, ui
+from flows.cli_operations import clean, doctor, reproduce, runs, server, ui
 from flows.cli_options import Overrides, RunsDir, Target
 from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
@@ -165,7 +165,7 @@ def compare(
     print_comparison(compare_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
 
 
-for operation in (reproduce, doctor, ui, server):
+for operation in (reproduce, runs, clean, doctor, ui, server):
     app.command()(operation)
 
 

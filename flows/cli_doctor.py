@@ -1,6 +1,5 @@
 """`sightline doctor`: what the runs' folders and Prefect say of each other, set right after a process was killed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from flows.flow_runs import mark_abandoned
 from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
+from tasks.housekeeping.overview import runs_below
 
 
 def examine(runs_dir: Path, console: Console) -> None:
@@ -29,11 +29,6 @@ def examine(runs_dir: Path, console: Console) -> None:
             if marked:
                 console.print(marked, highlight=False)
     console.print(table)
-
-
-def runs_below(runs_dir: Path) -> Iterator[RunDirectory]:
-    """The runs, by name."""
-    return (RunDirectory(path.parent) for path in sorted(runs_dir.glob("*/config.yaml")))
 
 
 def standing_of(run: RunDirectory) -> tuple[str, str | None]:

@@ -1,4 +1,4 @@
-"""Commands for who operates runs: `sightline reproduce`, `doctor`, `ui`, `server`."""
+"""Commands for who operates runs: `sightline reproduce`, `runs`, `clean`, `doctor`, `ui`, `server`."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +43,30 @@ def reproduce(
         datetime.now(UTC),
     )
     raise typer.Exit(reproduce_set(asked, Console(), dry_run=dry_run))
+
+
+def runs(runs_dir: RunsDir = RUNS_DIR) -> None:
+    """List every run: state, held-out accuracy, step, size on the disk, age."""
+    from flows.cli_runs import print_runs
+
+    print_runs(Path(runs_dir), Console())
+
+
+def clean(
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Only runs unchanged for longer: 12h, 30d, 8w.")] = "",
+    failed: Annotated[bool, typer.Option("--failed", help="Runs that failed or whose process was killed.")] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Finished runs of a config of which a later run finished too.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Remove runs by a rule: never a champion, a good baseline, a running one, or one that another run needs."""
+    from flows.cleaning import rule_of
+    from flows.cli_runs import clean_runs
+
+    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
+    raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))
 
 
 def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:

@@ -15,13 +15,12 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from flows.causes import cause_of
 from rl_core.engine.stop import Interrupted
-from rl_core.files import atomic_write_json, read_json
 from rl_core.run_directory import RunDirectory
 from tasks.artifacts import UNREACHABLE
+from tasks.attempts import noted, remember
 
 logger = logging.getLogger(__name__)
 
-_FILE = "flow-run.json"
 _NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
 """Of a flow run that is scheduled, pending or paused a process may still be to come."""
 
@@ -32,19 +31,6 @@ def planned_start(flow_run: FlowRun) -> datetime:
     start = flow_run.expected_start_time or flow_run.created
     assert start is not None, "Prefect made it"
     return start
-
-
-def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:
-    """Note which flow run writes this run; once it ended, how ("completed", "interrupted" or "failed") and why."""
-    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
-
-
-def noted(run: RunDirectory) -> dict[str, Any]:
-    """What `remember` wrote last: `flow_run`, `end`, `cause`; empty when no flow run ever wrote this run."""
-    try:
-        return dict(read_json(run.root / _FILE))
-    except FileNotFoundError:
-        return {}
 
 
 @contextmanager

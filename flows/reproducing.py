@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
 from rl_core.files import atomic_write_json, read_json
 from tasks.reproduction import dry_run_problems
+from tasks.reproduction_record import FIGURES
 
 BASELINES = Path("configs/baselines")
 
@@ -141,6 +142,26 @@ class AskedSet:
         shipped = resolve_request(path, runs_dir=self.runs_dir).config
         request = resolve_request(path, self.overrides, runs_dir=self.runs_dir, tag=self.tag)
         return PlannedBaseline(name=path.stem, baseline=shipped, request=request)
+
+
+def runs_of_unfinished_sets(runs_dir: str) -> dict[str, str]:
+    """Name of each run of a set that has no page yet -> a sentence that says so: the set reads them all at its end.
+
+    A set whose baselines are no longer there cannot be continued, so that it needs no run.
+    """
+    needed: dict[str, str] = {}
+    for path in sorted(Path(runs_dir).glob(f"{_SETS}/*/set.json")):
+        name = path.parent.name
+        if path.with_name(FIGURES).is_file():
+            continue
+        try:
+            planned = AskedSet.of_parameters({"resume": name, "runs_dir": runs_dir}, datetime.now(UTC)).planned()
+        except (ValueError, TypeError):
+            continue
+        needed |= {
+            plan.request.run.name: f"the set {name} of baselines is not finished and needs it" for plan in planned
+        }
+    return needed
 
 
 def all_baselines(folder: Path = BASELINES) -> list[str]:

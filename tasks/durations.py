@@ -1,4 +1,6 @@
-"""Seconds as a person says them."""
+"""Times as a person says them."""
+
+from datetime import timedelta
 
 
 def duration(seconds: float) -> str:
@@ -13,3 +15,14 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def age(since: timedelta) -> str:
+    """How long something lies back: "just now", "12 min", "5 h", "3 days", "8 weeks"."""
+    minutes = since.total_seconds() / 60
+    if minutes < 1:
+        return "just now"
+    for limit, unit, name in ((60, 1, "min"), (48 * 60, 60, "h"), (21 * 1440, 1440, "days")):
+        if minutes < limit:
+            return f"{int(minutes // unit)} {name}"
+    return f"{int(minutes // (7 * 1440))} weeks"

@@ -7,7 +7,7 @@ artifact folder `merged`, in which `location.json` says where the weights are an
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +109,23 @@ class ModelRegistry:
 
         return self._access.call(find)
 
+    def aliases_of_runs(self) -> dict[str, list[str]]:
+        """Name of each run that has a version -> the aliases of its versions, sorted; none for most."""
+
+        def read(client: MlflowClient) -> dict[str, list[str]]:
+            if not client.search_registered_models(f"name = '{self.name}'"):
+                return {}
+            found: dict[str, list[str]] = {}
+            of_version: dict[str, list[str]] = {}
+            for alias, number in client.get_registered_model(self.name).aliases.items():
+                of_version.setdefault(str(number), []).append(alias)
+            for version in _all_versions(client, self.name):
+                aliases = found.setdefault(version.tags.get("sightline.run", ""), [])
+                aliases.extend(of_version.get(str(version.version), []))
+            return {run: sorted(aliases) for run, aliases in found.items()}
+
+        return self._access.call(read)
+
     def crown(self, version: RegisteredVersion) -> None:
         """Move the alias to a version."""
         self._access.call(lambda client: client.set_registered_model_alias(self.name, CHAMPION, version.version))
@@ -125,6 +142,16 @@ class ModelRegistry:
             return {name: [row[place] for row in table["data"]] for place, name in enumerate(table["columns"])}
 
         return self._access.call(read)
+
+
+def _all_versions(client: MlflowClient, name: str) -> Iterator[ModelVersion]:
+    token: str | None = None
+    while True:
+        page = client.search_model_versions(f"name = '{name}'", max_results=_PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 def _newest(versions: list[ModelVersion]) -> RegisteredVersion | None:

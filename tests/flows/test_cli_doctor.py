@@ -10,9 +10,9 @@ from prefect.states import Running
 from rich.console import Console
 
 from flows.cli_doctor import examine
-from flows.flow_runs import remember
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
+from tasks.attempts import remember
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

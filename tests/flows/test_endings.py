@@ -10,9 +10,10 @@ from prefect.states import Crashed, Running
 from flows.baseline import baseline
 from flows.causes import cause_of
 from flows.endings import explain, last_lines
-from flows.flow_runs import planned_start, remember
+from flows.flow_runs import planned_start
 from flows.request import Asked, resume_command
 from rl_core.run_directory import RunDirectory
+from tasks.attempts import remember
 from tests.flows.artifacts import artifacts_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")

@@ -11,9 +11,10 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Completed, Running, Scheduled
 
-from flows.flow_runs import mark_abandoned, planned_start, remember, remembered, told_its_end
+from flows.flow_runs import mark_abandoned, planned_start, remembered, told_its_end
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
+from tasks.attempts import remember
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

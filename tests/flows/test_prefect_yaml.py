@@ -31,15 +31,23 @@ def flow_of(deployment: dict[str, Any]) -> Flow:
 def test_the_deployments_that_people_expect_are_there() -> None:
     names = {deployment["name"] for deployment in DEPLOYMENTS}
     training = {"quickstart", "geo3k", "clevr-count", "geoqa", "reproduce-baselines"}
-    assert names == training | {"evaluate", "merge", "compare"}
+    assert names == training | {"evaluate", "merge", "compare", "clean"}
 
 
 def test_schedules_have_names_and_wait_until_somebody_starts_them() -> None:
     schedules = {
         f"{one['name']}/{schedule['slug']}": schedule for one in DEPLOYMENTS for schedule in one.get("schedules", [])
     }
-    assert schedules.keys() == {"quickstart/nightly", "reproduce-baselines/weekly", "reproduce-baselines/quarterly"}
-    assert all(schedule["active"] is False and schedule["parameters"]["fresh"] for schedule in schedules.values())
+    training = {"quickstart/nightly", "reproduce-baselines/weekly", "reproduce-baselines/quarterly"}
+    assert schedules.keys() == training | {"clean/weekly"}
+    assert all(schedule["active"] is False for schedule in schedules.values())
+    assert all(schedules[name]["parameters"]["fresh"] for name in training)
+
+
+def test_a_cleaning_removes_nothing_but_by_its_schedule() -> None:
+    (one,) = [one for one in DEPLOYMENTS if one["name"] == "clean"]
+    assert "remove" not in one["parameters"]
+    assert all(schedule["parameters"] == one["parameters"] | {"remove": True} for schedule in one["schedules"])
 
 
 def test_the_weekly_set_has_the_baselines_with_a_deployment_of_their_own() -> None:
@@ -84,7 +92,7 @@ def test_what_needs_devices_waits_for_them(deployment: dict[str, Any]) -> None:
     pool = deployment["work_pool"]
     assert pool["name"] == POOL
     assert pool["job_variables"]["env"]["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
-    assert (pool.get("work_queue_name") == DEVICES) == (deployment["name"] != "compare")
+    assert (pool.get("work_queue_name") == DEVICES) == (deployment["name"] not in ("compare", "clean"))
 
 
 @each

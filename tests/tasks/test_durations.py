@@ -1,8 +1,10 @@
 """Durations read as a person says them."""
 
+from datetime import timedelta
+
 import pytest
 
-from tasks.durations import duration
+from tasks.durations import age, duration
 
 
 @pytest.mark.parametrize(
@@ -18,3 +20,18 @@ from tasks.durations import duration
 )
 def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("since", "text"),
+    [
+        (timedelta(seconds=-3), "just now"),
+        (timedelta(seconds=59), "just now"),
+        (timedelta(minutes=59.9), "59 min"),
+        (timedelta(hours=30), "30 h"),
+        (timedelta(days=20), "20 days"),
+        (timedelta(days=21), "3 weeks"),
+    ],
+)
+def test_ages_read_as_a_person_says_them(since: timedelta, text: str) -> None:
+    assert age(since) == text

@@ -1,0 +1,80 @@
+"""The flow that removes runs by a rule, for a schedule: what `sightline clean` does, with its tables as a page."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import State, flow
+from prefect.artifacts import create_markdown_artifact
+from prefect.states import Completed, Failed
+from pydantic import Field
+
+from flows.cleaning import cleaning, rule_of
+from flows.request import RUNS_DIR
+from rl_core.redaction import redact
+from tasks.artifacts import PAGES
+from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
+from tasks.housekeeping.sizes import human_bytes
+
+Age = Annotated[str, Field(pattern=r"^(\d{1,6}[hdw])?$")]
+
+
+@flow(name="clean")
+def clean(
+    older_than: Age = "",
+    failed: bool = False,
+    superseded: bool = False,
+    remove: bool = False,
+    runs_dir: str = RUNS_DIR,
+) -> dict[str, Any] | State[Any]:
+    """Remove runs by a rule, or show which ones it would remove.
+
+    Args:
+        older_than: Only runs that nothing was written to for longer: 12h, 30d, 8w.
+        failed: Runs whose last attempt failed or was killed.
+        superseded: Finished runs of a config of which a later run finished too.
+        remove: Remove them; otherwise they are only shown.
+        runs_dir: Folder of the runs.
+
+    Returns:
+        The names of the removed runs (or of those that would be), of the kept ones with the reasons, and the bytes.
+    """
+    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
+    planned = cleaning(rule, Path(runs_dir), datetime.now(UTC))
+    found = carry_out_cleaning(planned, Path(runs_dir)) if remove else planned
+    verb = "removed" if remove else "would be removed"
+    title = f"{len(found.removed)} runs {verb}, {human_bytes(found.num_bytes)}"
+    page = redact(markdown(title, found))
+    PAGES.write(lambda: create_markdown_artifact(key="cleaning", markdown=page, description=title))
+    figures = {
+        "removed" if remove else "removable": [choice.run.name for choice in found.removed],
+        "kept": {choice.run.name: choice.kept for choice in found.kept},
+        "bytes": found.num_bytes,
+    }
+    if len(found.removed) < len(planned.removed):
+        return Failed(message=f"{title}; the page tells which ones could not be", data=figures)
+    return Completed(message=title, data=figures)
+
+
+def markdown(title: str, found: Cleaning) -> str:
+    """The tables as a Markdown page."""
+    return "\n".join(
+        [
+            f"# {title}",
+            *_table("Chosen by the rule", found.removed),
+            *_table("Chosen by the rule, and kept", found.kept),
+            "",
+        ]
+    )
+
+
+def _table(title: str, choices: Sequence[Choice]) -> list[str]:
+    if not choices:
+        return []
+    rows = [f"| `{one.run.name}` | {_cell(one.why)} | {_cell(one.kept or '')} |" for one in choices]
+    return ["", f"## {title}", "", "| run | chosen because | kept because |", "|---|---|---|", *rows]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

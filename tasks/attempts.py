@@ -1,0 +1,28 @@
+"""The note in a run's folder that tells which flow run wrote it last, and how that ended. Imports no Prefect, so that
+looking at runs is quick."""
+
+from typing import Any
+
+from rl_core.files import atomic_write_json, read_json
+from rl_core.run_directory import RunDirectory
+
+_FILE = "flow-run.json"
+
+
+def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:
+    """Note which flow run writes this run; once it ended, how ("completed", "interrupted" or "failed") and why."""
+    atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
+
+
+def noted(run: RunDirectory) -> dict[str, Any]:
+    """What `remember` wrote last: `flow_run`, `end`, `cause`; empty when no flow run ever wrote this run.
+
+    Raises:
+        ValueError: the note is no JSON object.
+    """
+    try:
+        return dict(read_json(run.root / _FILE))
+    except FileNotFoundError:
+        return {}
+    except TypeError:
+        raise ValueError(f"{run.root / _FILE} holds no JSON object") from None

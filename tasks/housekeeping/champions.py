@@ -1,0 +1,71 @@
+"""Whether a run's merged model has an alias in MLflow's registry: the one fact about a run that its folder does not
+hold. Where nobody can tell, the run stays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rl_core.redaction import redact
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.housekeeping.overview import RunOverview
+from tasks.manifests import read_manifest
+
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Registered:
+    """What a registry says of one experiment: run name -> the aliases of its versions, none for most."""
+
+    aliases: Mapping[str, list[str]]
+    trouble: str | None = None
+
+
+@dataclass
+class Champions:
+    """The registries of the runs that are asked about, each asked once an experiment."""
+
+    _known: dict[tuple[str, str], _Registered] = field(default_factory=dict)
+
+    def reason_to_keep(self, run: RunOverview) -> str | None:
+        """A sentence; None for a run that is no champion for sure."""
+        if not _has_merged_model(run.run):
+            return None
+        if run.config is None:
+            return "it has a merged model, and its config cannot be read: nobody can tell whether that is a champion"
+        address = mlflow_address(run.config.tracking)
+        if address is None:
+            return None
+        found = self._asked(address, run.config.experiment)
+        if found.trouble:
+            return f"whether its model is a champion cannot be asked: {found.trouble}"
+        if run.run.name not in found.aliases:
+            return f"its model is not in the registry of {redact(address)}, where a champion would be"
+        aliases = found.aliases[run.run.name]
+        return f"its model has the alias {', '.join(aliases)}" if aliases else None
+
+    def _asked(self, address: str, experiment: str) -> _Registered:
+        key = (address, experiment)
+        if key not in self._known:
+            self._known[key] = _ask(address, experiment)
+        return self._known[key]
+
+
+def _has_merged_model(run: RunDirectory) -> bool:
+    return run.merged_model.is_dir() or read_manifest(run, "merge") is not None
+
+
+def _ask(address: str, experiment: str) -> _Registered:
+    # A database that is not there would be made by asking, and would know of no champion.
+    if address.startswith(_SQLITE) and not Path(address.removeprefix(_SQLITE)).is_file():
+        return _Registered(aliases={}, trouble=f"there is no database {redact(address)}")
+    # Imported here: MLflow takes two seconds to import, and most runs that are removed have no merged model.
+    from rl_core.tracking.mlflow_access import MlflowAccess
+    from rl_core.tracking.mlflow_registry import ModelRegistry
+    from rl_core.tracking.protocol import TrackerUnavailable
+
+    try:
+        return _Registered(aliases=ModelRegistry(MlflowAccess(address), experiment).aliases_of_runs())
+    except TrackerUnavailable as outage:
+        return _Registered(aliases={}, trouble=f"{outage}")

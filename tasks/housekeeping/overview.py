@@ -1,0 +1,161 @@
+"""Every run at a glance, from its folder alone: how it stands, how good it is, how far it came, how old it is. Imports
+neither Prefect nor torch, and a folder that cannot be read costs only its own line."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from rl_core.config.loading import ConfigError, load_config
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.folder import read_results
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import lock_owner
+from tasks.attempts import noted
+from tasks.manifests import read_manifest
+
+_LAST_BYTES = 1 << 16
+"""Of metrics.jsonl, in which its last line is looked for."""
+
+
+class Standing(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    UNFINISHED = "unfinished"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accuracies:
+    """Held-out accuracies in the first configured mode; None for a model that was not evaluated yet."""
+
+    base: float | None
+    trained: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOverview:
+    """A run at a glance.
+
+    Attributes:
+        run: Its folder.
+        standing: How it stands.
+        remark: The writing process, why it failed, or what cannot be read; empty when there is nothing to say.
+        config: Its config; None where that cannot be read.
+        accuracies: Of base and trained model.
+        step: The last training step; None before the first.
+        written_at: When something of it was last written, UTC.
+        finished_at: When its report was written (UTC, ISO 8601); None before that.
+    """
+
+    run: RunDirectory
+    standing: Standing
+    remark: str
+    config: RunConfig | None
+    accuracies: Accuracies
+    step: int | None
+    written_at: datetime
+    finished_at: str | None
+
+
+def runs_below(runs_dir: Path) -> list[RunDirectory]:
+    """The folders with a config, by name; hidden ones are the rest of a removal that was killed."""
+    found = (path.parent for path in sorted(runs_dir.glob("*/config.yaml")))
+    return [RunDirectory(folder) for folder in found if not folder.name.startswith(".")]
+
+
+def overviews(runs_dir: Path) -> Iterator[RunOverview]:
+    """Every run below a folder, by name."""
+    return map(overview, runs_below(runs_dir))
+
+
+def overview(run: RunDirectory) -> RunOverview:
+    """One run."""
+    config, unreadable = _config_of(run)
+    report = read_manifest(run, "report") if run.summary.is_file() else None
+    standing, remark = (
+        (Standing.UNREADABLE, unreadable) if unreadable else _standing(run, is_finished=report is not None)
+    )
+    owner = lock_owner(run.lock)
+    if owner is not None:
+        standing, remark = Standing.RUNNING, f"pid {owner}"
+    return RunOverview(
+        run=run,
+        standing=standing,
+        remark=remark,
+        config=config,
+        accuracies=_accuracies(run, config),
+        step=_last_step(run),
+        written_at=_written_at(run),
+        finished_at=report.finished_at if report else None,
+    )
+
+
+def _config_of(run: RunDirectory) -> tuple[RunConfig | None, str]:
+    try:
+        return load_config(run.config), ""
+    except (ConfigError, OSError) as error:
+        return None, f"{error}"
+
+
+def _standing(run: RunDirectory, *, is_finished: bool) -> tuple[Standing, str]:
+    if is_finished:
+        return Standing.FINISHED, ""
+    try:
+        last = noted(run)
+        end, cause = last.get("end"), last.get("cause") or ""
+    except ValueError as error:
+        return Standing.UNREADABLE, f"{error}"
+    match end:
+        case "failed":
+            return Standing.FAILED, f"{cause}".partition("\n")[0]
+        case "interrupted":
+            return Standing.INTERRUPTED, ""
+        case None if last:
+            return Standing.CRASHED, "its process is gone"
+        case _:
+            return Standing.UNFINISHED, ""
+
+
+def _accuracies(run: RunDirectory, config: RunConfig | None) -> Accuracies:
+    return Accuracies(base=_accuracy(run, config, "base"), trained=_accuracy(run, config, "trained"))
+
+
+def _accuracy(run: RunDirectory, config: RunConfig | None, contender: str) -> float | None:
+    if config is None:
+        return None
+    try:
+        results = read_results(run.evaluation(contender))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # not evaluated yet, or damaged: the stage's own manifest decides whether it is made anew
+    headline = results.get(config.evaluation.modes[0]) if config.evaluation.modes else None
+    return headline.accuracy if headline else None
+
+
+def _last_step(run: RunDirectory) -> int | None:
+    try:
+        with run.metrics.open("rb") as stream:
+            stream.seek(max(0, run.metrics.stat().st_size - _LAST_BYTES))
+            whole, _, _ = stream.read().rpartition(b"\n")
+        step = json.loads(whole.rpartition(b"\n")[2])["step"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return step if isinstance(step, int) and step > 0 else None
+
+
+def _written_at(run: RunDirectory) -> datetime:
+    """Of the files and folders at the top and of the stages' manifests; the lock is written by who only looks, too."""
+    newest = 0.0
+    for path in (run.root, *run.root.glob("*"), *run.stage_manifest("any").parent.glob("*")):
+        try:
+            newest = max(newest, 0.0 if path in (run.lock, run.root) else path.lstat().st_mtime)
+        except FileNotFoundError:
+            continue
+    return datetime.fromtimestamp(newest, UTC)

@@ -1,0 +1,107 @@
+"""Removing runs by a rule: first what would be done, then doing it, each run whole or not at all."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rl_core.files import remove_folder, sweep_temporaries
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked
+from tasks.housekeeping.overview import RunOverview, overview, overviews
+from tasks.housekeeping.protection import Protection
+from tasks.housekeeping.rules import Rule
+from tasks.housekeeping.sizes import freed_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A run that the rule chose.
+
+    Attributes:
+        found: The run as it was found.
+        why: Why it was chosen.
+        kept: Why it stays nevertheless; None when it is removed.
+    """
+
+    found: RunOverview
+    why: str
+    kept: str | None = None
+
+    @property
+    def run(self) -> RunDirectory:
+        """Its folder."""
+        return self.found.run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cleaning:
+    """What a cleaning would do, or did.
+
+    Attributes:
+        removed: The runs that go.
+        kept: The runs that a rule chose and that stay.
+        num_bytes: What becomes free on the disk.
+    """
+
+    removed: Sequence[Choice]
+    kept: Sequence[Choice]
+    num_bytes: int
+
+
+def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str, str]) -> Cleaning:
+    """What the rule would remove. Changes nothing.
+
+    Args:
+        runs_dir: Folder of the runs.
+        rule: Chooses.
+        now: The time by which ages are told, UTC.
+        in_use: Name of a run -> why somebody is still working with it.
+    """
+    runs = list(overviews(runs_dir))
+    protection = Protection(runs=runs, in_use=in_use)
+    choices = [Choice(found=run, why=why, kept=protection.reason_to_keep(run)) for run, why in rule.choose(runs, now)]
+    removed = [choice for choice in choices if choice.kept is None]
+    return Cleaning(
+        removed=removed,
+        kept=[choice for choice in choices if choice.kept is not None],
+        num_bytes=freed_bytes(choice.run.root for choice in removed),
+    )
+
+
+def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
+    """Remove the runs of a plan, but those that somebody started or changed since, and those that cannot be removed.
+
+    Returns:
+        What was removed, and what stayed and why.
+    """
+    with suppress(FileNotFoundError):  # another cleaning was quicker
+        sweep_temporaries(runs_dir)  # the rest of a removal that was killed
+    removed: list[Choice] = []
+    kept = list(planned.kept)
+    num_bytes = 0
+    for choice in planned.removed:
+        freed = freed_bytes([choice.run.root])
+        reason = _remove(choice)
+        if reason is None:
+            removed.append(choice)
+            num_bytes += freed
+        else:
+            kept.append(Choice(found=choice.found, why=choice.why, kept=reason))
+    return Cleaning(removed=removed, kept=kept, num_bytes=num_bytes)
+
+
+def _remove(choice: Choice) -> str | None:
+    """Why the run could not be removed; None when it is gone. It is locked meanwhile, so that nobody starts it."""
+    run = choice.run
+    try:
+        with RunLock(run.lock):
+            if overview(run).written_at != choice.found.written_at:
+                return "somebody wrote to it in the meantime"
+            remove_folder(run.root)
+    except RunLocked as locked:
+        return f"the process with pid {locked.owner} writes it"
+    except OSError as error:
+        return f"it cannot be removed: {error}"
+    return None

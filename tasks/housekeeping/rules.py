@@ -1,0 +1,81 @@
+"""The rules by which runs are chosen for removal. Whether a chosen run may go is asked afterwards (protection)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rl_core.config.loading import ConfigError
+from tasks.durations import age
+from tasks.housekeeping.overview import RunOverview, Standing
+from tasks.stages import config_digest
+
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """Which runs are to be removed.
+
+    Attributes:
+        older_than: Only runs that nothing was written to for longer than this.
+        failed: Runs whose last attempt failed or was killed.
+        superseded: Finished runs of a config of which a later run finished too.
+
+    With neither `failed` nor `superseded` every run is chosen that is old enough.
+    """
+
+    older_than: timedelta | None = None
+    failed: bool = False
+    superseded: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.failed or self.superseded or self.older_than is not None):
+            raise ConfigError("say which runs are to be removed: --failed, --superseded, --older-than 30d")
+
+    def choose(self, runs: Sequence[RunOverview], now: datetime) -> Iterator[tuple[RunOverview, str]]:
+        """The chosen runs, each with the reason. Running ones are never chosen."""
+        successors = _successors(runs) if self.superseded else {}
+        for run in runs:
+            if run.standing is Standing.RUNNING:
+                continue
+            reason = self._kind(run, successors)
+            idle = now - run.written_at
+            if reason is None or (self.older_than is not None and idle <= self.older_than):
+                continue
+            yield run, ", ".join(part for part in (reason, _idleness(idle)) if part)
+
+    def _kind(self, run: RunOverview, successors: dict[str, str]) -> str | None:
+        """Why its kind is chosen; empty where every kind is, None where it is not."""
+        if self.failed and run.standing in (Standing.FAILED, Standing.CRASHED):
+            return f"{run.standing}"
+        if run.run.name in successors:
+            return f"superseded by {successors[run.run.name]}"
+        return None if self.failed or self.superseded else ""
+
+
+def parse_age(text: str) -> timedelta:
+    """`12h`, `30d` or `8w`. Raises ConfigError for everything else."""
+    match = re.fullmatch(r"(\d{1,6})([hdw])", text.strip())
+    if match is None:
+        raise ConfigError(f"{text!r} is no age: write hours, days or weeks as 12h, 30d or 8w")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _idleness(idle: timedelta) -> str:
+    return f"unchanged for {age(idle)}" if idle > timedelta(minutes=1) else "changed just now"
+
+
+def _successors(runs: Sequence[RunOverview]) -> dict[str, str]:
+    """Name of each finished run -> the newest finished run of the same experiment and config, where that is another."""
+    finished = [run for run in runs if run.standing is Standing.FINISHED and run.config is not None]
+    newest: dict[tuple[str, str], RunOverview] = {}
+    for run in sorted(finished, key=lambda run: run.finished_at or ""):
+        newest[_identity(run)] = run
+    pairs = ((run.run.name, newest[_identity(run)].run.name) for run in finished)
+    return {name: successor for name, successor in pairs if successor != name}
+
+
+def _identity(run: RunOverview) -> tuple[str, str]:
+    assert run.config is not None, "only runs with a config are compared"
+    return run.config.experiment, config_digest(run.config)
