@@ -6,16 +6,27 @@ old state intact and the temporary removed. Temporaries are hidden siblings `.<n
 leaves them behind, and `sweep_temporaries` removes them at the next start.
 """
 
+import errno
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+_WHY_NOT = {
+    errno.ENOENT: "nothing is there",
+    errno.ENOTDIR: "a file is named as a folder on the way to it",
+    errno.ELOOP: "symbolic links lead round in a circle",
+    errno.ENAMETOOLONG: "the name is too long for the file system",
+    errno.EACCES: "it may not be read",
+}
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
@@ -122,6 +133,18 @@ def files_named(path: Path) -> list[Path]:
         return []
     pattern = re.compile(".*".join(map(re.escape, path.name.split("*"))), re.DOTALL)
     return sorted(file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_file())
+
+
+def why_no_file(path: Path) -> str | None:
+    """Why `path` leads to no regular file, in words; None when it does. A named pipe or a device would keep whoever
+    opens it waiting."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return _WHY_NOT.get(error.errno or 0) or (error.strerror or "it cannot be looked at")
+    except ValueError:
+        return "the name holds a null character"
+    return None if stat.S_ISREG(mode) else f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}"
 
 
 def hash_file(path: Path) -> str:

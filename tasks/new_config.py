@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rl_core.config.data import LocalSource
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig, experiment_name
+from rl_core.config.yaml_text import dump_yaml
 from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
 from rl_core.data.rows import Row
@@ -198,7 +197,7 @@ def _source(source: LocalSource) -> dict[str, Any]:
 
 
 def _indented(values: dict[str, Any]) -> str:
-    text = yaml.safe_dump(values, sort_keys=False, width=100).rstrip()
+    text = dump_yaml(values).rstrip()
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 

@@ -3,20 +3,28 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, Final, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.run import RunConfig
 from rl_core.config.section import SECRET_ERROR, names_a_secret, without_secrets
-from rl_core.config.yaml_text import NotYaml, parse_yaml
-from rl_core.files import read_utf8
+from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
+from rl_core.files import read_utf8, why_no_file
 from rl_core.redaction import HIDDEN, redact
+from rl_core.wording import MOST_SHOWN, shortened
 
 Tree = dict[str, Any]
+
+_MOST_FILES: Final = 32
+"""Files that `extends:` may lead through."""
+
+_MOST_REFUSALS: Final = 30
+_LONGEST_REFUSAL: Final = 400
 
 
 class ConfigError(ValueError):
@@ -30,10 +38,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     file that says it.
 
     Raises:
-        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle, or a key or value is refused;
-            all refused keys are reported at once.
+        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, or a
+            key or value is refused; all refused keys are reported at once.
     """
-    tree = read_tree(path, ())
+    tree = read_tree(path)
     for override in overrides:
         apply_override(tree, override)
     return validate_config(tree, str(path))
@@ -42,39 +50,88 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 def validate_config(tree: Tree, origin: str) -> RunConfig:
     """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
     try:
-        return RunConfig.model_validate(tree)
+        config = RunConfig.model_validate(tree)
     except ValidationError as error:
-        lines = [f"  {redact(_explain(problem))}" for problem in error.errors()]
-        raise ConfigError(f"{origin}: {len(lines)} problem(s)\n" + "\n".join(lines)) from None
+        refused = [_explain(problem) for problem in error.errors()]
+        raise _refusal(origin, refused) from None
+    if refused := list(_truths_as_numbers(tree, config, ())):
+        raise _refusal(origin, refused)
+    return config
 
 
-def read_tree(path: Path, seen: tuple[Path, ...]) -> Tree:
-    """The file's mapping laid over the one it extends. Raises ConfigError as load_config does."""
-    path = path.resolve()
-    if path in seen:
-        raise ConfigError(f"`extends:` runs in a circle: {' -> '.join(map(str, (*seen, path)))}")
-    tree = read_yaml(path)
-    parent = tree.pop("extends", None)
-    if parent is None:
-        return tree
-    if not isinstance(parent, str):
-        raise ConfigError(f"{path}: `extends:` must be the path of one config file, not a {type(parent).__name__}")
-    return merge_trees(read_tree(path.parent / parent, (*seen, path)), tree)
+def _refusal(origin: str, refused: Sequence[str]) -> ConfigError:
+    lines = [f"  {redact(line)}" for line in refused[:_MOST_REFUSALS]]
+    if len(refused) > _MOST_REFUSALS:
+        lines.append(f"  ... and {len(refused) - _MOST_REFUSALS} more")
+    return ConfigError(f"{shortened(origin)}: {len(refused)} problem(s)\n" + "\n".join(lines))
+
+
+def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator[str]:
+    """Where `true` or `false` became 1 or 0, which pydantic allows."""
+    if isinstance(tree, bool) and not isinstance(value, bool):
+        yield f"{'.'.join(keys)}: Input should be a number, and {str(tree).lower()} is none"
+    elif isinstance(tree, Mapping):
+        inside = value if isinstance(value, Mapping) else vars(value)
+        for name, item in tree.items():
+            yield from _truths_as_numbers(item, inside[name], (*keys, str(name)))
+    elif isinstance(tree, list | tuple):
+        for place, (item, kept) in enumerate(zip(tree, value, strict=True)):
+            yield from _truths_as_numbers(item, kept, (*keys, str(place)))
+
+
+def read_tree(path: Path) -> Tree:
+    """The file's mapping laid over the one it extends, and so on. Raises ConfigError as load_config does."""
+    layers: list[Tree] = []
+    seen: list[str] = []
+    num_bytes = 0
+    told = ""
+    while True:
+        if (reason := _why_no_config(path)) is not None:
+            raise ConfigError(f"no config file {shortened(str(path))}: {reason}{told}")
+        place = os.path.realpath(path)
+        num_bytes += path.stat().st_size
+        if place in seen:
+            raise ConfigError(f"`extends:` runs in a circle: {' -> '.join([*seen, place])}")
+        if len(seen) == _MOST_FILES or num_bytes > MOST_CHARACTERS:
+            raise ConfigError(
+                f"`extends:` of {seen[0]} leads through {len(seen) + 1} files of {num_bytes} bytes; "
+                f"{_MOST_FILES} files and {MOST_CHARACTERS} bytes are the most that are read"
+            )
+        seen.append(place)
+        layers.append(read_yaml(Path(place)))
+        parent = layers[-1].pop("extends", None)
+        if parent is None:
+            break
+        if not isinstance(parent, str):
+            raise ConfigError(f"{place}: `extends:` must be the path of one config file, not a {type(parent).__name__}")
+        path, told = Path(place).parent / parent, f" (`extends:` of {place} names it)"
+    merged = layers.pop()
+    while layers:
+        merged = merge_trees(merged, layers.pop())
+    return merged
 
 
 def read_yaml(path: Path) -> Tree:
     """The mapping in a YAML file. Raises ConfigError naming the file when it is missing, not UTF-8, or holds none."""
-    if not path.is_file():
-        raise ConfigError(f"no config file {path}")
+    if (reason := _why_no_config(path)) is not None:
+        raise ConfigError(f"no config file {shortened(str(path))}: {reason}")
     try:
         tree = parse_yaml(read_utf8(path))
     except NotYaml as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+        raise ConfigError(f"{path} is not YAML that can be read: {error}") from None
     except ValueError as error:
         raise ConfigError(f"{error}") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
     return tree
+
+
+def _why_no_config(path: Path) -> str | None:
+    """Why a file cannot be read, or is too large to be a config."""
+    reason = why_no_file(path)
+    if reason is None and (size := path.stat().st_size) > MOST_CHARACTERS:
+        return f"{size} bytes are more than a config may have, {MOST_CHARACTERS}"
+    return reason
 
 
 def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
@@ -97,52 +154,49 @@ def _same_kind(old: Tree, new: Mapping[str, Any]) -> bool:
 def apply_override(tree: Tree, override: str) -> None:
     """Set the key of a `key.path=value` text in place. Raises ConfigError when it is none, or its value no YAML."""
     key, separator, text = override.partition("=")
+    shown = repr(shown_override(override))
     if not separator or not key.strip():
-        raise ConfigError(f"override {shown_override(override)!r} must read key.path=value")
+        raise ConfigError(f"override {shown} must read key.path=value")
     *parents, last = parts = key.strip().split(".")
     if not all(parts):
-        raise ConfigError(f"override {shown_override(override)!r}: a name is missing beside a dot of the key")
+        raise ConfigError(f"override {shown}: a name is missing beside a dot of the key")
+    if len(parts) > DEEPEST:
+        raise ConfigError(f"override {shown}: its key has {len(parts)} names, more than any key of a config")
     node = tree
     for part in parents:
         section = {} if node.get(part) is None else node[part]
         if not isinstance(section, dict):
-            raise ConfigError(f"override {shown_override(override)!r}: {part!r} is a value, not a section")
+            raise ConfigError(f"override {shown}: {shortened(part)!r} is a value, not a section")
         node[part] = dict(section)  # another key may be an alias of this section, which stays as it is
         node = node[part]
     try:
         node[last] = parse_value(text)
     except NotYaml as error:
-        raise ConfigError(f"override {shown_override(override)!r}: the value is not valid YAML: {error}") from None
+        raise ConfigError(f"override {shown}: the value is not YAML that can be read: {error}") from None
 
 
 def shown_override(override: str) -> str:
     """The override as a message or a file may repeat it. Its value may name a secret as well as its key: a mapping."""
     key, separator, _ = override.partition("=")
     if names_a_secret(override):
-        return f"{key}={HIDDEN}" if separator else HIDDEN
-    return redact(override)
+        return shortened(f"{key}={HIDDEN}" if separator else HIDDEN)
+    return shortened(redact(override))
 
 
 def parse_value(text: str) -> Any:
-    """A YAML scalar or flow value. YAML 1.1 reads 1e-6 as text, so numbers are tried first. Raises NotYaml."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return parse_yaml(text)
+    """The value of an override, a YAML scalar or flow value. Raises NotYaml."""
+    return parse_yaml(text)
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
     keys, section = resolve_location(problem["loc"])
-    key = ".".join(keys)
+    key = ".".join(shortened(redact(part)) for part in keys)
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
+    message = shortened(redact(str(problem["msg"])), _LONGEST_REFUSAL)
     if problem["type"] == SECRET_ERROR:
-        return f"{key}: {problem['msg']}"
-    return f"{key}: {problem['msg']}{_got(problem, keys)}" if keys else str(problem["msg"])
+        return f"{key}: {message}"
+    return f"{key}: {message}{_got(problem, keys)}{_advice(problem)}" if keys else message
 
 
 def _got(problem: Mapping[str, Any], keys: Sequence[str]) -> str:
@@ -150,12 +204,19 @@ def _got(problem: Mapping[str, Any], keys: Sequence[str]) -> str:
     value = problem["input"]
     if problem["type"] == "missing" or isinstance(value, Mapping | list | tuple | set):
         return ""
-    return f" (got {without_secrets(value, '.'.join(keys))!r})"
+    if isinstance(value, int) and abs(value) > sys.maxsize:
+        return f" (got a number of {value.bit_length()} bits)"
+    return f" (got {shortened(repr(without_secrets(value, '.'.join(keys))))})"
+
+
+def _advice(problem: Mapping[str, Any]) -> str:
+    is_written_as_number = problem["type"] == "string_type" and isinstance(problem["input"], bool | int | float)
+    return "; a text that looks like a number or a truth value is written in quotes" if is_written_as_number else ""
 
 
 def _suggestion(key: str, section: type[BaseModel]) -> str:
     names = list(section.model_fields)
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key[:MOST_SHOWN], names, n=1, cutoff=0.6)
     return f"; did you mean `{close[0]}`?" if close else f"; valid keys here: {', '.join(names)}"
 
 
@@ -198,7 +259,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 def dump_config(config: RunConfig) -> str:
     """The resolved config as YAML, every default written out; `load_config` of it gives an equal config."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, width=100)
+    return dump_yaml(config.model_dump(mode="json"))
 
 
 def digest_of(value: object) -> str:

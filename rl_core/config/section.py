@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic_core import PydanticCustomError
 
 from rl_core.redaction import HIDDEN, redact
 
 SECRET_ERROR = "secret"
 """pydantic's type of an error whose input must not be shown."""
+
+_BEYOND_64_BITS = 1 << 63
 
 _SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
 
@@ -24,6 +26,15 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
     )
+
+    @field_validator("*")
+    @classmethod
+    def _whole_numbers_have_64_bits(cls, value: Any) -> Any:
+        """More than that neither files nor libraries take."""
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in parts):
+            raise PydanticCustomError("beyond_64_bits", "Input should be a whole number of at most 64 bits")
+        return value
 
 
 def refused_secret(message: str) -> PydanticCustomError:

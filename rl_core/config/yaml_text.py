@@ -1,11 +1,54 @@
-"""YAML as people write it into configs: data alone, and every key of a mapping once."""
+"""YAML as people write it into configs: data alone, every key of a mapping once, nothing that two readers of YAML
+understand differently, and no more of it than a config needs.
 
+Versions 1.1 and 1.2 of YAML disagree about unquoted texts. Here a number may be written as 1e-6, a date is text, and
+what one of them takes for another value than the other (`010`, `1:30`, `no`) is refused.
+"""
+
+import re
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Final
 
 import yaml
 
+MOST_CHARACTERS: Final = 1 << 18
+"""Longest text that is read: PyYAML reads about a hundred thousand characters a second."""
+
+DEEPEST: Final = 64
+"""Most lists and mappings inside one another; the sections of a run's config take seven."""
+
+_MOST_NODES = 1 << 18
+_LONGEST_INT = 100
+_WIDTH = 100
 _MERGE_TAG = "tag:yaml.org,2002:merge"
+_INT_TAG = "tag:yaml.org,2002:int"
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_TIME_TAG = "tag:yaml.org,2002:timestamp"
+
+_AMBIGUOUS: Final = {
+    "!leading-zero": (
+        re.compile(r"[-+]?0[0-9_]+"),
+        "-+0",
+        "a number with a leading zero is of base 8 to some readers of YAML and of base 10 to others: leave the zero "
+        "out, or write the value in quotes if it is a text",
+    ),
+    "!base-60": (
+        re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"),
+        "-+0123456789",
+        "digits with a colon are a number of base 60 to some readers of YAML and a text to others: write the number, "
+        "or write the value in quotes if it is a text",
+    ),
+    "!yes-or-no": (
+        re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF"),
+        "yYnNoO",
+        "yes, no, on and off are true and false to some readers of YAML and texts to others: write true or false, or "
+        "write the value in quotes if it is a text",
+    ),
+}
+"""Tag -> what is read in two ways, the characters that it begins with, and what to do."""
+
+_EXPONENT = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 
 
 class NotYaml(ValueError):
@@ -14,6 +57,8 @@ class NotYaml(ValueError):
 
 def parse_yaml(text: str) -> Any:
     """The value that a text stands for. Raises NotYaml, for a key that stands twice in one mapping too."""
+    if len(text) > MOST_CHARACTERS:
+        raise NotYaml(f"{len(text)} characters are more than a config may have, {MOST_CHARACTERS}")
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
@@ -23,29 +68,130 @@ def parse_yaml(text: str) -> Any:
         raise NotYaml(f"line {line}: the character U+{error.character:04X} is not allowed") from None
 
 
+def dump_yaml(value: Any) -> str:
+    """YAML that `parse_yaml` reads as an equal value: None, booleans, numbers, texts, and lists and mappings of
+    them."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)
+
+
 def _place(mark: yaml.Mark | None) -> str:
     return "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """First character -> which unquoted text is of which tag, the first that fits."""
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, (pattern, characters, _) in _AMBIGUOUS.items():
+        for character in characters:
+            resolvers.setdefault(character, []).append((tag, re.compile(rf"(?:{pattern.pattern})\Z")))
+    for character in "-+.0123456789":
+        resolvers.setdefault(character, []).append((_FLOAT_TAG, re.compile(rf"(?:{_EXPONENT.pattern})\Z")))
+    for character, known in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        resolvers.setdefault(character, []).extend(entry for entry in known if entry[0] != _TIME_TAG)
+    return resolvers
 
 
 class _Loader(yaml.SafeLoader):
     """PyYAML takes the last of equal keys and says nothing. They are looked for before `<<` is resolved, which a key
     beside it may repeat: that is what a merge is for."""
 
+    yaml_implicit_resolvers = _resolvers()
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._open_anchors: list[str | None] = []
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """The next value, which aliases neither repeat without end nor contain themselves."""
+        event = self._next_event()
+        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open_anchors:
+            raise _problem(f"the alias `*{event.anchor}` stands inside what it names", event.start_mark)
+        node = super().compose_node(parent, index)
+        assert node is not None, "no event lacks a node"
+        self._sizes.setdefault(id(node), _own_size(node, self._sizes))
+        if self._sizes[id(node)] > _MOST_NODES:
+            raise _problem(f"aliases make more than {_MOST_NODES} values of it", event.start_mark)
+        return node
+
+    def compose_sequence_node(self, anchor: Any) -> yaml.SequenceNode:
+        with self._inside(anchor):
+            node: yaml.SequenceNode = super().compose_sequence_node(anchor)
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        with self._inside(anchor):
+            node: yaml.MappingNode = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], yaml.Node] = {}
         for key in _written_keys(node):
             earlier = first.setdefault((key.tag, key.value), key)
             if earlier is not key:
-                problem = f"the key `{key.value}` stands twice, first in line {earlier.start_mark.line + 1}; keep one"
-                raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+                raise _problem(
+                    f"the key `{key.value}` stands twice, first in line {earlier.start_mark.line + 1}; keep one",
+                    key.start_mark,
+                )
         return node
 
+    def _next_event(self) -> yaml.Event:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        return event
+
+    @contextmanager
+    def _inside(self, anchor: str | None) -> Iterator[None]:
+        """While what is in a list or mapping of that anchor is read."""
+        if len(self._open_anchors) >= DEEPEST:
+            raise _problem(f"lists and mappings are more than {DEEPEST} deep", self._next_event().start_mark)
+        self._open_anchors.append(anchor)
+        yield
+        self._open_anchors.pop()
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag == _INT_TAG and len(node.value) > _LONGEST_INT:
+            problem = f"a number of {len(node.value)} digits is none of a config"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         try:
             return super().construct_object(node, deep)
-        except ValueError as error:  # a date such as 2026-02-30, of which PyYAML says neither the line nor the file
+        except ValueError as error:  # `!!int one`, of which PyYAML says neither line nor file
             raise yaml.constructor.ConstructorError(None, None, f"{error}", node.start_mark) from None
+
+    def refuse_ambiguous(self, node: yaml.Node) -> Any:
+        """What a tag of `_AMBIGUOUS` stands for. Raises ConstructorError."""
+        raise yaml.constructor.ConstructorError(None, None, _AMBIGUOUS[node.tag][2], node.start_mark)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts every text in quotes that `_Loader` would take for something else, and writes no anchors."""
+
+    yaml_implicit_resolvers = _resolvers()
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """PyYAML would write the line ends of Unicode as they are, and read them as spaces."""
+        style = '"' if any(character in text for character in "\x85\u2028\u2029\ufeff") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+for _tag in _AMBIGUOUS:
+    _Loader.add_constructor(_tag, _Loader.refuse_ambiguous)
+
+
+def _problem(text: str, mark: Any) -> yaml.composer.ComposerError:
+    return yaml.composer.ComposerError(None, None, text, mark)
+
+
+def _own_size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Values in a node, itself among them, with everything that its aliases repeat; those inside it are in `sizes`."""
+    match node:
+        case yaml.MappingNode():
+            inner = [part for pair in node.value for part in pair]
+        case yaml.SequenceNode():
+            inner = node.value
+        case _:
+            inner = []
+    return 1 + sum(sizes[id(part)] for part in inner)
 
 
 def _written_keys(node: yaml.MappingNode) -> Iterator[yaml.ScalarNode]:

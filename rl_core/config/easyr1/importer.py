@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from rl_core.config.easyr1.key import EasyR1Config, Key, NoEquivalent
@@ -13,7 +12,7 @@ from rl_core.config.easyr1.table import KEYS
 from rl_core.config.loading import ConfigError, Tree, apply_override, parse_value, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
 from rl_core.config.section import without_secrets
-from rl_core.config.yaml_text import NotYaml
+from rl_core.config.yaml_text import NotYaml, dump_yaml
 from rl_core.redaction import redact
 
 _UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
@@ -57,7 +56,7 @@ class Imported:
         """The config as YAML, with what was lost as comments at its head."""
         head = [title, *(f"no equivalent: {note}" for note in self.lost), *(f"set {key}" for key in self.missing)]
         comments = "".join(f"# {line}\n" for entry in head for line in entry.splitlines())
-        return comments + yaml.safe_dump(self.tree, sort_keys=False, width=100, allow_unicode=True)
+        return comments + dump_yaml(self.tree)
 
 
 def import_easyr1(path: Path, overrides: Sequence[str] = ()) -> Imported:

@@ -1,6 +1,7 @@
 """Reading a configuration: inheritance, overrides, refusals, and the way back to YAML."""
 
 import operator
+import os
 import subprocess
 import sys
 import types
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.config.section import SECRET_ERROR
+from rl_core.config.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
 
 REPOSITORY = Path(__file__).parents[3]
 SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")
@@ -85,7 +87,7 @@ def test_a_circle_of_extends_is_refused_with_its_path(tmp_path: Path) -> None:
         ("extends: [a.yaml, b.yaml]\n", "`extends:` must be the path of one config file"),
         ("- a list\n", "must hold a mapping of sections, not list"),
         ("", "must hold a mapping of sections, not NoneType"),
-        ("a: [1\n", r"is not valid YAML: line 2, column 1: expected ',' or ']'"),
+        ("a: [1\n", r"is not YAML that can be read: line 2, column 1: expected ',' or ']'"),
     ],
 )
 def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -119,6 +121,101 @@ def test_a_repeated_key_in_an_extended_file_is_named_with_that_file(small: Path,
 def test_an_override_may_not_repeat_a_key_in_its_value(small: Path) -> None:
     with pytest.raises(ConfigError, match=r"override 'reward=.*the key `function` stands twice"):
         load_config(small, ["reward={function: count, function: math}"])
+
+
+@pytest.fixture
+def odd_paths(tmp_path: Path) -> Path:
+    """A folder with things that are no files, or lead to none."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "one.yaml").symlink_to("other.yaml")
+    (tmp_path / "other.yaml").symlink_to("one.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "huge.yaml").write_text(f"experiment: {'x' * MOST_CHARACTERS}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("pipe.yaml", "it is a named pipe"),
+        ("one.yaml", "symbolic links lead round in a circle"),
+        ("folder.yaml", "it is a folder"),
+        ("huge.yaml", "262156 bytes are more than a config may have"),
+        ("huge.yaml/below.yaml", "a file is named as a folder"),
+        ("gone.yaml", "nothing is there"),
+        ("", "it is a folder"),
+        (f"{'long' * 100}.yaml", "the name is too long"),
+        ("a\0b.yaml", "the name holds a null character"),
+    ],
+)
+@pytest.mark.parametrize("is_extended", [False, True])
+def test_what_is_no_config_file_is_named_with_the_reason(
+    odd_paths: Path, name: str, why: str, *, is_extended: bool
+) -> None:
+    path = odd_paths / name
+    if is_extended:
+        path = odd_paths / "child.yaml"
+        path.write_text(dump_yaml({"extends": name}))
+    with pytest.raises(ConfigError) as refusal:
+        load_config(path)
+    message = str(refusal.value)
+    assert message.startswith("no config file ") and why in message
+    assert (f"`extends:` of {path} names it" in message) == is_extended
+    assert message.isprintable() and len(message) < 1000
+
+
+def test_extends_leads_through_a_few_files_and_not_through_a_thousand(small: Path, tmp_path: Path) -> None:
+    for number in range(1200):
+        before = f"step{number - 1}.yaml" if number else "small.yaml"
+        (tmp_path / f"step{number}.yaml").write_text(f"extends: {before}\n")
+    assert load_config(tmp_path / "step30.yaml") == load_config(small)
+    with pytest.raises(ConfigError, match=r"`extends:` of .*step1199\.yaml leads through 33 files"):
+        load_config(tmp_path / "step1199.yaml")
+
+
+@pytest.mark.parametrize("written", ["true", "1:30", "010", "9" * 40, "9" * 9999, "2026-01-01", "yes", "~", "[1]"])
+@pytest.mark.parametrize("is_override", [False, True])
+def test_what_is_no_seed_is_refused_with_its_key_or_place(
+    small: Path, tmp_path: Path, written: str, *, is_override: bool
+) -> None:
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: small.yaml\n" + ("" if is_override else f"seed: {written}\n"))
+    with pytest.raises(ConfigError, match=r"seed: |override 'seed=|line 2, column 7: "):
+        load_config(child, [f"seed={written}"] if is_override else [])
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("actor.optim.betas=[true, 0.9]", "actor.optim.betas.0"),
+        ("data.source_weights={a: true}", "data.source_weights.a"),
+        ("data.train.object_size=[0.1, false]", "data.train.object_size.1"),
+        ("reward.mixture=[{function: count, weight: true}]", "reward.mixture.0.weight"),
+    ],
+)
+def test_a_truth_value_is_no_number_wherever_it_stands(small: Path, override: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: Input should be a number, and (true|false) is none"):
+        load_config(small, [override])
+    assert load_config(small, ["reward.kwargs={strict: true}"]).reward.kwargs == {"strict": True}
+
+
+def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.prompt_template: .* \(got 12\); a text that looks like a number"):
+        load_config(small, ["data.prompt_template=12"])
+
+
+def test_a_refusal_is_as_long_as_a_person_reads(small: Path) -> None:
+    unknown = "\n".join(f"{'key' * 300}{number}: 1" for number in range(200))
+    small.write_text(f"{SMALL}seed: {'x' * 5000}\n{unknown}\n")
+    with pytest.raises(ConfigError) as refusal:
+        load_config(small)
+    message = str(refusal.value)
+    assert "201 problem(s)" in message and message.endswith("... and 171 more")
+    assert len(message) < 20_000
+    for override in ("x" * 5000, f"seed={'x' * 5000}", f"{'a.' * 3000}b=1"):
+        with pytest.raises(ConfigError) as refusal:
+            load_config(REPOSITORY / "configs/quickstart.yaml", [override])
+        assert len(str(refusal.value)) < 2000
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -156,7 +253,7 @@ def test_a_later_override_wins(small: Path) -> None:
         (".seed=3", "a name is missing beside a dot of the key"),
         ("data.=3", "a name is missing beside a dot of the key"),
         ("seed.deeper=3", "'seed' is a value, not a section"),
-        ("seed=[1", "the value is not valid YAML"),
+        ("seed=[1", "the value is not YAML that can be read"),
     ],
 )
 def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, message: str) -> None:
@@ -268,7 +365,8 @@ def scalars_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
         return st.from_regex(bound("pattern"), fullmatch=True).filter(lambda text: len(text) <= bound("max_length", 60))
     if annotation is int:
         step = bound("multiple_of", 1)
-        return st.integers(bound("ge") and -(-bound("ge") // step), bound("le")).map(lambda number: number * step)
+        lowest, highest = bound("ge", -(2**63) + 1), bound("le", 2**63 - 1)
+        return st.integers(-(-lowest // step), highest // step).map(lambda number: number * step)
     if annotation is float:
         lowest, highest = bound("ge", bound("gt")), bound("le", bound("lt"))
         open_ends = {"exclude_min": bound("gt") is not None, "exclude_max": bound("lt") is not None}
@@ -295,6 +393,6 @@ def validated(section: type[BaseModel], values: dict[str, Any]) -> BaseModel:
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(config=configs_of(RunConfig))
 def test_a_dumped_config_loads_to_an_equal_one_with_the_same_digest(config: RunConfig) -> None:
-    again = validate_config(yaml.safe_load(dump_config(config)), "dumped")
+    again = validate_config(parse_yaml(dump_config(config)), "dumped")
     assert again == config
     assert digest_of(again) == digest_of(config)

@@ -125,6 +125,8 @@ def test_a_prompt_template_reaches_nothing_of_the_interpreter() -> None:
 def test_a_config_is_data(tmp_path: Path, marker: Path, tag: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"experiment: {tag} ['{marker}']\n")
-    with pytest.raises(ConfigError, match="not valid YAML: line 1, column 13: could not determine a constructor"):
+    with pytest.raises(
+        ConfigError, match="not YAML that can be read: line 1, column 13: could not determine a constructor"
+    ):
         load_config(path)
     assert not marker.exists()
