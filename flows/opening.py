@@ -102,13 +102,15 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
     atomic_write_text(run.config, dump_config(request.config))
+    with watcher.stop.breaking_off():  # every data file is read
+        digests = stage_digests(request.config)
     logs = RunLogs(run)
     logs.log_event("started", flow_run=flow_run_id)
     tracking = PipelineTracking(request.config, run, log_event=logs.log_event)
     context = RunContext(
         config=request.config,
         run=run,
-        digests=stage_digests(request.config),
+        digests=digests,
         reuse=request.reuse,
         progress=FlowProgress(watcher.progress),
         stop=watcher.stop,

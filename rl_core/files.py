@@ -30,6 +30,14 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK:
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
+_OTHER_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
     """Replace the file `path` by `data`; its folder is made if need be. Raises OSError with the old file intact."""
@@ -63,8 +71,42 @@ def atomic_write_json(path: Path, value: object) -> None:
     atomic_write_text(path, text + "\n")
 
 
+def check_regular(path: Path) -> None:
+    """Make sure that `path` leads to a regular file. Whoever opens a named pipe waits for its writer, for ever if there
+    is none; a device may have no end.
+
+    Raises:
+        ValueError: it is something else, or cannot be looked at; says which.
+    """
+    try:
+        _check_kind(path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def is_regular(path: Path) -> bool:
+    """Whether `path` leads to a regular file."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises on a name that is too long
+
+
+def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
+    """The content of a regular file. Raises ValueError naming it where it is none, cannot be read, or has more than
+    `most_bytes`."""
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if most_bytes is not None and size > most_bytes:
+                raise ValueError(f"{path} has {size} bytes, more than the {most_bytes} that are read")
+            return file.read()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def read_utf8(path: Path) -> str:
-    """A text file that somebody wrote. Raises ValueError naming it where it is not UTF-8, and OSError."""
+    """A text file that somebody wrote. Raises ValueError naming it where it is not UTF-8 or no regular file, and
+    OSError."""
+    _check_kind(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -127,9 +169,9 @@ def files_below(folder: Path) -> list[Path]:
 def files_named(path: Path) -> list[Path]:
     """What is at `path`; where nothing is and its last part has a `*`, the files of its folder whose names it fits, in
     order. Every other letter stands for itself."""
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
         return [path]
-    if "*" not in path.name or not path.parent.is_dir():
+    if "*" not in path.name or not os.path.isdir(path.parent):  # noqa: PTH112 - likewise
         return []
     pattern = re.compile(".*".join(map(re.escape, path.name.split("*"))), re.DOTALL)
     return sorted(file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_file())
@@ -148,7 +190,8 @@ def why_no_file(path: Path) -> str | None:
 
 
 def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content, hexadecimal."""
+    """The SHA-256 of a file's content, hexadecimal. Raises ValueError for what is no regular file, and OSError."""
+    _check_kind(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -236,6 +279,16 @@ def sweep_temporaries(parent: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def _check_kind(path: Path) -> None:
+    """Raises ValueError for what is no regular file, and OSError where nothing can be looked at."""
+    try:
+        mode = path.stat().st_mode
+    except ValueError:
+        raise ValueError(f"{str(path)!r} cannot be the name of a file") from None
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path} is {_OTHER_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file")
 
 
 def _sibling(path: Path, kind: str) -> Path:

@@ -18,7 +18,7 @@ from rl_core.data.local import find_reader, shards_pattern
 from rl_core.data.rows import ImageInput, Row, Turn
 from rl_core.data.sources import iter_rows
 from rl_core.data.tables import json_column
-from rl_core.files import atomic_write_bytes, files_named, hash_file
+from rl_core.files import atomic_write_bytes, files_named, hash_file, is_regular
 from rl_core.randomness import keyed_seed
 
 _HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
@@ -137,7 +137,7 @@ def _contents(row: Row) -> list[str]:
 
 def _content(medium: ImageInput) -> str:
     if isinstance(medium, Path):
-        return _hash_of_file(medium) if medium.is_file() else str(medium)
+        return _hash_of_file(medium) if is_regular(medium) else str(medium)
     return hashlib.sha256(encoded(medium)).hexdigest()
 
 

@@ -10,6 +10,7 @@ from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
+from rl_core.files import read_utf8
 from rl_core.planning.model_sizes import read_sizes
 from tasks.reuse import link_or_copy
 
@@ -41,7 +42,7 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
             link_or_copy(path.resolve(), folder / path.name)
         read_sizes(folder / "config.json")  # refuses an architecture that cannot be trained, before anything loads it
     if config.data.override_chat_template is not None:
-        replace_chat_template(folder, Path(config.data.override_chat_template).read_text(encoding="utf-8"))
+        replace_chat_template(folder, read_utf8(Path(config.data.override_chat_template)))
 
 
 def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:

@@ -26,7 +26,8 @@ def preflight(run: str) -> list[str]:
     context = current_context(run)
     if _is_finished(context):
         return []
-    problems = find_problems(context.config, context.run)
+    with context.stop.breaking_off():
+        problems = find_problems(context.config, context.run)
     raise_if_fatal(problems)
     warnings = [str(problem) for problem in problems]
     for warning in warnings:

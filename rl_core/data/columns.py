@@ -174,6 +174,8 @@ def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> 
 
 def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
     """A data set is somebody else's: it must not choose which files of this machine are read."""
+    if "\0" in str(path):
+        raise ValueError(f"the path {str(path)!r} holds a NUL character, which no file's name has")
     file = media_dir / path
     if any(lies_below(file, folder) for folder in (media_dir, *caches)):
         return file

@@ -14,7 +14,7 @@ from rl_core.config.loading import digest_of
 from rl_core.data.hub import HubReader, is_local_folder, resolve_commit
 from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
-from rl_core.files import files_below, hash_file
+from rl_core.files import files_below, hash_file, is_regular
 
 FORMAT_VERSION = 5
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
@@ -124,4 +124,4 @@ def _media_files(reader: RowReader) -> list[Path]:
 def _hashes(paths: Iterable[Path]) -> list[str | None]:
     """Hashes in order; None for a file that is not there, whose appearance is then a change."""
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda path: file_digest(path) if path.is_file() else None, paths))
+        return list(pool.map(lambda path: file_digest(path) if is_regular(path) else None, paths))

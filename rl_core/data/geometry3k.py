@@ -12,7 +12,7 @@ from typing import Any
 
 from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.rows import BadRow, Row, unwritable_row
-from rl_core.files import lies_below
+from rl_core.files import lies_below, read_regular
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
@@ -77,8 +77,8 @@ def _item_order(path: Path) -> tuple[int, str]:
 
 def _read_item(path: Path) -> dict[str, Any]:
     try:
-        item = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        item = json.loads(read_regular(path).decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"cannot be read as JSON: {error}") from None
     if not isinstance(item, dict):
         raise ValueError("holds no JSON object")

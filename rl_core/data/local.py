@@ -7,7 +7,7 @@ from rl_core.config.data import LocalSource
 from rl_core.data.columns import check_columns
 from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
-from rl_core.files import files_named
+from rl_core.files import check_regular, files_named
 
 _SHARD = re.compile(r"(?P<split>.+?)-\d+-of-(?P<shards>\d+)(?P<ending>\.parquet|\.jsonl)")
 
@@ -67,10 +67,19 @@ def _find_format(path: Path) -> str:
     return found[0]
 
 
+def _check_regular(file: Path, path: Path) -> None:
+    try:
+        check_regular(file)
+    except ValueError as error:
+        raise ValueError(f"data source {path}: {error}") from None
+
+
 def _files_of(path: Path, ending: str) -> list[Path]:
     files = sorted(path.glob(f"*{ending}")) if path.is_dir() else files_named(path)
     if not files:
         raise ValueError(f"data source {path}: no {ending} file in the folder")
+    for file in files:
+        _check_regular(file, path)
     splits = {match["split"] for file in files if (match := _SHARD.fullmatch(file.name))}
     if len(splits) > 1:
         # Read as one, held-out rows would be trained on.

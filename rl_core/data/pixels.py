@@ -10,11 +10,15 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from rl_core.data.rows import ImageInput
+from rl_core.files import read_regular
 
 _EXIF_ORIENTATION = 0x0112
 _KEPT_FORMATS = ("PNG", "JPEG")
 # Pillow reads more, but an EPS file is a program, which it hands to Ghostscript.
 _READ_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+# An uncompressed image of the most pixels that Pillow decodes has less: a file that claims gigabytes would take the
+# machine's memory before anything looks at it.
+_MOST_BYTES = 1 << 30
 # What Pillow's decoders raise on damaged files.
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
@@ -85,9 +89,9 @@ def encode_png(image: Image.Image) -> bytes:
 
 def _read_file(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"the image file {path} cannot be read: {error.strerror}") from None
+        return read_regular(path, most_bytes=_MOST_BYTES)
+    except ValueError as error:
+        raise ValueError(f"the image file {error}") from None
 
 
 def _scale_to_area(image: Image.Image, area: int) -> Image.Image:

@@ -14,6 +14,7 @@ from rl_core.config.data import DataConfig
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, without_places
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
+from rl_core.files import read_utf8
 
 _CORPUS_ROWS = 2000
 _SAMPLE = f"first {IMAGE_PLACE} second"
@@ -58,7 +59,7 @@ class PromptTemplate:
         if path is None:
             return cls()
         try:
-            return cls(Path(path).read_text(encoding="utf-8"))
+            return cls(read_utf8(Path(path)))
         except OSError as error:
             raise ValueError(f"data.prompt_template {path} cannot be read: {error.strerror}") from None
         except ValueError as error:

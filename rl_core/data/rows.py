@@ -17,6 +17,8 @@ VideoInput = bytes | Path
 """A video as a source has it: encoded, or as a file."""
 
 _DEEPEST = 100
+_LONGEST_NAME = 100
+_LONGEST_REASON = 500
 
 Role = Literal["system", "user", "assistant"]
 
@@ -62,16 +64,29 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadRow:
-    """A row that cannot be used: where it is, which column is at fault, and why."""
+    """A row that cannot be used: where it is, which column is at fault, and why. Texts that quote megabytes of the row
+    are cut."""
 
     index: int
     column: str
     reason: str
     origin: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", cut_text(self.column, _LONGEST_NAME))
+        object.__setattr__(self, "reason", cut_text(self.reason, _LONGEST_REASON))
+
     def __str__(self) -> str:
         place = f" ({self.origin})" if self.origin else ""
         return f"row {self.index}{place}, column {self.column!r}: {self.reason}"
+
+
+def cut_text(text: str, longest: int) -> str:
+    """The text, without its middle where it has more than `longest` characters: what is wrong often stands last."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} ... {text[-half:]}"
 
 
 def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> BadRow | None:

@@ -1,17 +1,32 @@
 """Videos as sources have them: which frames are seen, and at what pace."""
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
+import cv2
 from PIL import Image
 
 from rl_core.data.rows import VideoInput
+from rl_core.files import check_regular
 
 _FRAMES_OF_A_STEP = 2  # the vision towers merge two frames into one step of time
+
+# FFmpeg reads lists of other files and addresses too (ffconcat, HLS, DASH, SDP): whoever wrote the data would choose
+# what of this machine is opened.
+_READ_FORMATS = (
+    *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm"),
+    *("avi", "mpeg", "mpegts", "mpegvideo", "flv", "asf", "ogg", "gif"),
+)
+os.environ["OPENCV_FFMPEG_CAPTURE_OPTIONS"] = f"format_whitelist;{','.join(_READ_FORMATS)}"  # no call can say it
+
+# Quiet, both of them: what is wrong with a video stands in its row's reason.
+os.environ["OPENCV_FFMPEG_LOGLEVEL"] = "-8"
+cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
 class Frames(NamedTuple):
@@ -33,20 +48,19 @@ def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
         ValueError: The video is missing or damaged; the message is the reason for a BadRow.
     """
     with _file_of(source) as path:
-        import cv2
-
         capture = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
         try:
             return _sample(capture, fps=fps, max_frames=max_frames)
+        except cv2.error as error:
+            raise ValueError(f"the video is damaged: {error.err}") from None
         finally:
             capture.release()
 
 
 def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
-    import cv2
-
     own_fps, total = capture.get(cv2.CAP_PROP_FPS), int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
-    if not capture.isOpened() or total < 1 or not own_fps > 0:
+    # A header may claim any number; so long a video, in seconds, has no last frame.
+    if not capture.isOpened() or total < 1 or not own_fps > 0 or not math.isfinite(total / own_fps + own_fps):
         raise ValueError("the video is of no known format, or damaged")
     indices, pace = frame_indices(total, own_fps, fps=fps, max_frames=max_frames)
     wanted = set(indices)
@@ -88,8 +102,10 @@ def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) ->
 def _file_of(source: VideoInput) -> Iterator[Path]:
     """The video as a file; OpenCV reads nothing else."""
     if isinstance(source, Path):
-        if not source.is_file():
-            raise ValueError(f"the video file {source} is not there")
+        try:
+            check_regular(source)
+        except ValueError as error:
+            raise ValueError(f"the video file {error}") from None
         yield source
         return
     with NamedTemporaryFile(suffix=".video") as file:

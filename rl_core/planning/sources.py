@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
-from rl_core.files import files_named
+from rl_core.files import check_regular, files_named
 from rl_core.planning.problem import Problem
 from rl_core.planning.scene_rules import scene_problems
 
@@ -30,12 +30,21 @@ def _parts(key: str, source: Source) -> Iterator[tuple[str, SingleSource]]:
 
 
 def file_problems(config: RunConfig) -> list[Problem]:
-    """Every file and folder that the configuration names and that is not there."""
-    return [
-        Problem(where=key, what=f"there is no {kind} {path}", fix=f"write {path.absolute()}, or correct the path")
-        for key, path, kind in _named_paths(config)
-        if not (path.is_dir() if kind == "folder" else files_named(path))
-    ]
+    """Every file and folder that the configuration names and that is not there, or is something else."""
+    return [problem for named in _named_paths(config) for problem in _path_problems(*named)]
+
+
+def _path_problems(key: str, path: Path, kind: str) -> Iterator[Problem]:
+    is_folder = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+    found = [path] if is_folder else files_named(path)
+    if not found or (kind == "folder" and not is_folder):
+        yield Problem(where=key, what=f"there is no {kind} {path}", fix=f"write {path.absolute()}, or correct the path")
+    elif not (is_folder and "folder" in kind):
+        for file in found:
+            try:
+                check_regular(file)
+            except ValueError as error:
+                yield Problem(where=key, what=str(error), fix="name a file on a disk")
 
 
 def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:

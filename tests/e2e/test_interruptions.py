@@ -61,3 +61,25 @@ def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one
     assert states[-5:] == ["Crashed", "Interrupted", "Crashed", "Interrupted", "Completed"]
     assert '"kind":"reward_failed"' not in run.events.read_text()
     assert differences(fingerprint(finished), fingerprint(run)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_preparation_that_is_asked_to_stop_does_so_at_once_and_says_so(
+    new_home: Path, signum: signal.Signals, code: int
+) -> None:
+    arguments, run = run_of(new_home, "data.train.size=200000", "cold_start=null")
+    output = new_home / "output.txt"
+
+    def is_preparing() -> bool:
+        return any(run.root.glob(f".{run.data.name}.tmp-*/train.parquet"))
+
+    with started(arguments, environment(new_home), output) as stopped:
+        wait_until(lambda: is_preparing() or stopped.poll() is not None, "rows are prepared")
+        os.killpg(stopped.pid, signum)
+        assert stopped.wait(timeout=120) == code, output.read_text()  # the rows would take longer
+    assert f"{signum.name}: what is being prepared is dropped" in output.read_text()
+    assert f"stopped by {signum.name}; what was finished is kept" in output.read_text()
+    assert f"sightline run --resume {run.name}" in output.read_text()
+    assert not is_preparing()
+    assert flow_run_states(new_home, run) == ["Interrupted"]

@@ -1,0 +1,163 @@
+"""What is no regular file is named wherever data may lead to it: opening it would wait for ever."""
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_core.config.data import LocalSource
+from rl_core.data.fingerprint import source_fingerprint
+from rl_core.data.pixels import read_image
+from rl_core.data.prompts import PromptTemplate
+from rl_core.data.rows import BadRow
+from rl_core.data.sources import iter_rows, open_source
+from rl_core.data.videos import read_video
+from tests.rl_core.data.samples import local, write_video
+
+_SECONDS = 20
+
+
+@pytest.fixture(autouse=True)
+def nothing_hangs() -> Iterator[None]:
+    """A wait for a pipe's writer ends the test, not the suite."""
+
+    def give_up(signum: int, frame: object) -> None:
+        pytest.fail(f"something waited for {_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def lay_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        folder = os.open(path.parent, os.O_RDONLY)  # the full name may be longer than a socket's address
+        listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+KINDS: dict[str, Callable[[Path], None]] = {
+    "a named pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a socket": lay_socket,
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.fixture(params=KINDS)
+def lay(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Path]:
+    """`lay(name)`: something of another kind under this name."""
+
+    def make(name: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        KINDS[request.param](path)
+        return path
+
+    make.kind = request.param
+    return make
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_as_the_only_shard_it_is_no_data(lay, ending: str) -> None:
+    path = lay(f"data/rows.{ending}")
+    for source in (local(path, format=ending), local(path.parent), local(path.parent / "r*", format=ending)):
+        if lay.kind == "a folder" and source.path == str(path):
+            continue  # a folder of shards may be called so
+        with pytest.raises(ValueError, match=rf"data source .*rows\.{ending} is {lay.kind}, not a file|no such file"):
+            open_source(source)
+        with pytest.raises(ValueError, match="data source"):
+            source_fingerprint(source)
+
+
+def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl) -> None:
+    path = lay("a.png")
+    source = local(write_jsonl([{"problem": "<image>", "images": ["a.png"], "answer": "1"}]))
+    assert source_fingerprint(source) == source_fingerprint(source)
+    with pytest.raises(ValueError, match=f"the image file {path} is {lay.kind}, not a file"):
+        read_image(path)
+
+
+def test_as_a_video_it_costs_its_row(lay) -> None:
+    path = lay("a.mp4")
+    with pytest.raises(ValueError, match=f"the video file {path} is {lay.kind}, not a file"):
+        read_video(path, fps=1.0, max_frames=2)
+
+
+def test_as_an_items_file_it_costs_its_row(lay) -> None:
+    path = lay("items/1/data.json")
+    (row,) = iter_rows(LocalSource(type="local", path=str(path.parents[1])))
+    assert isinstance(row, BadRow)
+    assert f"data.json is {lay.kind}, not a file" in row.reason
+
+
+def test_as_a_prompt_template_it_is_refused(lay) -> None:
+    path = lay("template.jinja")
+    with pytest.raises(ValueError, match=f"data.prompt_template {path}: {path} is {lay.kind}, not a file"):
+        PromptTemplate.load(str(path))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + ".png", "x/" * 3000 + "a.png", "\0.png", "a\0"])
+def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_jsonl, name: str) -> None:
+    source = local(write_jsonl([{"problem": "<image>", "images": [name], "answer": "1"}]))
+    assert source_fingerprint(source)
+    (row,) = iter_rows(source)
+    if isinstance(row, BadRow):
+        assert row.column == "images" and row.reason
+        return
+    with pytest.raises(ValueError, match=r"the image file .* cannot be"):
+        read_image(row.images[0])
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+@pytest.mark.parametrize("ending", ["", ".jsonl", "*.parquet"])
+def test_a_source_of_such_a_name_is_not_there(name: str, ending: str) -> None:
+    with pytest.raises(ValueError, match="no such file or folder"):
+        open_source(local(f"/tmp/{name}{ending}"))
+
+
+def test_an_image_file_of_a_size_that_no_image_has_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    with path.open("wb") as file:
+        file.truncate(200 << 30)  # a hole: it takes no room on the disk
+    with pytest.raises(ValueError, match=f"the image file {path} has 214748364800 bytes, more than the 1073741824"):
+        read_image(path)
+
+
+LISTS = {
+    "list.mp4": "ffconcat version 1.0\nfile {name}\n",
+    "list.m3u8": "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:9,\n{name}\n#EXT-X-ENDLIST\n",
+    "list.sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\n",
+}
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a video elsewhere"])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_video_that_names_other_files_is_none(tmp_path: Path, name: str, kind: str) -> None:
+    shown = tmp_path / "shown.avi"
+    if kind == "a named pipe":
+        os.mkfifo(shown)
+    else:
+        write_video(shown, np.zeros((8, 32, 32, 3), np.uint8), fps=4)
+        assert read_video(shown, fps=1.0, max_frames=2)
+    (tmp_path / name).write_text(LISTS[name].format(name=shown.name))
+    with pytest.raises(ValueError, match="the video is of no known format"):
+        read_video(tmp_path / name, fps=1.0, max_frames=2)
+
+
+def test_a_video_whose_numbers_make_no_sense_costs_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.avi"
+    write_video(path, np.zeros((8, 32, 32, 3), np.uint8), fps=4)
+    data = bytearray(path.read_bytes())
+    for place in range(32, 300):
+        broken = bytearray(data)
+        broken[place : place + 4] = b"\xff\xff\xff\x7f"
+        with contextlib.suppress(ValueError):
+            read_video(bytes(broken), fps=2.0, max_frames=4)
