@@ -30,16 +30,28 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> dict[str, float]:
     """Mean of each component over the scored rollouts, failures, and the share of groups without a signal."""
     good = [score for score in scores.values() if score.error is None]
-    names = sorted({name for score in good for name in score.components})
-    means = {
-        f"reward/{name}": float(np.mean([s.components[name] for s in good if name in s.components])) for name in names
-    }
+    means = component_means(good)
     spreads = [_spread(group, scores) for group in groups]
     return means | {
         "reward/failed": float(len(scores) - len(good)),
         "reward/group_std": float(np.mean(spreads)) if spreads else 0.0,
         "reward/zero_std_groups": float(np.mean([spread == 0.0 for spread in spreads])) if spreads else 0.0,
     }
+
+
+def component_means(good: Sequence[Score]) -> dict[str, float]:
+    """`reward/NAME`: the mean of a component that every one of these scores has. A mean over those alone that have it
+    would be taken for one over all, so of any other component there is `reward/NAME/mean_where_given` and
+    `reward/NAME/given_share`."""
+    means = {}
+    for name in sorted({name for score in good for name in score.components}):
+        given = [score.components[name] for score in good if name in score.components]
+        if len(given) == len(good):
+            means[f"reward/{name}"] = float(np.mean(given))
+        else:
+            means[f"reward/{name}/mean_where_given"] = float(np.mean(given))
+            means[f"reward/{name}/given_share"] = len(given) / len(good)
+    return means
 
 
 def critic_metrics(values: Grouped, returns: Grouped) -> dict[str, float]:

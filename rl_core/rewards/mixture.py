@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from rl_core.rewards.components import OVERALL
+from rl_core.rewards.components import OVERALL, number_problem
 from rl_core.rewards.messages import Outcome
 from rl_core.rewards.routing import Route
 from rl_core.types import Score
@@ -25,8 +25,8 @@ def combine(route: Route, outcomes: Sequence[Outcome]) -> Score:
     if errors := [f"{term.name}: {outcome.error}" for term, outcome in pairs if outcome.error is not None]:
         return Score(components={}, error="; ".join(errors))
     overall = _sum([term.weight * outcome.components[OVERALL] for term, outcome in pairs])
-    if not math.isfinite(overall):
-        return Score(components={}, error=f"the weighted sum is {overall}, not a finite number")
+    if (reason := number_problem(overall)) is not None:
+        return Score(components={}, error=f"the weighted sum {reason}")
     components = {OVERALL: overall}
     for place, (term, outcome) in enumerate(pairs):
         for name, value in outcome.components.items():

@@ -6,10 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.rewards.components import components_of
+from rl_core.rewards.components import LARGEST, components_of, plain_text
 
 
-@given(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), st.integers(-100, 100))
+NAMES = st.text(min_size=1, max_size=100).filter(lambda name: len(plain_text(name)) <= 100)
+NUMBERS = st.floats(-LARGEST, LARGEST)
+
+
+@given(st.dictionaries(NAMES, NUMBERS), st.integers(-100, 100))
 def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: int) -> None:
     result = components_of(components | {"overall": overall})
     assert result == components | {"overall": overall}
@@ -39,6 +43,10 @@ def test_a_bare_number_is_the_overall(number) -> None:
         ({"overall": np.array([1.0, 2.0])}, "`overall` is no single float"),
         ({"overall": torch.ones(2)}, "`overall` is no single float"),
         (10**400, "`overall` is no single float"),
+        (1e31, "`overall` is 1e\\+31, further than 1e\\+30 from 0"),
+        ({"overall": 1.0, "x": -1.7e308}, "`x` is -1.7e\\+308, further than"),
+        ({"overall": 1.0, "": 1.0}, "the component name ''... has 0 characters"),
+        ({"overall": 1.0, "word " * 21: 1.0}, "name 'word word word word '... has 105 characters, not 1 to 100"),
     ],
 )
 def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
