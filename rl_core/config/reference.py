@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 from rl_core.config.run import RunConfig
@@ -27,7 +27,14 @@ exist is refused, and so are a key that a section has twice and a value out of b
 relative to the folder in which the command is given, that of `extends:` to the file that says it.
 """
 
-PLAIN_NAMES = {bool: "true / false", int: "integer", float: "number", str: "text", types.NoneType: "null"}
+PLAIN_NAMES = {
+    bool: "true / false",
+    int: "integer",
+    float: "number",
+    str: "text",
+    types.NoneType: "null",
+    JsonValue: "any value",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,17 +3,25 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from rl_core.config.section import Section, names_a_secret, refused_secret
 
-Kwargs = dict[str, float | int | str | bool]
+Kwargs = dict[str, JsonValue]
 
 
 def _refuse_secrets(kwargs: Kwargs) -> Kwargs:
-    if named := [name for name in kwargs if names_a_secret(name)]:
+    if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
         raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
     return kwargs
+
+
+def _names_in(value: JsonValue) -> Iterator[str]:
+    """Every key of a value, those of dicts inside it too."""
+    if isinstance(value, dict):
+        yield from value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names_in(item)
 
 
 class RewardTerm(Section):
@@ -26,7 +34,7 @@ class RewardTerm(Section):
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
     """Prefix of its components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function."""
+    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     reward_type: Literal["batch", "sequential"] | None = None
     """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
 
@@ -45,7 +53,7 @@ class RewardChoice(Section):
     """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`), or
     `path/to/file.py:function`: our interface or EasyR1's. Null where `mixture` stands."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function."""
+    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     reward_type: Literal["batch", "sequential"] | None = None
     """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
     mixture: tuple[RewardTerm, ...] = ()

@@ -34,7 +34,7 @@ def _imported(file: Path, folder: Path) -> Iterator[str]:
     """Dotted names in the imports of a file, those inside functions too; some are of functions and lead nowhere."""
     try:
         tree = ast.parse(file.read_bytes())
-    except SyntaxError:  # it imports nothing then, and whoever loads it says why
+    except (SyntaxError, RecursionError, MemoryError):  # it imports nothing then, and whoever loads it says why
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

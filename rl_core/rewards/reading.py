@@ -2,7 +2,7 @@
 
 import ast
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,11 +47,13 @@ def read_source(path: Path) -> SourceText:
         tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
         raise ValueError(f"reward file {path} is no Python: line {error.lineno}: {error.msg}") from None
-    statements = list(_module_level(tree.body))
+    except (RecursionError, MemoryError):  # what its parser says of it
+        raise ValueError(f"reward file {path} holds an expression that is nested too deeply for Python") from None
+    nodes = list(_module_level(tree))
     return SourceText(
-        names=frozenset(name for statement in statements for name in _names_bound_by(statement)),
-        constants={name: value for statement in statements for name, value in _literals_of(statement)},
-        functions={s.name: s for s in statements if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)},
+        names=frozenset(name for node in nodes for name in _names_bound_by(node)),
+        constants={name: value for node in nodes for name, value in _literals_of(node)},
+        functions={node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)},
     )
 
 
@@ -67,32 +69,27 @@ def _text_of(path: Path) -> str:
         ) from None
 
 
-def _module_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the file is imported, those inside `if`, `try` and `with` included."""
-    for statement in statements:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try | ast.With):
-            for _, block in ast.iter_fields(statement):
-                if isinstance(block, list):
-                    yield from _module_level([inner for inner in block if isinstance(inner, ast.stmt)])
+def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """Everything that runs when the file is imported, in its order: not what stands inside a function or class."""
+    waiting: list[ast.AST] = [tree]  # no recursion: a sum of thousands of terms is as deep as it is long
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
-def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name for alias in statement.names)
-    else:
-        yield from (target.id for target in _targets(statement) if isinstance(target, ast.Name))
+def _names_bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
 
 
-def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
-
-
-def _literals_of(statement: ast.stmt) -> Iterator[tuple[str, object]]:
-    if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Constant):
-        for name in _names_bound_by(statement):
-            yield name, statement.value.value
+def _literals_of(node: ast.AST) -> Iterator[tuple[str, object]]:
+    if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name):
+                yield target.id, node.value.value

@@ -47,13 +47,22 @@ def resolve_rewards(config: RewardConfig) -> Routing:
 def _route(choice: RewardChoice, config: RewardConfig, specs: list[RewardSpec]) -> Route:
     """The route of a choice, whose new functions are added to `specs`."""
     resolved = [resolve_function(term, grader=config.grader) for term in choice.terms]
-    specs += [spec for place, spec in enumerate(resolved) if spec not in [*specs, *resolved[:place]]]
     terms = [
-        Term(lane=specs.index(spec), name=term.label, weight=term.weight)
+        Term(lane=_lane_of(spec, specs), name=term.label, weight=term.weight)
         for term, spec in zip(choice.terms, resolved, strict=True)
     ]
     reader = next((place for place, spec in enumerate(resolved) if spec.has_parser), None)
     return Route(terms=terms, is_mixture=choice.function is None, reader=reader)
+
+
+def _lane_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
+    """Its place in `specs`, to which a new one is added. Arguments that are equal and differ in type (1, 1.0 and true)
+    are not the same."""
+    for lane, known in enumerate(specs):
+        if repr(known) == repr(spec):
+            return lane
+    specs.append(spec)
+    return len(specs) - 1
 
 
 def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
@@ -20,7 +20,7 @@ class RewardSpec:
         name: As configured, for messages.
         source: Dotted module of a built-in, or the absolute path of a user's file.
         function: Name of the function in it.
-        kwargs: Keyword arguments bound to every call.
+        kwargs: Keyword arguments bound to every call, JSON values.
         has_parser: Whether the source also offers `parse`.
         style: How it is called.
         is_async: Whether it is an `async def`, of which a process has several under way.
@@ -29,7 +29,7 @@ class RewardSpec:
     name: str
     source: str | Path
     function: str
-    kwargs: Mapping[str, float | int | str | bool]
+    kwargs: Mapping[str, Any]
     has_parser: bool
     style: Style = "sample"
     is_async: bool = False

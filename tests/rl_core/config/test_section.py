@@ -20,6 +20,7 @@ QUICKSTART = REPOSITORY / "configs/quickstart.yaml"
         ("reward.kwargs.api_key=geheim", "environment"),
         ("reward.kwargs.judge_password=geheim", "environment"),
         ("reward.kwargs.hf_token=geheim", "environment"),
+        ("reward.kwargs.judges=[{api_key: geheim}]", "environment"),
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(override: str, advice: str) -> None:
@@ -60,7 +61,7 @@ SECRETS = {
         ({"experiment": [{"password": "geheim"}]}, "experiment: Input should be a valid string\n"),
         ({"model": "http://u:geheim@h/"}, "(got 'http://u:***@h/')"),
         ({"seed": "http://u:geheim@h/"}, "(got 'http://u:***@h/')"),
-        ({"reward": {"kwargs": {"api_key": ["geheim"]}}}, "reward.kwargs.api_key"),
+        ({"reward": {"kwargs": {"api_key": ["geheim"]}}}, "reward.kwargs: api_key looks like a secret"),
         ({"reward": {"kwargs": {"api_key": datetime(2026, 1, 2), "hf_token": b"geheim"}}}, "(got '***')"),
         ({"reward": {"mixture": {"kwargs": {"api_key": "geheim"}}}}, "reward.mixture: Input should be a valid tuple"),
         ({"http://u:geheim@h/": 1}, "http://u:***@h/: unknown key"),

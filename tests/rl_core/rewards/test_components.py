@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from rl_core.rewards.components import LARGEST, components_of, plain_text
 
-
 NAMES = st.text(min_size=1, max_size=100).filter(lambda name: len(plain_text(name)) <= 100)
 NUMBERS = st.floats(-LARGEST, LARGEST)
 

@@ -14,15 +14,24 @@ async def later(sample, *, weight=1.0): ...
 def now(sample, /, other): ...
 if KIND:
     def inner(sample): ...
+OTHER, [left, *right] = "sequential", (later, now, now)
+for table in ():
+    with open(table) as handle: ...
+if (walrus := lambda bound_inside: bound_inside): ...
+import dotted.module
+class Holder:
+    def method(self): ...
 """
+LONG = f"LONG = {'+'.join('1' * 800)}\n"
 
 
 def test_the_top_level_of_a_file_is_read_as_text(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(TEXT)
+    path.write_text(TEXT + LONG)
     source = read_source(path)
     assert source.names == {
         *("Anything", "KIND", "UNSET", "COMPUTED", "first", "second", "later", "now", "inner"),
+        *("OTHER", "left", "right", "table", "handle", "walrus", "dotted", "Holder", "LONG"),
     }
     assert source.constants == {"KIND": "batch", "first": 3, "second": 3}
     assert (source.is_async("later"), source.is_async("now"), source.is_async("first")) == (True, False, False)
@@ -31,6 +40,13 @@ def test_the_top_level_of_a_file_is_read_as_text(tmp_path: Path) -> None:
     assert source.parameters("first") == []
     assert source.may_define("inner")
     assert not source.may_define("sample")
+
+
+def test_an_expression_too_deep_for_python_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "deep.py"
+    path.write_text(f"X = {'-' * 50_000}1\n")
+    with pytest.raises(ValueError, match=rf"reward file {path} .*too deeply"):
+        read_source(path)
 
 
 def test_after_a_star_import_any_name_may_be_there(tmp_path: Path) -> None:

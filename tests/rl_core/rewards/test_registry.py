@@ -122,6 +122,13 @@ def test_a_function_that_several_sources_share_is_loaded_once() -> None:
     assert [routing.route_of(source).terms[0].lane for source in ("a", "b", "c")] == [0, 1, 0]
 
 
+def test_arguments_that_are_equal_and_of_another_type_are_others() -> None:
+    config = RewardConfig(
+        mixture=tuple({"function": "math", "name": f"{value!r}", "kwargs": {"x": value}} for value in (1, True, 1.0))
+    )
+    assert [repr(spec.kwargs["x"]) for spec in resolve_rewards(config).specs] == ["1", "True", "1.0"]
+
+
 def test_every_problem_is_named_at_once() -> None:
     config = RewardConfig(function="maht", by_source={"a": {"function": "nowhere.py:f"}, "b": {"function": "cuont"}})
     with pytest.raises(ValueError) as caught:
