@@ -131,15 +131,18 @@ def plan(
 @app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    validation: Annotated[bool, typer.Option("--validation", help="Show answers to held-out prompts.")] = False,
     step: Annotated[int | None, typer.Option(help="The step to look at; the newest one by default.")] = None,
     prompts: Annotated[int, typer.Option(min=1, help="How many prompts to show.")] = 3,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Show prompts, images, responses, rewards and advantages of a step, also while the run trains."""
-    from flows.cli_show import print_rollouts
+    """Show prompts, images, responses, rewards and advantages of a step, also while the run trains; with --validation
+    the answers to held-out prompts after it."""
+    from flows.cli_show import print_rollouts, print_validation
     from flows.request import find_run
 
-    print_rollouts(find_run(run, runs_dir), Console(), step=step, prompts=prompts)
+    show_step = print_validation if validation else print_rollouts
+    show_step(find_run(run, runs_dir), Console(), step=step, prompts=prompts)
 
 
 @app.command()

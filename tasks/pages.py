@@ -12,6 +12,7 @@ from rl_core.tracking.rollout_files import RolloutRecord, read_rollouts
 from tasks.durations import duration
 from tasks.manifests import StageManifest
 from tasks.report_page import image_uri
+from tasks.validation_history import StepAnswers, validated_steps, validation_history
 
 _STEPS = 30
 _PROMPTS = 3
@@ -82,6 +83,7 @@ def links_page(run: RunDirectory, *, mlflow: str | None, resume: str) -> str:
         "log": f"`{run.log.absolute()}`",
         "report, at the end": f"`{run.report.absolute()}`",
         "rollouts": f"`sightline show {run.name}`",
+        "answers to held-out prompts": f"`sightline show {run.name} --validation`",
         "continue": f"`{resume}`",
     }
     return f"# {run.name}\n\n{facts_table(facts)}"
@@ -97,9 +99,33 @@ def rollouts_page(run: RunDirectory, step: int) -> str:
     return "\n\n".join([f"# Rollouts of step {step}", *parts, more]) + "\n"
 
 
+def validation_page(run: RunDirectory) -> str:
+    """The first held-out prompts with image, and what was answered to them after each validation."""
+    steps, history = validated_steps(run), validation_history(run)
+    images = ImageStore.open(run.data / IMAGES_FILE)
+    parts = [_answers(answers, images) for answers in list(history.values())[:_PROMPTS]]
+    command = f"sightline show {run.name} --validation --step {steps[-1]}"
+    more = f"`{command}` shows the answers to all {len(history)} prompts."
+    return "\n\n".join([f"# Held-out prompts, validated after step {steps[-1]}", *parts, more]) + "\n"
+
+
+def _answers(answers: StepAnswers, images: ImageStore) -> str:
+    _, first = answers[0]
+    rows = [
+        [
+            f"{step}",
+            _said(item.response),
+            item.error or _figure(item.components["overall"]),
+            "right" if item.verdict else "wrong",
+        ]
+        for step, item in answers
+    ]
+    asked = _asked(first.image_uids, first.question, first.answer, images)
+    return f"{asked}\n\n{markdown_table(('after step', 'response', 'reward', 'verdict'), rows)}"
+
+
 def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
     first = group[0]
-    pictures = " ".join(f"![image]({image_uri(images.image(uid))})" for uid in first.image_uids)
     rows = [
         [
             _said(record.response),
@@ -109,7 +135,12 @@ def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
         for record in group
     ]
     table = markdown_table(("response", "reward", "advantage"), rows)
-    return f"{pictures}\n\n{_said(first.question)}\n\nAnswer: {_said(first.answer)}\n\n{table}"
+    return f"{_asked(first.image_uids, first.question, first.answer, images)}\n\n{table}"
+
+
+def _asked(image_uids: Sequence[str], question: str, answer: str, images: ImageStore) -> str:
+    pictures = " ".join(f"![image]({image_uri(images.image(uid))})" for uid in image_uids)
+    return f"{pictures}\n\n{_said(question)}\n\nAnswer: {_said(answer)}"
 
 
 def _evaluation(results: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from tasks.report_page import (
     image_uri,
 )
 from tasks.run_facts import CONTENDERS, RunFacts, throughput
+from tasks.validation_history import validation_history
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -146,8 +147,9 @@ def gallery_rows(facts: RunFacts) -> list[GalleryRow]:
 
 
 def gallery_items(facts: RunFacts) -> list[GalleryItem]:
-    """The same with their images."""
+    """The same with their images, and what was answered to them while training."""
     rows = gallery_rows(facts)
+    history = validation_history(facts.run) if rows else {}
     images = open_images(facts.run)
     return [
         GalleryItem(
@@ -156,6 +158,9 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
             truth=row.answer,
             base=Answer(response=row.base_response, correct=row.base_verdict),
             trained=Answer(response=row.trained_response, correct=row.trained_verdict),
+            while_training=[
+                (step, Answer(response=item.response, correct=item.verdict)) for step, item in history.get(row.uid, ())
+            ],
         )
         for row in rows
     ]

@@ -67,13 +67,14 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GalleryItem:
-    """A held-out item. `images` are data URIs."""
+    """A held-out item. `images` are data URIs; `while_training` are the answers of validations, by their steps."""
 
     images: Sequence[str]
     question: str
     truth: str
     base: Answer
     trained: Answer
+    while_training: Sequence[tuple[int, Answer]] = ()
 
     @property
     def outcome(self) -> str:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from rl_core.planning.batches import BatchPlan
 from tasks.artifacts import LivePage, show_page
 from tasks.manifests import StageManifest
-from tasks.pages import facts_table, links_page, rollouts_page, stage_page, steps_page
+from tasks.pages import facts_table, links_page, rollouts_page, stage_page, steps_page, validation_page
 from tasks.plan_facts import plan_facts
+from tasks.validation_history import validated_steps
 
 if TYPE_CHECKING:
     from tasks.context import RunContext
 
 _SECONDS_BETWEEN_TABLES = 15.0
+_VALIDATION, _ABOUT_VALIDATION = "validation", "Answers to held-out prompts while training"
 
 
 def show_links(context: "RunContext", *, resume: str) -> None:
@@ -29,25 +31,44 @@ def show_plan(context: "RunContext", plan: BatchPlan) -> None:
 
 
 def show_stage(context: "RunContext", manifest: StageManifest) -> None:
-    """A stage that stands; an epoch's with its last rollouts."""
+    """A stage that stands; an epoch's with its last rollouts and validation."""
     experiment = context.config.experiment
     show_page(experiment, manifest.stage, stage_page(manifest), about=f"What {manifest.stage} made")
     if manifest.stage.startswith("train-epoch-"):
         page = rollouts_page(context.run, int(manifest.result["last_step"]))
         show_page(experiment, "rollouts", page, about=f"Rollouts at the end of {manifest.stage}")
+        if validated_steps(context.run):
+            show_page(experiment, _VALIDATION, validation_page(context.run), about=_ABOUT_VALIDATION)
+
+
+class TrainingPages:
+    """The pages that are written anew while steps are trained: the newest steps, and the newest validation."""
+
+    def __init__(self, context: "RunContext") -> None:
+        experiment, run = context.config.experiment, context.run
+        self._run = run
+        self._steps = LivePage(
+            experiment, "steps", lambda: steps_page(run), about="The newest steps", seconds=_SECONDS_BETWEEN_TABLES
+        )
+        self._validation = LivePage(
+            experiment, _VALIDATION, lambda: validation_page(run), about=_ABOUT_VALIDATION, seconds=0.0
+        )
+        self._validated = validated_steps(run)
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Write the steps when that is due, or `now`, and a validation once there is a new one."""
+        self._steps.refresh(now=now)
+        validated = validated_steps(self._run)
+        if validated != self._validated:
+            self._validated = validated
+            self._validation.refresh()
 
 
 @contextmanager
-def steps_shown(context: "RunContext") -> Iterator[LivePage]:
-    """Yields the page of the steps so far, to be refreshed while they are trained; the end shows the last."""
-    page = LivePage(
-        context.config.experiment,
-        "steps",
-        lambda: steps_page(context.run),
-        about="The newest steps",
-        seconds=_SECONDS_BETWEEN_TABLES,
-    )
+def steps_shown(context: "RunContext") -> Iterator[TrainingPages]:
+    """Yields the pages of the steps so far, to be refreshed while they are trained; the end shows the last."""
+    pages = TrainingPages(context)
     try:
-        yield page
+        yield pages
     finally:
-        page.refresh(now=True)
+        pages.refresh(now=True)

@@ -1,5 +1,7 @@
-"""`sightline show` prints a step's rollouts, also of a run that still trains."""
+"""`sightline show` prints a step's rollouts or a validation's answers, also of a run that still trains."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -8,14 +10,16 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from flows.cli_show import newest_step, print_rollouts
+from flows.cli_show import newest_step, print_rollouts, print_validation
 from flows.request import find_run
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.items import EvaluationItem, write_items
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.rollout_files import write_rollouts
 from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
 from tests.rl_core.data.samples import png_bytes
+from tests.rl_core.evaluation.builders import make_items
 
 
 def rollout(index: int, text: str, *, uid: str = "p1", version: int = 3) -> Rollout:
@@ -154,3 +158,44 @@ def test_a_run_is_found_by_folder_and_by_name(run: RunDirectory) -> None:
     assert find_run("counted", runs_dir) == run
     with pytest.raises(ValueError, match=r"no run other; .* has counted"):
         find_run("other", runs_dir)
+
+
+def shown_validation(run: RunDirectory, **options) -> str:
+    text = StringIO()
+    print_validation(run, Console(file=text, width=200), **({"step": None, "prompts": 3} | options))
+    return text.getvalue()
+
+
+@pytest.fixture
+def validated(run: RunDirectory) -> RunDirectory:
+    """Answers to four prompts before training and after step 4: two are right, not the same ones."""
+    write_items(run.validation(0), without_images(make_items("++--")))
+    write_items(run.validation(4), without_images(make_items("+-+-", response="[/b] \\[x\\]", parsed=None)))
+    return run
+
+
+def without_images(items: Sequence[EvaluationItem]) -> list[EvaluationItem]:
+    return [replace(item, image_uids=()) for item in items]
+
+
+def test_a_validation_shows_its_figures_and_what_changed_since_the_one_before(validated: RunDirectory) -> None:
+    assert "validation after step 0: 2 of 4 answers are right (50.0%)\n" in shown_validation(validated, step=0)
+    newest = shown_validation(validated)
+    assert "validation after step 4: 2 of 4 answers are right (50.0%); since step 0: 1 better, 1 worse" in newest
+    assert newest.count("How many?") == 3 and "1 more prompts: --prompts 4" in newest
+    assert newest.count(r"[/b] \[x\]") == 3, "what a model said is shown as it is"
+    assert [newest.count(word) for word in ("│ right", "│ wrong", "accuracy 1, format 1")] == [2, 1, 3]
+
+
+def test_an_answer_without_a_score_says_why_and_is_wrong(run: RunDirectory) -> None:
+    (item,) = without_images(make_items("-"))
+    write_items(run.validation(2), [replace(item, components={}, error="took more than 10 s", finish_reason="length")])
+    text = shown_validation(run)
+    assert "took more than 10 s" in text and "…(cut)" in text and "wrong" in text
+
+
+def test_a_step_without_a_validation_is_named(run: RunDirectory, validated: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no validation after step 3, but after 0, 4$"):
+        shown_validation(validated, step=3)
+    with pytest.raises(ValueError, match=r"no validation yet; trainer\.val_freq"):
+        shown_validation(RunDirectory(tmp_path / "empty"))

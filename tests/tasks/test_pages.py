@@ -1,12 +1,16 @@
 """Pages say what their stage made, and show what a model said as text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rl_core.evaluation.folder import read_evaluation
+from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
 from tasks.manifests import Output, StageManifest
-from tasks.pages import _said, links_page, markdown_table, stage_page
+from tasks.pages import _said, links_page, markdown_table, stage_page, validation_page
+from tests.tasks.finished_run import finish_run
 
 
 def manifest(stage: str, result: dict, **more: object) -> StageManifest:
@@ -70,6 +74,20 @@ def test_a_long_text_is_cut() -> None:
 
 def test_a_table_has_a_line_a_row() -> None:
     assert markdown_table(("a", "b"), [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+
+
+def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:
+    run = finish_run(tmp_path, base="----", trained="+---")
+    base = read_evaluation(run.evaluation("base"))["greedy"]
+    answered = [replace(base[0], response="<answer>2</answer>", components={}, error="too slow"), *base[1:]]
+    write_items(run.validation(0), answered)
+    write_items(run.validation(2), read_evaluation(run.evaluation("trained"))["greedy"])
+    page = validation_page(run)
+    assert page.startswith("# Held-out prompts, validated after step 2\n")
+    assert page.count("![image](data:image/png;base64,") == page.count("How many?") == 3
+    assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | wrong |" in page
+    assert r"| 2 | &lt;answer>3&lt;/answer> | 1 | right |" in page
+    assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
 
 
 def test_links_name_what_there_is() -> None:

@@ -1,6 +1,7 @@
 """The report is one file that needs nothing beside it and shows what it was given."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -130,6 +131,16 @@ def test_what_a_model_said_is_text_and_never_markup() -> None:
     html = render(page(gallery=[item(base=False, trained=True, question="<script>alert(1)</script>")]))
     assert "<script" not in html
     assert "&lt;answer&gt;3&lt;/answer&gt;" in html
+
+
+def test_answers_while_training_are_folded_below_an_item() -> None:
+    history = [(5, Answer(response="<b>4</b>", correct=False)), (10, Answer(response="3", correct=True))]
+    html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
+    folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
+    text = re.sub(r"<[^>]+>", " ", folded[1])
+    assert " ".join(text.split()) == "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 10 ✓ right 3"
+    assert parsed(html).open == []
+    assert "while training" not in render(page())
 
 
 def test_gallery_items_carry_what_became_of_them() -> None:
