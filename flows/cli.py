@@ -10,7 +10,7 @@ from rich.console import Console
 from flows.causes import cause_of
 from flows.cli_evaluate import evaluate
 from flows.cli_operations import clean, doctor, reproduce, runs, server, ui
-from flows.cli_options import Overrides, RunsDir, Target
+from flows.cli_options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
 from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
 
@@ -43,13 +43,16 @@ def main() -> None:
 @app.command()
 def run(
     config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
+    changes: Changes = None,
     overrides: Overrides = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, by its name.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="A run of its own that takes nothing from others.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Train, evaluate and merge; the same command continues where it stopped."""
-    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh)
+    configs, first = without_changes([config] if config else [])
+    overrides = all_overrides([*first, *(changes or ())], overrides)
+    _carry_out("baseline", configs[0] if configs else None, overrides, runs_dir, resume=resume, fresh=fresh)
 
 
 @app.command()
@@ -82,15 +85,15 @@ def easyr1(
 
 
 @app.command()
-def prepare(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+def prepare(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Check everything and prepare model and data."""
-    _carry_out("prepare", config, overrides, runs_dir)
+    _carry_out("prepare", config, all_overrides(changes, overrides), runs_dir)
 
 
 @app.command()
-def train(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+def train(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Train, after the stages that training needs."""
-    _carry_out("train", config, overrides, runs_dir)
+    _carry_out("train", config, all_overrides(changes, overrides), runs_dir)
 
 
 app.command()(evaluate)
@@ -99,32 +102,34 @@ app.command()(evaluate)
 @app.command()
 def merge(
     config: Target,
+    changes: Changes = None,
     overrides: Overrides = None,
     push: Annotated[str | None, typer.Option(metavar="OWNER/NAME", help="Upload it to the hub, private.")] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Write the trained model in Hugging Face format and prove it, after the stages that this needs."""
-    _carry_out("merge", config, overrides, runs_dir, push=push)
+    _carry_out("merge", config, all_overrides(changes, overrides), runs_dir, push=push)
 
 
 @app.command()
-def report(config: Target, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
+def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Write the report, after all that it reports of."""
-    _carry_out("baseline", config, overrides, runs_dir)
+    _carry_out("baseline", config, all_overrides(changes, overrides), runs_dir)
 
 
 @app.command()
 def plan(
     config: Target,
+    changes: Changes = None,
     overrides: Overrides = None,
     runs_dir: RunsDir = RUNS_DIR,
-    with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config.")] = True,
+    with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config too.")] = False,
 ) -> None:
-    """Show what would run: the resolved config, batch arithmetic, which stages are done, every problem."""
+    """Show what would run: stages and which are done, batch arithmetic, memory and disk, every problem."""
     from flows.cli_plan import print_plan
     from flows.request import resolve_request
 
-    request = resolve_request(config, overrides or (), runs_dir=runs_dir)
+    request = resolve_request(config, all_overrides(changes, overrides), runs_dir=runs_dir)
     raise typer.Exit(print_plan(request, Console(), with_config=with_config))
 
 
@@ -175,7 +180,7 @@ for operation in (reproduce, runs, clean, doctor, ui, server):
 def _carry_out(
     flow: str,
     config: str | None,
-    overrides: list[str] | None,
+    overrides: list[str],
     runs_dir: str,
     *,
     resume: str | None = None,
@@ -187,7 +192,7 @@ def _carry_out(
     order = Order(
         flow=flow,
         target=config,
-        overrides=overrides or (),
+        overrides=overrides,
         runs_dir=runs_dir,
         resume=resume,
         fresh=fresh,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from flows.cli_options import Overrides, RunsDir
+from flows.cli_options import Changes, Overrides, RunsDir, all_overrides
 from flows.request import RUNS_DIR
 
 _ONLY_RUNS = {"overrides", "runs_dir"}
@@ -18,6 +18,7 @@ _ONLY_PROTOCOLS = {"prompt", "samples", "out", "against"}
 def evaluate(
     context: typer.Context,
     config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
+    changes: Changes = None,
     overrides: Overrides = None,
     protocols: Annotated[
         list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it; may be repeated.")
@@ -49,7 +50,7 @@ def evaluate(
         )
         from flows.cli_run import Order, carry_out
 
-        order = Order(flow="evaluate", target=config, overrides=overrides or (), runs_dir=runs_dir)
+        order = Order(flow="evaluate", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
         raise typer.Exit(carry_out(order, Console()))
     if config is not None or (model is None) == (outputs is None):
         raise ValueError("a protocol measures one thing: --model NAME, or --outputs FILE")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flows.cli_options import Overrides, RunsDir
+from flows.cli_options import Overrides, RunsDir, all_overrides, without_changes
 from flows.request import RUNS_DIR
 
 _MLFLOW_URI = "sqlite:///mlflow.db"
@@ -19,7 +19,10 @@ PrefectPort = Annotated[int, typer.Option(help="Port of Prefect's server and pag
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Baselines of configs/baselines, or their files.")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...", help="Baselines of configs/baselines, or their files; then KEY=VALUE for keys to change."
+        ),
     ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="Every baseline of configs/baselines.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plans and stop.")] = False,
@@ -32,10 +35,11 @@ def reproduce(
     from flows.cli_reproduce import reproduce_set
     from flows.reproducing import ALL, AskedSet
 
+    baselines, changes = without_changes(names or [])
     asked = AskedSet.of_parameters(
         {
-            "baselines": [ALL] if all_of_them else names or [],
-            "overrides": overrides or [],
+            "baselines": [ALL] if all_of_them else baselines,
+            "overrides": all_overrides(changes, overrides),
             "resume": resume or "",
             "fresh": fresh,
             "runs_dir": runs_dir,

@@ -24,8 +24,6 @@ def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> i
     config, run = request.config, request.run
     problems = static_problems(config, run)
     console.print(f"[bold]{run.name}[/bold]  [dim]{run.root}[/dim]", highlight=False)
-    if with_config:
-        console.print(Syntax(dump_config(config), "yaml", background_color="default"))
     if not any(problem.fatal for problem in problems):
         digests = stage_digests(config)
         plan = known_batch_plan(config, run, digests)
@@ -33,7 +31,10 @@ def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> i
         if plan:
             console.print(batch_table(config, plan))
         _print_forecast(config, console)
-    return _print_problems(problems, console)
+    code = _print_problems(problems, console)
+    if with_config:
+        console.print(Syntax(dump_config(config), "yaml", background_color="default"))
+    return code
 
 
 def _stage_table(statuses: list[StageStatus]) -> Table:

@@ -23,12 +23,11 @@ def plan(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None:
+def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
     code, text = plan("--runs-dir", str(tmp_path))
     assert code == 0
     text = " ".join(text.split())
     for part in (
-        "experiment: quickstart",
         "train-epoch-002",
         "2048 rows / 64 = 32 steps",
         "512 responses",
@@ -37,6 +36,9 @@ def test_a_plan_shows_config_stages_batches_and_forecast(tmp_path: Path) -> None
         "engine: eager (auto, on a CPU)",
     ):
         assert part in text, part
+    assert "experiment: quickstart" not in text
+    _, text = plan("--config", "--runs-dir", str(tmp_path))
+    assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"
 
 
 def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
