@@ -1,7 +1,7 @@
 """The base of every configuration section."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -31,10 +31,18 @@ class Section(BaseModel):
     @classmethod
     def _whole_numbers_have_64_bits(cls, value: Any) -> Any:
         """More than that neither files nor libraries take."""
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
-        if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in parts):
+        if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in _parts_of(value)):
             raise PydanticCustomError("beyond_64_bits", "Input should be a whole number of at most 64 bits")
         return value
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """A value of a field, or what its lists and mappings hold; sections look after their own."""
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _parts_of(item)
+    else:
+        yield value
 
 
 def refused_secret(message: str) -> PydanticCustomError:

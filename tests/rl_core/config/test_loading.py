@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
@@ -336,9 +336,22 @@ def test_an_override_of_a_section_leaves_its_alias_as_it_is(tmp_path: Path) -> N
     assert config.actor.optim.betas == config.critic.optim.betas == (0.9, 0.95)
 
 
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=3,
+)
+
+
 def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
     """Every value that a field of that type and those bounds may have."""
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation == JsonValue:
+        return JSON_VALUES
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return configs_of(annotation)
     if origin is Annotated:
