@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_core.config.data import CountingSource, DataConfig, MixtureSource, Source
+from rl_core.config.data import CountingSource, MixtureSource, Source
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
@@ -17,7 +17,7 @@ from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 from rl_core.files import files_below
-from rl_core.planning.batches import row_problems
+from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
 from rl_core.planning.memory import Gpu
 from rl_core.planning.model_sizes import model_sizes
@@ -140,14 +140,15 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
     """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
     otherwise from them (tasks.stages)."""
     rows = manifest.splits["train"]
-    return [*_weighting_problems(config.data, rows), *row_problems(config, rows.rows)]
+    return [*_weighting_problems(config, rows), *row_problems(config, rows.rows)]
 
 
-def _weighting_problems(data: DataConfig, rows: SplitSummary) -> Iterator[Problem]:
-    if data.source_weights is None or rows.rows < data.rollout_batch_size:
+def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:
+    weights, batch_size = config.data.source_weights, prompts_a_draw(config)
+    if weights is None or rows.rows < batch_size:
         return  # of too few rows row_problems speaks
     try:
-        check_weighted_batches(data.source_weights, rows.data_sources, batch_size=data.rollout_batch_size)
+        check_weighted_batches(weights, rows.data_sources, batch_size=batch_size)
     except ValueError as error:
         fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
         yield Problem(where="data.source_weights", what=str(error), fix=fix)

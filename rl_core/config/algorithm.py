@@ -75,8 +75,11 @@ class OnlineFilteringConfig(Section):
     """Groups at or below it are left out."""
     filter_high: float | None = 0.99
     """Groups at or above it are left out; null has no upper bound (`spread`)."""
+    mini_rollout_batch_size: int | None = Field(default=None, ge=1)
+    """Prompts a draw: small draws throw fewer groups away once the batch is full, and keep the engine less busy. Null
+    draws data.rollout_batch_size."""
     max_try_make_batch: int = Field(default=20, ge=1)
-    """Draws of data.rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
+    """Draws of mini_rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
     surplus: Literal["discard", "keep"] = "discard"
     """What becomes of such groups above the batch's size: `keep` learns from them in the next step, their engine
     log-probs as old ones, and drops them after it."""

@@ -33,7 +33,8 @@ class PromptLoader:
         if len(dataset) < batch_size:
             raise ValueError(
                 f"a batch of {batch_size} prompts is more than the {len(dataset)} rows there are; lower "
-                "data.rollout_batch_size (or cold_start.batch_size), or add rows"
+                "data.rollout_batch_size (or algorithm.online_filtering.mini_rollout_batch_size, or "
+                "cold_start.batch_size), or add rows"
             )
         self._dataset = dataset
         self._batch_size = batch_size
@@ -49,7 +50,12 @@ class PromptLoader:
         return self._epoch
 
     @property
-    def steps_per_epoch(self) -> int:
+    def num_rows(self) -> int:
+        """Rows that it draws from."""
+        return len(self._dataset)
+
+    @property
+    def batches_per_epoch(self) -> int:
         """Batches an epoch."""
         return len(self._dataset) // self._batch_size
 
@@ -57,7 +63,7 @@ class PromptLoader:
         """The next `batch_size` prompts."""
         start = self._position * self._batch_size
         batch = [self._dataset[int(number)] for number in self._order[start : start + self._batch_size]]
-        self._move_to(*divmod(self._epoch * self.steps_per_epoch + self._position + 1, self.steps_per_epoch))
+        self._move_to(*divmod(self._epoch * self.batches_per_epoch + self._position + 1, self.batches_per_epoch))
         return batch
 
     def find(self, uids: Collection[str]) -> dict[str, Prompt]:
@@ -99,5 +105,5 @@ class PromptLoader:
 
     def _order_of(self, epoch: int) -> Int64Array:
         return self._arrangement.order(
-            batches=self.steps_per_epoch, batch_size=self._batch_size, epoch=epoch, shuffle=self._shuffle
+            batches=self.batches_per_epoch, batch_size=self._batch_size, epoch=epoch, shuffle=self._shuffle
         )

@@ -50,5 +50,5 @@ def too_few(*, found: int, wanted: int, drawn: int, filtering: OnlineFilteringCo
         f"{filtering.max_try_make_batch} draws (algorithm.online_filtering.max_try_make_batch) of {drawn} different "
         f"prompts gave {found} of {wanted} groups whose {filtering.statistic} of {filtering.filter_key} is above "
         f"{filtering.filter_low} and below {filtering.filter_high}; widen the bounds, give easier or harder prompts, "
-        f"lower data.rollout_batch_size, or allow more draws"
+        f"lower data.rollout_batch_size, or allow more or larger draws"
     )

@@ -69,12 +69,12 @@ class RolloutSampler:
     def batch(
         self, prompts: Sequence[Prompt], *, next_prompts: NextPrompts, kept: Surplus = NOTHING_KEPT
     ) -> RolloutBatch:
-        """The rollouts of `prompts`; with group filtering, of as many more as fill their number of groups.
+        """The rollouts of `prompts`; with group filtering, of as many more as fill `data.rollout_batch_size` groups.
 
         Args:
-            prompts: A rollout batch of the loader.
+            prompts: A rollout batch of the loader; with group filtering its first draw.
             next_prompts: Gives its next ones.
-            kept: Groups that the step before has kept; fewer than there are prompts.
+            kept: Groups that the step before has kept; fewer than a rollout batch.
 
         Raises:
             StaleWeights: a rollout was drawn with other weights than the trainer's.
@@ -97,7 +97,7 @@ class RolloutSampler:
         """The batch's worth of informative groups: those of this step first, so that engine and trainer are compared on
         them, then those of the step before whose prompt has not come round again."""
         stale = kept.without(drawn.prompts)
-        wanted = len(drawn.prompts)
+        wanted = self.config.data.rollout_batch_size
         missing, draws = wanted - len(stale.groups), 1
         while len(informative := informative_groups(drawn.scored, drawn.scores, filtering)) < missing:
             if draws == filtering.max_try_make_batch:
@@ -108,7 +108,11 @@ class RolloutSampler:
         chosen = [*informative[:missing], *stale.groups]
         metrics = {"filter/kept_share": len(informative) / len(drawn.scored), "filter/draws": float(draws)}
         filled = replace(drawn, kept=chosen, prompts=[group.prompt for group in chosen], stale=stale, metrics=metrics)
-        return filled if filtering.surplus == "discard" else _keeping(filled, informative[missing:], offered=kept)
+        return (
+            filled
+            if filtering.surplus == "discard"
+            else _keeping(filled, informative[missing:][: wanted - 1], offered=kept)
+        )
 
     def _with_greedy_rewards(self, drawn: RolloutBatch) -> RolloutBatch:
         """One greedy response a kept prompt, judged as the others; a group without this baseline is left out."""

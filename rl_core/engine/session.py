@@ -27,7 +27,7 @@ from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import committed_folder
-from rl_core.planning.batches import batch_plan
+from rl_core.planning.batches import batch_plan, prompts_a_draw
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
@@ -182,7 +182,7 @@ class Session:
         parts = LoopParts(
             workers=self.workers,
             rewards=self.rewards,
-            loader=self._loader("train", self.config.data.rollout_batch_size, arranged=True),
+            loader=self._loader("train", prompts_a_draw(self.config), arranged=True),
             validator=validator,
             store=self.store,
             recorder=StepRecorder(self.run),

@@ -47,13 +47,13 @@ def take_step(
     """Sample, score and learn from one rollout batch.
 
     Args:
-        prompts: The rollout batch.
+        prompts: The rollout batch; with group filtering its first draw.
         step: From 1; keys every draw.
         config: The run.
         workers: Hold policy, reference, critic and engine.
         rewards: Judge.
         kl_coef: Weight of the KL term, None without one.
-        next_prompts: Gives the next rollout batches of the loader, where groups are filtered.
+        next_prompts: Gives the next draws of the loader, where groups are filtered.
         kept: The surplus of the step before, where the filter keeps it.
 
     Raises:

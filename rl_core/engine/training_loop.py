@@ -16,6 +16,7 @@ from rl_core.engine.step import StepRecord, take_step
 from rl_core.engine.stop import StopRequest
 from rl_core.engine.surplus import NOTHING_KEPT, load_surplus, save_surplus
 from rl_core.engine.validation import Validation, Validator
+from rl_core.planning.batches import steps_an_epoch
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.training.optimizer import NonFiniteGradients
@@ -78,7 +79,8 @@ class TrainingLoop:
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
             AgreementError, TooManyFailedRewards, StaleWeights: see take_step.
         """
-        first, last = epoch_span(epoch, steps_per_epoch=self._parts.loader.steps_per_epoch, config=self._config)
+        steps_per_epoch = steps_an_epoch(self._config, self._parts.loader.num_rows)
+        first, last = epoch_span(epoch, steps_per_epoch=steps_per_epoch, config=self._config)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
             advance(min(self._step, last) - first + 1)
             self._validate_before_training()

@@ -16,10 +16,11 @@ class BatchPlan:
     Attributes:
         train_rows: Rows that are trained on.
         prompts_per_step: `data.rollout_batch_size`.
+        prompts_per_draw: The same, or what group filtering draws at a time.
         samples_per_step: Responses drawn and scored a step: prompts x `rollout.n`.
         optimizer_steps_per_step: Of all PPO epochs; the first of them is on-policy, the others are not quite.
         samples_per_optimizer_step: Responses whose mean is one gradient.
-        steps_per_epoch: Whole rollout batches in an epoch.
+        steps_per_epoch: Whole rollout batches in an epoch's whole draws, as if a filter kept every group.
         rows_left_out_per_epoch: Rows that fill no batch; other ones in each epoch when the rows are shuffled.
         epochs: Epochs that are begun.
         total_steps: Steps of the run.
@@ -34,6 +35,7 @@ class BatchPlan:
 
     train_rows: int
     prompts_per_step: int
+    prompts_per_draw: int
     samples_per_step: int
     optimizer_steps_per_step: int
     samples_per_optimizer_step: int
@@ -52,12 +54,13 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     """The plan for `train_rows` prepared rows. Raises PlanError with every number that does not fit."""
     raise_if_fatal([*divisibility_problems(config), *row_problems(config, train_rows)])
     prompts, n = config.data.rollout_batch_size, config.rollout.n
-    steps_per_epoch = train_rows // prompts
+    steps_per_epoch = steps_an_epoch(config, train_rows)
     total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
     optimizer_steps = optimizer_steps_a_step(config, config.actor)
     return BatchPlan(
         train_rows=train_rows,
         prompts_per_step=prompts,
+        prompts_per_draw=prompts_a_draw(config),
         samples_per_step=prompts * n,
         optimizer_steps_per_step=optimizer_steps,
         samples_per_optimizer_step=config.actor.global_batch_size * n,
@@ -71,6 +74,18 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
         parts_per_longest_group=_parts_per_longest_group(config),
     )
+
+
+def prompts_a_draw(config: RunConfig) -> int:
+    """Prompts that are taken from the loader at a time."""
+    filtering = config.algorithm.online_filtering
+    return (filtering.mini_rollout_batch_size if filtering else None) or config.data.rollout_batch_size
+
+
+def steps_an_epoch(config: RunConfig, train_rows: int) -> int:
+    """Training steps of an epoch. What a filter leaves out is drawn from the next epoch's rows, and moves no end."""
+    draw = prompts_a_draw(config)
+    return train_rows // draw * draw // config.data.rollout_batch_size
 
 
 def optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
@@ -113,8 +128,10 @@ def _remainder_problem(rollout: int, optimizer: int, *, key: str) -> Problem:
 def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
     """What does not fit the number of training rows."""
     batch = config.data.rollout_batch_size
+    if steps := steps_an_epoch(config, train_rows):
+        return _pace_problems(config, steps)
     if train_rows >= batch:
-        return _pace_problems(config, train_rows // batch)
+        return [_draw_problem(config, train_rows)]
     return [
         Problem(
             where="data.rollout_batch_size",
@@ -122,6 +139,16 @@ def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
             fix=f"set data.rollout_batch_size to {train_rows} or less" if train_rows else "give data.train usable rows",
         )
     ]
+
+
+def _draw_problem(config: RunConfig, train_rows: int) -> Problem:
+    draw, batch = prompts_a_draw(config), config.data.rollout_batch_size
+    return Problem(
+        where="algorithm.online_filtering.mini_rollout_batch_size",
+        what=f"whole draws of {draw} of the {train_rows} training rows give {train_rows // draw * draw} prompts an "
+        f"epoch, and a step takes {batch}",
+        fix=f"set it to {max(nearest_divisors(batch, min(draw, batch)))}, or leave it out",
+    )
 
 
 def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:

@@ -136,10 +136,17 @@ def filters(old_log_probs: str) -> SearchStrategy[Tree]:
     spread = {"statistic": "spread", "filter_low": 0.0, "filter_high": None}
     published = {"filter_key": "accuracy", "max_try_make_batch": 2}
     return st.builds(
-        lambda bounds, key, rest: {"filter_key": key, "surplus": rest, "max_try_make_batch": 3, **bounds},
+        lambda bounds, key, rest, size: {
+            "filter_key": key,
+            "surplus": rest,
+            "max_try_make_batch": 3,
+            "mini_rollout_batch_size": size,
+            **bounds,
+        },
         one_of(wide, wide, spread, published),
         one_of("overall", "overall", "accuracy"),
         one_of(*surplus),
+        one_of(None, None, 1, 3, 5),
     )
 
 

@@ -50,11 +50,13 @@ DATA: tuple[Key, ...] = (
     same("data.max_prompt_length", 512, "data.max_prompt_length"),
     same("data.max_response_length", 512, "rollout.max_response_length"),
     same("data.rollout_batch_size", 512, "data.rollout_batch_size"),
-    needless(
+    converted(
         "data.mini_rollout_batch_size",
         None,
-        "Responses are asked for one by one, and the engine takes what it has room for (`rollout.max_num_seqs`). "
-        "Filtering draws rollout_batch_size prompts at a time.",
+        when_filtering("algorithm.online_filtering.mini_rollout_batch_size"),
+        "algorithm.online_filtering.mini_rollout_batch_size",
+        remark="Where groups are filtered. Elsewhere the engine takes as many of a batch's responses as it has room "
+        "for (`rollout.max_num_seqs`).",
     ),
     needless("data.val_batch_size", -1, "All held-out rows are asked at once, the engine takes what it has room for."),
     converted(

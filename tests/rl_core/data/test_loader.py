@@ -24,8 +24,8 @@ def test_a_saved_place_continues_the_same_stream_from_anywhere(rows, batch_size,
     for _ in range(taken):
         first.next_batch()
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert second.epoch == first.epoch == taken // first.steps_per_epoch
-    for _ in range(2 * first.steps_per_epoch + 1):
+    assert second.epoch == first.epoch == taken // first.batches_per_epoch
+    for _ in range(2 * first.batches_per_epoch + 1):
         assert uids([second.next_batch()]) == uids([first.next_batch()])
 
 
@@ -35,7 +35,7 @@ def test_every_epoch_shows_a_row_at_most_once_and_fills_every_batch(rows, batch_
     stream = loader(rows, batch_size=batch_size, seed=seed)
     for epoch in range(3):
         assert stream.epoch == epoch
-        shown = uids(stream.next_batch() for _ in range(stream.steps_per_epoch))
+        shown = uids(stream.next_batch() for _ in range(stream.batches_per_epoch))
         assert len(shown) == len(set(shown)) == rows - rows % batch_size
 
 

@@ -14,6 +14,7 @@ from rl_core.engine.filtering import TooFewInformativeGroups
 from rl_core.engine.sampling import RolloutBatch, RolloutSampler
 from rl_core.engine.step import StepRecord, take_step
 from rl_core.engine.surplus import NOTHING_KEPT, Surplus
+from rl_core.planning.batches import prompts_a_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 
@@ -44,12 +45,13 @@ def loader(prepared_run, config) -> PromptLoader:
 
 
 @pytest.fixture
-def sample(worker, parity, config, loader) -> Sample:
+def sample(worker, parity, config, prepared_run) -> Sample:
     def draw(online_filtering: OnlineFilteringConfig | None) -> RolloutBatch:
         worker.sync_weights()
-        sampler = RolloutSampler(
-            step=1, config=filtering(config, online_filtering), workers=worker, rewards=parity, timer=PhaseTimer()
-        )
+        drawing = filtering(config, online_filtering)
+        sampler = RolloutSampler(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
+        dataset = PreparedDataset.open(prepared_run.data, "train")
+        loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
         return sampler.batch(loader.next_batch(), next_prompts=loader.next_batch)
 
     return draw
@@ -71,6 +73,48 @@ def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sampl
     assert list(batch.kept) == informative[: len(batch.kept)]
     uids = [group.prompt.uid for group in batch.groups]
     assert len(set(uids)) == len(uids)
+
+
+def odd(size: int | None, **more: object) -> OnlineFilteringConfig:
+    """Which groups pass is known from the data; in draws of `size` prompts."""
+    bounds = {"filter_key": "odd", "filter_low": 0.5, "filter_high": None}
+    return OnlineFilteringConfig.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
+def test_a_draw_has_the_prompts_it_is_told_and_what_passes_first_is_kept(sample, config, size: int) -> None:
+    """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
+    wanted = config.data.rollout_batch_size
+    batch = sample(odd(size))
+    passed = [group for group in batch.groups if int(group.prompt.answer) % 2 == 1]
+    assert list(batch.kept) == passed[:wanted] and len(batch.kept) == wanted
+    assert len(batch.groups) == size * batch.metrics["filter/draws"]
+    earlier = batch.groups[: len(batch.groups) - size]
+    assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
+
+
+def test_small_draws_throw_less_away_and_learn_from_the_same_groups(sample) -> None:
+    """A prompt's rollouts depend on nothing but the prompt and the step."""
+    one, many = sample(odd(1)), sample(odd(8))
+    assert len(one.groups) < len(many.groups)
+
+    def rollouts(batch: RolloutBatch) -> list[tuple[str, bytes]]:
+        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.kept for rollout in g.rollouts]
+
+    assert rollouts(one) == rollouts(many)
+
+
+def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample) -> None:
+    with pytest.raises(TooFewInformativeGroups, match=r"2 draws .* of 4 different prompts gave [0-3] of 4 groups"):
+        sample(odd(2, max_try_make_batch=2, filter_low=2.0))
+
+
+def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None:
+    """Engine and trainer are compared on the groups of the step itself."""
+    batch = sample(odd(12, surplus="keep"))
+    assert len(batch.surplus.groups) <= config.data.rollout_batch_size - 1
+    passed = sum(int(group.prompt.answer) % 2 for group in batch.groups)
+    assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.kept)
 
 
 def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:

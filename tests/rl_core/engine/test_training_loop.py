@@ -30,6 +30,7 @@ from rl_core.engine.stop import Interrupted, StopRequest
 from rl_core.engine.training_loop import LoopParts, TrainingLoop, epoch_span
 from rl_core.engine.validation import Validator
 from rl_core.evaluation.items import read_items
+from rl_core.planning.batches import prompts_a_draw
 from rl_core.progress import Advance, Progress, SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
@@ -65,9 +66,7 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
         parts = LoopParts(
             workers=worker,
             rewards=pool,
-            loader=PromptLoader(
-                train, batch_size=validating.data.rollout_batch_size, seed=validating.seed, shuffle=True
-            ),
+            loader=PromptLoader(train, batch_size=prompts_a_draw(config), seed=config.seed, shuffle=True),
             validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
             store=CheckpointStore(run.checkpoints, save_limit=2),
             recorder=StepRecorder(run),
@@ -172,8 +171,9 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     [
         OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None),
         OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
+        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
     ],
-    ids=["discard", "keep"],
+    ids=["discard", "keep", "small-draws"],
 )
 def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path, filtering) -> None:
     """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps

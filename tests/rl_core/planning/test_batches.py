@@ -37,6 +37,20 @@ def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
     assert (plan.update_token_budget, plan.experience_token_budget) == (4 * 80, 16 * 80)
 
 
+def test_small_draws_of_a_filter_make_the_steps_that_they_fill(configure: Configure) -> None:
+    """Whole draws of an epoch, then whole steps of them, as EasyR1 counts."""
+    for size, steps in ((None, 6), (4, 6), (8, 6), (7, 6), (20, 6), (30, 5), (32, 6), (100, 6), (51, 3)):
+        config = configure(
+            "algorithm.online_filtering={}", f"algorithm.online_filtering.mini_rollout_batch_size={size or 'null'}"
+        )
+        plan = batch_plan(config, train_rows=100)
+        assert (plan.steps_per_epoch, plan.prompts_per_draw) == (steps, size or 16)
+    config = configure("algorithm.online_filtering={mini_rollout_batch_size: 101}")
+    (problem,) = row_problems(config, 100)
+    assert problem.fatal and "whole draws of 101 of the 100 training rows give 0 prompts" in problem.what
+    assert "set it to 16, or leave it out" in problem.fix
+
+
 def test_every_ppo_epoch_takes_the_optimizer_steps_again(configure: Configure) -> None:
     plan = batch_plan(configure("actor.ppo_epochs=3"), train_rows=100)
     assert (plan.optimizer_steps_per_step, plan.total_optimizer_steps) == (6, 72)

@@ -194,10 +194,12 @@ def test_an_adaptive_kl_in_the_reward_keeps_its_target(importing: Import) -> Non
 def test_filtering_is_taken_over_with_its_bounds(importing: Import) -> None:
     assert valid(importing()).algorithm.online_filtering is None
     overrides = ["algorithm.online_filtering=true", "algorithm.filter_key=accuracy_normalized"]
-    filtering = valid(importing(*overrides, "trainer.max_try_make_batch=10")).algorithm.online_filtering
+    draws = ["trainer.max_try_make_batch=10", "data.mini_rollout_batch_size=128"]
+    assert valid(importing(*draws)).algorithm.online_filtering is None
+    filtering = valid(importing(*overrides, *draws)).algorithm.online_filtering
     assert filtering is not None
     assert (filtering.filter_key, filtering.filter_low, filtering.filter_high) == ("accuracy_normalized", 0.01, 0.99)
-    assert filtering.max_try_make_batch == 10
+    assert (filtering.max_try_make_batch, filtering.mini_rollout_batch_size) == (10, 128)
     assert "trainer.max_try_make_batch" in lost(importing(*overrides, "trainer.max_try_make_batch=0"))
 
 
