@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 
 FinishReason = Literal["stop", "length"]

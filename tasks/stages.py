@@ -19,8 +19,8 @@ from rl_core.rewards.own_code import files_of
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 5,
-    "cold-start": 1,
-    "train": 4,
+    "cold-start": 2,
+    "train": 5,
     "evaluate": 2,
     "merge": 1,
     "model-card": 2,

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -30,6 +31,7 @@ from rl_core.models.value import load_value_model
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.timing import PhaseTimer
+from rl_core.training.determinism import deterministic_on_cpu
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
@@ -93,37 +95,37 @@ class LocalWorker:
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
-        self._rest_engine()
-        return compute_log_probs(
-            self._reference_model() if reference else self._policy,
-            groups,
-            pixels=self._pixels,
-            temperature=self._config.rollout.temperature,
-            token_budget=self._experience_budget,
-        )
+        with self._trainer_computing():
+            return compute_log_probs(
+                self._reference_model() if reference else self._policy,
+                groups,
+                pixels=self._pixels,
+                temperature=self._config.rollout.temperature,
+                token_budget=self._experience_budget,
+            )
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) over the whole vocabulary."""
-        self._rest_engine()
-        return compute_full_kl(
-            self._policy,
-            self._reference_model(),
-            groups,
-            pixels=self._pixels,
-            temperature=self._config.rollout.temperature,
-            token_budget=self._experience_budget,
-        )
+        with self._trainer_computing():
+            return compute_full_kl(
+                self._policy,
+                self._reference_model(),
+                groups,
+                pixels=self._pixels,
+                temperature=self._config.rollout.temperature,
+                token_budget=self._experience_budget,
+            )
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] the critic's value before each token."""
-        self._rest_engine()
-        return self._present_critic().values(groups)
+        with self._trainer_computing():
+            return self._present_critic().values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """The update of policy and critic; the policy's weights and version move on together."""
-        self._rest_engine()
-        policy_metrics, policy_seconds = self._update_policy(batch)
-        critic_metrics, critic_seconds = self._update_critic(batch)
+        with self._trainer_computing():
+            policy_metrics, policy_seconds = self._update_policy(batch)
+            critic_metrics, critic_seconds = self._update_critic(batch)
         self._pixels.clear()
         return UpdateResult(
             metrics={**policy_metrics, **critic_metrics},
@@ -134,10 +136,10 @@ class LocalWorker:
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """One supervised optimizer step of the cold start."""
-        self._rest_engine()
         optimizer = self._cold_start_optimizer()
         budget = self._config.actor.micro_batch_size_per_device_for_update * longest_sequence(self._config)
-        metrics = imitate(self._policy, examples, optimizer=optimizer, pixels=self._pixels, token_budget=budget)
+        with self._trainer_computing():
+            metrics = imitate(self._policy, examples, optimizer=optimizer, pixels=self._pixels, token_budget=budget)
         self._pixels.clear()
         self._weights_changed(self._policy_version)
         return metrics
@@ -277,6 +279,13 @@ class LocalWorker:
     def _weights_changed(self, policy_version: int) -> None:
         self._policy_version = policy_version
         self._engine_is_current = False
+
+    @contextmanager
+    def _trainer_computing(self) -> Iterator[None]:
+        """The trainer has the device for the length of the block, and computes the same numbers in every run."""
+        self._rest_engine()
+        with deterministic_on_cpu(self._device):
+            yield
 
     def _rest_engine(self) -> None:
         """On a GPU a sleeping engine drops its weights, so the next sync loads them again."""

@@ -20,9 +20,8 @@ from rl_core.data.images import ImageStore
 from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
-from rl_core.models.tree_layout import Int64Array
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.types import Float32Array, Group, Prompt, Rollout
+from rl_core.types import Float32Array, Group, Int64Array, Prompt, Rollout
 
 
 class ProbeMismatch(RuntimeError):

@@ -17,9 +17,9 @@ from transformers import PreTrainedConfig
 
 from rl_core.models.pixels import PixelCache, VisionPixels
 from rl_core.models.positions import mrope_positions
-from rl_core.models.tree_layout import Int64Array, TreeLayout, TreeSpans, ranges
+from rl_core.models.tree_layout import TreeLayout, TreeSpans, ranges
 from rl_core.models.vision_runs import vision_runs
-from rl_core.types import Int32Array, Prompt
+from rl_core.types import Int32Array, Int64Array, Prompt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl_core.models.tree_layout import Int64Array
-from rl_core.types import Int32Array
+from rl_core.types import Int32Array, Int64Array
 
 Grid = tuple[int, int, int]
 

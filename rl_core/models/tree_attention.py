@@ -1,18 +1,21 @@
 """Attention over packed trees: a prompt token sees its prompt's past, a response token its prompt and its own past.
 
-The sequence has no mask of T x T. Prompts and responses are attended to in two calls; the keys of a response are [its
-prompt, its own tokens], gathered, so that the gradients of all responses add up in the prompt they share. (Two calls on
+The sequence has no mask of T x T. Prompts and responses are attended to in two calls; the keys of a response are a copy
+of its prompt's and then its own, so that the gradients of all responses add up in the prompt they share. (Two calls on
 the two parts of the keys, merged by their log-sum-exp, would be cheaper and give wrong gradients: the log-sum-exp of
-the kernels carries none.)
+the kernels carries none.) Tokens move in and out of their slots by rl_core.models.row_moves, whose gradients are the
+same to the bit in every run.
 
 Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), D head size.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from rl_core.models.row_moves import copy_rows, pad, unpad
 from rl_core.models.tree_layout import TreeLayout
 
 VarlenAttention = Callable[..., torch.Tensor]
@@ -34,12 +37,27 @@ def tree_sdpa(
         [T, H, D].
     """
     index = layout.padded
-    prompts, responses, keys = index.prompt_tokens, index.response_tokens, index.key_tokens
+    num_prompt_slots = math.prod(layout.prompt_shape)
+
+    def blocks(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[T, N, D] -> prompts [B, P, N, D] and responses [M, R, N, D]."""
+        slots = pad(states, slot_rows=index.slot_tokens, row_slot=index.token_slot)
+        prompts, responses = slots[:num_prompt_slots], slots[num_prompt_slots:]
+        heads = states.shape[1:]
+        return prompts.view(*layout.prompt_shape, *heads), responses.view(*layout.response_shape, *heads)
+
+    def with_prompt(prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+        """[M, P + R, G, D]: behind a copy of its prompt each response's own."""
+        return torch.cat([copy_rows(prompts, index.prompt_copies), responses], dim=1)
+
+    queries, keys, values = blocks(query), blocks(key), blocks(value)
     # Padding stands behind the tokens of a prompt, where causality hides it.
-    outputs = [_attend(query[prompts], key[prompts], value[prompts], scale=scale, mask=None)]
-    if len(responses):
-        outputs.append(_attend(query[responses], key[keys], value[keys], scale=scale, mask=index.response_mask))
-    return torch.cat(outputs)[index.token_slot]
+    outputs = [_attend(queries[0], keys[0], values[0], scale=scale, mask=None)]
+    if layout.has_responses:
+        outputs.append(
+            _attend(queries[1], with_prompt(*keys), with_prompt(*values), scale=scale, mask=index.response_mask)
+        )
+    return unpad(torch.cat(outputs), row_slot=index.token_slot)
 
 
 def _attend(
@@ -91,46 +109,37 @@ def tree_varlen(
     index = layout.ragged
     (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape
 
-    def attend_runs(
-        queries: torch.Tensor,
-        keys: torch.Tensor,
-        *,
-        query_bounds: torch.Tensor,
-        key_bounds: torch.Tensor,
-        query_width: int,
-        key_width: int,
-    ) -> torch.Tensor:
-        return attend(
-            query[queries],
-            key[keys],
-            value[keys],
-            cu_seqlens_q=query_bounds,
-            cu_seqlens_k=key_bounds,
-            max_seqlen_q=query_width,
-            max_seqlen_k=key_width,
+    def runs(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[T, N, D] -> the tokens of all prompts and those of all responses."""
+        slots = pad(states, slot_rows=index.slot_tokens, row_slot=index.token_slot)
+        return slots[: index.num_prompt_tokens], slots[index.num_prompt_tokens :]
+
+    (prompt_queries, response_queries), (prompt_keys, _), (prompt_values, _) = runs(query), runs(key), runs(value)
+    outputs = [
+        attend(
+            prompt_queries,
+            prompt_keys,
+            prompt_values,
+            cu_seqlens_q=index.prompt_bounds,
+            cu_seqlens_k=index.prompt_bounds,
+            max_seqlen_q=prompt_width,
+            max_seqlen_k=prompt_width,
             softmax_scale=scale,
             causal=True,
         )
-
-    outputs = [
-        attend_runs(
-            index.prompt_tokens,
-            index.prompt_tokens,
-            query_bounds=index.prompt_bounds,
-            key_bounds=index.prompt_bounds,
-            query_width=prompt_width,
-            key_width=prompt_width,
-        )
     ]
-    if len(index.response_tokens):
+    if layout.has_responses:
         outputs.append(
-            attend_runs(
-                index.response_tokens,
-                index.key_tokens,
-                query_bounds=index.response_bounds,
-                key_bounds=index.key_bounds,
-                query_width=response_width,
-                key_width=prompt_width + response_width,
+            attend(
+                response_queries,
+                copy_rows(key, index.key_copies),
+                copy_rows(value, index.key_copies),
+                cu_seqlens_q=index.response_bounds,
+                cu_seqlens_k=index.key_bounds,
+                max_seqlen_q=response_width,
+                max_seqlen_k=prompt_width + response_width,
+                softmax_scale=scale,
+                causal=True,
             )
         )
-    return torch.cat(outputs)[index.token_slot]
+    return unpad(torch.cat(outputs), row_slot=index.token_slot)

@@ -11,26 +11,25 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Int64Array = npt.NDArray[np.int64]
+from rl_core.models.row_moves import Copies
+from rl_core.types import Int64Array
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaddedIndex:
-    """Trees as two padded blocks: B x P prompt slots, then M x R response slots. Unused slots repeat packed token 0.
+    """Trees as two padded blocks: B x P prompt slots, then M x R response slots.
 
     Attributes:
-        prompt_tokens: [B, P] int64 packed token of each prompt slot.
-        response_tokens: [M, R] int64 packed token of each response slot, the queries.
-        key_tokens: [M, P + R] int64 packed tokens that each response attends to: its prompt's slots, then its own.
-        token_slot: [T] int64 slot of each packed token, counted through both blocks.
+        slot_tokens: [B * P + M * R] int64 packed token of each slot; unused slots repeat packed token 0.
+        token_slot: [T] int64 slot of each packed token.
+        prompt_copies: The prompt of each of the M responses, as copies of the B prompts.
         response_mask: [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt or to its own
             past. Every row has a True, so that unused slots stay finite.
     """
 
-    prompt_tokens: torch.Tensor
-    response_tokens: torch.Tensor
-    key_tokens: torch.Tensor
+    slot_tokens: torch.Tensor
     token_slot: torch.Tensor
+    prompt_copies: Copies
     response_mask: torch.Tensor
 
 
@@ -39,22 +38,23 @@ class RaggedIndex:
     """Trees as runs of their own length, for kernels that take cumulative lengths (int32, from 0).
 
     Attributes:
-        prompt_tokens: [sum of prompts] int64 packed tokens of the prompts.
-        prompt_bounds: [B + 1] where each prompt begins and ends in `prompt_tokens`.
-        response_tokens: [sum of responses] int64 packed tokens of the responses, the queries.
-        response_bounds: [M + 1].
-        key_tokens: [sum of prompt + response] int64 packed tokens that each response attends to: prompt, then own.
-        key_bounds: [M + 1].
-        token_slot: [T] int64 place of each packed token in `prompt_tokens` followed by `response_tokens`.
+        slot_tokens: [T] int64 packed tokens in the order of the runs: those of all prompts, then those of all
+            responses.
+        token_slot: [T] int64 place of each packed token in that order.
+        num_prompt_tokens: How many of them are the prompts'.
+        prompt_bounds: [B + 1] where each prompt begins and ends among the prompts' tokens.
+        response_bounds: [M + 1] the same for the responses.
+        key_copies: The packed tokens that the responses attend to, run by run: the prompt's, then the response's own.
+        key_bounds: [M + 1] where the keys of each response begin and end.
     """
 
-    prompt_tokens: torch.Tensor
-    prompt_bounds: torch.Tensor
-    response_tokens: torch.Tensor
-    response_bounds: torch.Tensor
-    key_tokens: torch.Tensor
-    key_bounds: torch.Tensor
+    slot_tokens: torch.Tensor
     token_slot: torch.Tensor
+    num_prompt_tokens: int
+    prompt_bounds: torch.Tensor
+    response_bounds: torch.Tensor
+    key_copies: Copies
+    key_bounds: torch.Tensor
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
@@ -116,6 +116,11 @@ class TreeLayout:
         """(M, R); (0, 0) when every response is a single token."""
         return len(self._responses[1]), int(self._responses[1].max(initial=0))
 
+    @property
+    def has_responses(self) -> bool:
+        """Whether any response has an input: one of a single token is a target only."""
+        return len(self._responses[1]) > 0
+
     @cached_property
     def padded(self) -> PaddedIndex:
         """The trees as padded blocks."""
@@ -125,10 +130,9 @@ class TreeLayout:
         token_slot[ranges(*self._prompts)] = prompt_slots
         token_slot[ranges(*self._responses)] = prompt_tokens.size + response_slots
         return PaddedIndex(
-            prompt_tokens=self._tensor(prompt_tokens),
-            response_tokens=self._tensor(response_tokens),
-            key_tokens=self._tensor(np.concatenate([prompt_tokens[self._response_prompt], response_tokens], axis=1)),
+            slot_tokens=self._tensor(np.concatenate([prompt_tokens.ravel(), response_tokens.ravel()])),
             token_slot=self._tensor(token_slot),
+            prompt_copies=Copies.of(self._response_prompt, device=self._device),
             response_mask=self._tensor(self._response_mask()),
         )
 
@@ -139,15 +143,15 @@ class TreeLayout:
         owner = self._response_prompt
         key_starts = np.stack([prompt_starts[owner], starts], axis=1).ravel()
         key_lengths = np.stack([prompt_lengths[owner], lengths], axis=1).ravel()
-        prompt_tokens, response_tokens = ranges(prompt_starts, prompt_lengths), ranges(starts, lengths)
+        slot_tokens = np.concatenate([ranges(prompt_starts, prompt_lengths), ranges(starts, lengths)])
         return RaggedIndex(
-            prompt_tokens=self._tensor(prompt_tokens),
+            slot_tokens=self._tensor(slot_tokens),
+            token_slot=self._tensor(np.argsort(slot_tokens)),
+            num_prompt_tokens=int(prompt_lengths.sum()),
             prompt_bounds=self._bounds(prompt_lengths),
-            response_tokens=self._tensor(response_tokens),
             response_bounds=self._bounds(lengths),
-            key_tokens=self._tensor(ranges(key_starts, key_lengths)),
+            key_copies=Copies.of(ranges(key_starts, key_lengths), device=self._device),
             key_bounds=self._bounds(prompt_lengths[owner] + lengths),
-            token_slot=self._tensor(np.argsort(np.concatenate([prompt_tokens, response_tokens]))),
         )
 
     def _response_mask(self) -> npt.NDArray[np.bool_]:

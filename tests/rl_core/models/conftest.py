@@ -9,9 +9,10 @@ import torch
 from tests.rl_core.models.builders import write_small_model
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from a second thread and, on a busy machine, wait long for it."""
+    """Tensors this small gain nothing from a second thread and, on a busy machine, wait long for it. A test of large
+    ones sets its own number."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

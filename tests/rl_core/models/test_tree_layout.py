@@ -30,17 +30,16 @@ def test_two_trees_lie_as_their_docstring_says() -> None:
     assert spans.response_prompt.tolist() == [0, 0, 0, 1]
     assert spans.num_tokens == 10
     padded = layout_of([(3, [2, 0, 1]), (2, [2])]).padded
-    assert padded.prompt_tokens.tolist() == [[0, 1, 2], [6, 7, 0]]
-    assert padded.response_tokens.tolist() == [[3, 4], [5, 0], [8, 9]]
-    assert padded.key_tokens.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 5, 0], [6, 7, 0, 8, 9]]
+    assert padded.slot_tokens.tolist() == [0, 1, 2, 6, 7, 0, 3, 4, 5, 0, 8, 9]
     assert padded.token_slot.tolist() == [0, 1, 2, 6, 7, 8, 3, 4, 10, 11]
+    assert padded.prompt_copies.rows.tolist() == [0, 0, 1]
     assert padded.response_mask[0, 0].int().tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     assert padded.response_mask[2, 0].int().tolist() == [[1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
 
 
 def test_a_run_of_keys_is_the_prompt_and_then_the_response() -> None:
     ragged = layout_of([(3, [2, 0, 1]), (2, [2])]).ragged
-    assert ragged.key_tokens.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8, 9]
+    assert ragged.key_copies.rows.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 5, 6, 7, 8, 9]
     assert ragged.key_bounds.tolist() == [0, 5, 9, 13]
     assert ragged.response_bounds.tolist() == [0, 2, 3, 5]
     assert ragged.prompt_bounds.tolist() == [0, 3, 5]
@@ -52,8 +51,7 @@ def test_every_token_has_one_slot_and_every_row_of_the_mask_sees_something(trees
     layout = layout_of(trees)
     padded = layout.padded
     num_tokens = sum(prompt + sum(inputs) for prompt, inputs in trees)
-    slots = torch.cat([padded.prompt_tokens.flatten(), padded.response_tokens.flatten()])
-    assert slots[padded.token_slot].tolist() == list(range(num_tokens))
+    assert padded.slot_tokens[padded.token_slot].tolist() == list(range(num_tokens))
     assert padded.response_mask.any(-1).all()
 
 
@@ -61,6 +59,6 @@ def test_every_token_has_one_slot_and_every_row_of_the_mask_sees_something(trees
 @given(trees=shapes)
 def test_every_token_has_one_place_in_the_runs(trees: list[tuple[int, list[int]]]) -> None:
     ragged = layout_of(trees).ragged
-    both = torch.cat([ragged.prompt_tokens, ragged.response_tokens])
-    assert both[ragged.token_slot].tolist() == list(range(len(both)))
-    assert ragged.key_bounds[-1] == len(ragged.key_tokens)
+    assert ragged.slot_tokens[ragged.token_slot].tolist() == list(range(len(ragged.slot_tokens)))
+    assert ragged.prompt_bounds[-1] == ragged.num_prompt_tokens
+    assert ragged.key_bounds[-1] == len(ragged.key_copies.rows)

@@ -1,0 +1,116 @@
+"""Rows of a packed sequence moved into slots, back again, and copied several times over, with exact gradients.
+
+The backward pass of plain indexing adds the gradients of repeated rows from several threads at once, in whatever order
+the threads come: above 32,768 numbers the last bits of a gradient then differ between equal runs. The functions here
+compute the same, and their backward passes are gathers, or add one copy of a row after the other.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_core.types import Int64Array
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copies:
+    """Which row each copy is of.
+
+    Attributes:
+        rows: [C] int64 the row of each copy; a row may have any number of copies.
+        rounds: The copies dealt out so that each row occurs at most once in a round: pairs of [c] int64 rows and [c]
+            int64 places of their copies.
+    """
+
+    rows: torch.Tensor
+    rounds: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+    @classmethod
+    def of(cls, rows: Int64Array, *, device: torch.device) -> "Copies":
+        """Deal out the copies of `rows` [C]: the first copies of all rows are a round, the second copies another."""
+        by_row = np.argsort(rows, kind="stable")
+        ordered = rows[by_row]
+        rank = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+        parts = [by_row[rank == number] for number in range(int(rank.max(initial=-1)) + 1)]
+
+        def on_device(array: Int64Array) -> torch.Tensor:
+            return torch.from_numpy(array).to(device)
+
+        return cls(rows=on_device(rows), rounds=tuple((on_device(rows[part]), on_device(part)) for part in parts))
+
+
+def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:
+    """Put every row into its slot.
+
+    Args:
+        rows: [T, ...].
+        slot_rows: [S] int64 the row that each slot shows; an unused slot may show any.
+        row_slot: [T] int64 the one slot of each row.
+
+    Returns:
+        [S, ...]. No gradient flows back from unused slots: what is made of them must not reach the loss.
+    """
+    slots: torch.Tensor = _Pad.apply(rows, slot_rows, row_slot)  # type: ignore[no-untyped-call]
+    return slots
+
+
+def unpad(slots: torch.Tensor, *, row_slot: torch.Tensor) -> torch.Tensor:
+    """Take every row out of its slot.
+
+    Args:
+        slots: [S, ...].
+        row_slot: [T] int64 the slot of each row, no slot twice.
+
+    Returns:
+        [T, ...].
+    """
+    rows: torch.Tensor = _Unpad.apply(slots, row_slot)  # type: ignore[no-untyped-call]
+    return rows
+
+
+def copy_rows(rows: torch.Tensor, copies: Copies) -> torch.Tensor:
+    """[R, ...] -> [C, ...]: the copies of the rows; a row's gradient is the sum of its copies', round by round."""
+    copied: torch.Tensor = _CopyRows.apply(rows, copies)  # type: ignore[no-untyped-call]
+    return copied
+
+
+class _Pad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(row_slot)
+        return rows.index_select(0, slot_rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (row_slot,) = ctx.saved_tensors
+        return grad.index_select(0, row_slot), None, None
+
+
+class _Unpad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, slots: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(row_slot)
+        ctx.num_slots = len(slots)
+        return slots.index_select(0, row_slot)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (row_slot,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.num_slots, *grad.shape[1:]).index_copy_(0, row_slot, grad), None
+
+
+class _CopyRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, copies: Copies) -> torch.Tensor:
+        ctx.num_rows = len(rows)
+        ctx.rounds = copies.rounds
+        return rows.index_select(0, copies.rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        total = grad.new_zeros(ctx.num_rows, *grad.shape[1:])
+        for rows, places in ctx.rounds:  # no row twice in a round: the order of its sum is that of the rounds
+            total.index_add_(0, rows, grad.index_select(0, places))
+        return total, None
