@@ -13,7 +13,7 @@ from rich.console import Console
 
 from flows.bars import LogLines, TerminalBars
 from flows.causes import cause_of
-from flows.cli_tables import print_summary
+from flows.cli_tables import print_evaluations, print_summary
 from flows.request import RUNS_DIR, Asked, resume_command
 from flows.terminal import Watcher, watched_by
 from rl_core.progress import Progress
@@ -164,6 +164,8 @@ def say_stopped(signum: int, command: str, console: Console) -> int:
 def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
     if order.flow == "baseline":
         print_summary(run, console)
+    elif order.flow == "evaluate":
+        print_evaluations(run, console)
     else:
         console.print(f"[green]done[/green] {run.root}", highlight=False)
 

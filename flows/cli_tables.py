@@ -7,11 +7,16 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from rl_core.checkpoints.model_card import usage_lines
+from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
 from tasks.durations import duration
-from tasks.run_facts import stage_order
+from tasks.report_page import p_value
+from tasks.run_facts import CONTENDERS, RunFacts, stage_order
+
+_SHOWN_CATEGORIES = 40
 
 
 def print_summary(run: RunDirectory, console: Console) -> None:
@@ -38,6 +43,51 @@ def accuracy_table(summary: Mapping[str, Any]) -> Table:
         low, high = figures["ci95"]
         table.add_row(name, f"{figures['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{figures['n']}")
     return table
+
+
+def print_evaluations(run: RunDirectory, console: Console) -> None:
+    """Every pass of both models over the held-out items, what became of the answers, and the values that split them."""
+    facts = RunFacts(run)
+    results = [(contender, result) for contender in CONTENDERS for result in facts.results(contender).values()]
+    table = Table(title="Held-out answers", title_justify="left")
+    for column in ("model", "pass", "accuracy", "95 % interval", "items", "unreadable", "cut off"):
+        table.add_column(column, justify="left" if column in ("model", "pass") else "right")
+    for contender, result in results:
+        low, high = result.ci95
+        table.add_row(
+            *(contender, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{result.n}"),
+            *(shown_share(result.parse_failure_rate), shown_share(result.truncation_rate)),
+        )
+    console.print(table)
+    comparison = facts.comparison()
+    if comparison is not None:
+        console.print(
+            f"{comparison.only_trained} answers became right, {comparison.only_base} became wrong "
+            f"(McNemar p {p_value(comparison.p_value)})",
+            highlight=False,
+        )
+    for contender, result in results:
+        if result.categories:
+            console.print(category_table(result, title=f"{contender}, {result.mode}"))
+    for contender in CONTENDERS:
+        console.print(f"{contender:8} {run.evaluation(contender)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def category_table(result: EvaluationResult, *, title: str) -> Table:
+    """The accuracy of each value of the columns that split the items, the first of them."""
+    table = Table(title=title, title_justify="left")
+    for column in ("column", "value", "items", "accuracy", "95 % interval"):
+        table.add_column(column, justify="left" if column in ("column", "value") else "right")
+    for row in result.categories[:_SHOWN_CATEGORIES]:
+        low, high = row.ci95
+        figures = (f"{row.n}", f"{row.accuracy:.1%}", f"{low:.1%} to {high:.1%}")
+        table.add_row(Text(row.column), Text(row.value), *figures)
+    return table
+
+
+def shown_share(share: float | None) -> str:
+    """A share as percent, or that nobody knows it."""
+    return "not known" if share is None else f"{share:.1%}"
 
 
 def reward_line(summary: Mapping[str, Any]) -> str:

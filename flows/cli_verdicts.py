@@ -7,18 +7,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rl_core.evaluation.result import EvaluationResult
+from flows.cli_tables import category_table, shown_share
 from rl_core.evaluation.verdict import Verdict
 from rl_core.evaluation.verdict_comparison import VerdictComparison
-
-_SHOWN_CATEGORIES = 40
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """The figures, and everything that a reader must know beside them."""
     console.print(_figures(verdict))
     if verdict.result.categories:
-        console.print(_categories(verdict.result))
+        console.print(category_table(verdict.result, title="by category"))
     for remark in verdict.remarks:
         console.print(f"  {escape(remark)}", highlight=False, soft_wrap=True)
     judging = verdict.protocol["judging"]
@@ -48,25 +46,11 @@ def _figures(verdict: Verdict) -> Table:
     for name, pairs in (("pass", result.pass_at), ("majority", result.majority_at)):
         if pairs:
             table.add_row(f"{name}@k", ", ".join(f"{k}: {share:.1%}" for k, share in pairs))
-    table.add_row("no answer read", _share(result.parse_failure_rate))
-    table.add_row("cut at the limit", _share(result.truncation_rate))
+    table.add_row("no answer read", shown_share(result.parse_failure_rate))
+    table.add_row("cut at the limit", shown_share(result.truncation_rate))
     if result.failed_rewards:
         table.add_row("not scored", f"{result.failed_rewards}, counted as wrong")
     return table
-
-
-def _categories(result: EvaluationResult) -> Table:
-    table = Table(title="by category", title_justify="left")
-    for column in ("column", "value", "items", "accuracy", "95 % interval"):
-        table.add_column(column, justify="left" if column in ("column", "value") else "right")
-    for row in result.categories[:_SHOWN_CATEGORIES]:
-        low, high = row.ci95
-        table.add_row(row.column, row.value, f"{row.n}", f"{row.accuracy:.1%}", f"{low:.1%} to {high:.1%}")
-    return table
-
-
-def _share(share: float | None) -> str:
-    return "not known" if share is None else f"{share:.1%}"
 
 
 def _versions(versions: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ class EvaluationConfig(Section):
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
     """Which passes are run; the first one decides the headline accuracy."""
     accuracy_key: str = "accuracy"
-    """Reward component that says whether an answer is right (1) or wrong (0)."""
+    """Reward component that says whether an answer is right: at 0.5 and above it is, below that it is wrong."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
     categories: tuple[str, ...] = ()
