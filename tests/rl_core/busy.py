@@ -5,13 +5,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+_WORK = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+"""Ends with the process that started it, even where that one is killed."""
+
 
 @contextmanager
 def busy_cores(number: int = 2) -> Iterator[None]:
     """Processes that compute without a pause, one a core, for the length of the block."""
     with ExitStack() as stack:
         for _ in range(number):
-            process = subprocess.Popen([sys.executable, "-S", "-c", "while True: sum(range(100_000))"])
+            process = subprocess.Popen([sys.executable, "-S", "-c", _WORK])
             stack.callback(process.wait)
             stack.callback(process.kill)
         yield
