@@ -8,6 +8,7 @@ from torch import nn
 
 from rl_core.training.split_adamw import SplitAdamW
 from rl_core.training.split_weights import join
+from tests.rl_core.busy import busy_cores
 
 OPTIONS = {"lr": 1e-6, "betas": (0.9, 0.999), "eps": 1e-8}
 
@@ -32,14 +33,30 @@ def number_of(optimizer: SplitAdamW, weight: nn.Parameter) -> torch.Tensor:
 def test_it_is_torchs_adamw_on_a_float32_copy_to_the_bit(
     seed: int, steps: int, lr: float, scale: float, weight_decay: float
 ) -> None:
+    assert_as_torchs_adamw((17, 3), seed=seed, steps=steps, lr=lr, scale=scale, weight_decay=weight_decay)
+
+
+def test_it_is_torchs_adamw_at_a_size_at_which_threads_share_a_tensor() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(8)
+    try:
+        with busy_cores():
+            assert_as_torchs_adamw((1001, 257), seed=0, steps=10, lr=1e-3, scale=1.0, weight_decay=0.01)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def assert_as_torchs_adamw(
+    shape: tuple[int, int], *, seed: int, steps: int, lr: float, scale: float, weight_decay: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
-    weight = nn.Parameter((scale * torch.randn(17, 3, generator=generator)).bfloat16())
+    weight = nn.Parameter((scale * torch.randn(*shape, generator=generator)).bfloat16())
     weight.grad_dtype = torch.float32
     copy = nn.Parameter(weight.detach().float())
     mine = split_adamw(weight, lr=lr, weight_decay=weight_decay)
     torchs = torch.optim.AdamW([copy], **{**OPTIONS, "lr": lr}, weight_decay=weight_decay, fused=True)
     for _ in range(steps):
-        weight.grad = torch.randn(17, 3, generator=generator)
+        weight.grad = torch.randn(*shape, generator=generator)
         copy.grad = weight.grad.clone()
         mine.step()
         torchs.step()
