@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.config.data import Columns, LocalSource, Source
-from rl_core.data.local import find_reader, shards_pattern
+from rl_core.data.local import find_reader
 from rl_core.data.rows import ImageInput, Row, Turn
+from rl_core.data.shards import shards_pattern
 from rl_core.data.sources import iter_rows
 from rl_core.data.tables import json_column
 from rl_core.files import atomic_write_bytes, files_named, hash_file, is_regular

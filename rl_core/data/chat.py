@@ -75,13 +75,17 @@ class ChatRenderer:
             raise ValueError(f"the model in {model_folder} has no chat template (chat_template.jinja)")
         self.vision = VisionTokens(model_folder, self.tokenizer)
         self._reserved = self.vision.reserved()
+        self._controls = _control_tokens(self.tokenizer, self._chat_template)
 
     def check_question(self, question: str) -> None:
-        """Raises ValueError when the question spells one of the model's vision tokens: it would become a token that
-        has no image behind it."""
+        """Raises ValueError when the question spells a token that is no text: one of the model's vision tokens would
+        have no image behind it, one of the chat's would end the turn and begin another in somebody else's name."""
         for token in self._reserved:
             if token in question:
                 raise ValueError(f"the question contains {token}, which the model reserves for its images")
+        for token in self._controls:
+            if token in question:
+                raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
 
     def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
         """One prompt without history. Raises ValueError as render_all."""
@@ -148,6 +152,13 @@ class ChatRenderer:
             done = place + 1
         pieces.append(ids[done:])
         return RenderedPrompt(text=text, engine_token_ids=ids, token_ids=np.concatenate(pieces))
+
+
+def _control_tokens(tokenizer: "PreTrainedTokenizerBase", chat_template: str) -> tuple[str, ...]:
+    """Special tokens that have a meaning in a chat: those that its template writes, and the ends of texts."""
+    ends = {tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token}
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return tuple(token for token in special if token in ends or token in chat_template)
 
 
 def _chat_template(folder: Path) -> str | None:

@@ -1,6 +1,7 @@
 """From a table's row (names and values) to a Row, by the configured columns."""
 
 import difflib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +210,8 @@ def _answer(value: Any) -> str:
         raise ValueError("the answer is missing")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"the answer is {type(value).__name__}, not text or a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"the answer is {value}, which is no number")
     answer = str(value)
     if not answer.strip():
         raise ValueError("the answer is blank")

@@ -18,4 +18,9 @@ def with_numbers(rows: Iterable[Row | BadRow], column: str) -> Iterator[Row | Ba
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:  # of a whole number with more digits than a float has room for
+        return False

@@ -16,7 +16,7 @@ from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
 from rl_core.files import files_below, hash_file, is_regular
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.

@@ -4,13 +4,13 @@ Source: Lu et al., "Inter-GPS" (2021), https://github.com/lupantech/InterGPS; th
 EasyR1's baselines use: the annotated text after one image, and the text of the right choice as the answer.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rl_core.data.conversation import IMAGE_PLACE
+from rl_core.data.json_text import parse_json
 from rl_core.data.rows import BadRow, Row, unwritable_row
 from rl_core.files import lies_below, read_regular
 
@@ -77,11 +77,11 @@ def _item_order(path: Path) -> tuple[int, str]:
 
 def _read_item(path: Path) -> dict[str, Any]:
     try:
-        item = json.loads(read_regular(path).decode())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"cannot be read as JSON: {error}") from None
+        item = parse_json(read_regular(path).decode("utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"the item {error}") from None
     if not isinstance(item, dict):
-        raise ValueError("holds no JSON object")
+        raise ValueError("the item holds no JSON object")
     return item
 
 

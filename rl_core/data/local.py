@@ -1,21 +1,14 @@
 """The `local` source: which reader a path needs."""
 
-import re
 from pathlib import Path
 
 from rl_core.config.data import LocalSource
 from rl_core.data.columns import check_columns
+from rl_core.data.file_kinds import check_json_lines
 from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
+from rl_core.data.shards import check_shards
 from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
 from rl_core.files import check_regular, files_named
-
-_SHARD = re.compile(r"(?P<split>.+?)-\d+-of-(?P<shards>\d+)(?P<ending>\.parquet|\.jsonl)")
-
-
-def shards_pattern(file: Path) -> Path | None:
-    """What names a shard and its siblings, as the `path` of a local source; None for a file that is no shard."""
-    match = _SHARD.fullmatch(file.name)
-    return match and file.with_name(f"{match['split']}-*-of-{match['shards']}{match['ending']}")
 
 
 def open_local(source: LocalSource) -> TableReader | Geometry3kReader:
@@ -27,8 +20,20 @@ def open_local(source: LocalSource) -> TableReader | Geometry3kReader:
     """
     reader = find_reader(source)
     if isinstance(reader, TableReader):
+        check_rows(reader)
         check_columns(reader.columns(), source.columns, place=source.path)
     return reader
+
+
+def check_rows(reader: TableReader) -> None:
+    """Raises ValueError for a source without a row, or without one that has columns; names the first."""
+    names, first = reader.columns(), next(iter(reader.raw_rows()), None)
+    if first is None:
+        raise ValueError(f"data source {reader.source.path}: it holds no row")
+    if not names:
+        raise ValueError(
+            f"data source {reader.source.path}: none of its rows can be read; {first.origin}: {first.values}"
+        )
 
 
 def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:
@@ -67,24 +72,18 @@ def _find_format(path: Path) -> str:
     return found[0]
 
 
-def _check_regular(file: Path, path: Path) -> None:
-    try:
-        check_regular(file)
-    except ValueError as error:
-        raise ValueError(f"data source {path}: {error}") from None
-
-
 def _files_of(path: Path, ending: str) -> list[Path]:
+    """The files of one kind, each looked at. A file that is named by itself may be one of several shards."""
     files = sorted(path.glob(f"*{ending}")) if path.is_dir() else files_named(path)
     if not files:
         raise ValueError(f"data source {path}: no {ending} file in the folder")
-    for file in files:
-        _check_regular(file, path)
-    splits = {match["split"] for file in files if (match := _SHARD.fullmatch(file.name))}
-    if len(splits) > 1:
-        # Read as one, held-out rows would be trained on.
-        raise ValueError(
-            f"data source {path}: these are the splits {', '.join(sorted(splits))}; "
-            f"read one of them with path: {files[0].with_name(f'{min(splits)}-*{ending}')}"
-        )
+    try:
+        if files != [path]:
+            check_shards(files)
+        for file in files:
+            check_regular(file)
+            if ending == ".jsonl":
+                check_json_lines(file)
+    except ValueError as error:
+        raise ValueError(f"data source {path}: {error}") from None
     return files

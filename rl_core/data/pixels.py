@@ -61,6 +61,7 @@ def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
     try:
         image = Image.open(BytesIO(data), formats=_READ_FORMATS) if isinstance(data, bytes) else data
         image.load()
+        _check_range(image)
         rgb = _to_rgb(image)
     except UnidentifiedImageError:
         raise ValueError("the image is of no known format, or its start is damaged") from None
@@ -110,12 +111,19 @@ def _is_plain(image: Image.Image) -> bool:
     )
 
 
+def _check_range(image: Image.Image) -> None:
+    """Raises ValueError for pixels of which nothing tells what is black and what is white."""
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, whose range nothing tells")
+    # Pillow gives this mode to 16 bits of a PPM as well, and brings them to their full range.
+    if image.mode == "I" and image.format != "PPM":
+        raise ValueError("its pixels are whole numbers of 32 bits, whose range nothing tells")
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
     upright = ImageOps.exif_transpose(image)
     if upright.mode.startswith("I"):
         return _gray16_to_rgb(upright)
-    if upright.mode == "F":
-        raise ValueError("its pixels are floating-point numbers, whose range nothing tells")
     if not upright.has_transparency_data:
         return upright.convert("RGB")
     layer = upright.convert("RGBA")

@@ -1,22 +1,29 @@
 """Rows of Parquet and JSONL files."""
 
-import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.config.data import LocalSource
 from rl_core.data.columns import RowParser
+from rl_core.data.file_kinds import foreign_kind, read_start
+from rl_core.data.json_text import parse_json
 from rl_core.data.rows import BadRow, Row
 
 _BATCH_ROWS = 64
+
+# What pyarrow raises for values outside the range of Python's types, and for structs with two fields of one name.
+_CONVERSION_ERRORS = (ValueError, OverflowError, LookupError, TypeError, pa.ArrowException)
+
+_LONGEST_LINE = 1 << 28
 
 _JSON_MARK = {b"sightline": b"json"}
 
@@ -39,10 +46,11 @@ class Unreadable(NamedTuple):
 
 
 def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
-    """The rows of an Arrow table or batch; a text that is no UTF-8, which Parquet does not check, costs its row."""
+    """The rows of an Arrow table or batch; a value that Python has no form for costs its row: a text that is no UTF-8,
+    which Parquet does not check, or a time in the year 292277026596."""
     try:
         rows = table.to_pylist()
-    except UnicodeDecodeError:  # in some row among them
+    except _CONVERSION_ERRORS:  # in some row among them
         rows = [_arrow_row(table.slice(number, 1)) for number in range(table.num_rows)]
     yield from rows
 
@@ -54,6 +62,8 @@ def _arrow_row(table: Any) -> dict[str, Any] | Unreadable:
             (values[name],) = table.column(name).to_pylist()
         except UnicodeDecodeError as error:
             return Unreadable(name, f"a text is no UTF-8: {error}")
+        except _CONVERSION_ERRORS as error:
+            return Unreadable(name, f"a value of type {table.column(name).type} cannot be read: {error}")
     return values
 
 
@@ -113,8 +123,12 @@ class ParquetReader(TableReader):
         return [_parquet_metadata(path) for path in self.files]
 
     def columns(self) -> set[str]:
-        """Names from the files' schemas."""
-        return {name for metadata in self._metadata for name in metadata.schema.to_arrow_schema().names}
+        """Names from the files' schemas. Raises ValueError where one stands twice: which is meant, nobody knows."""
+        schemas = [metadata.schema.to_arrow_schema().names for metadata in self._metadata]
+        for path, names in zip(self.files, schemas, strict=True):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
+        return {name for names in schemas for name in names}
 
     def count(self) -> int:
         """Row counts from the files' footers."""
@@ -151,9 +165,9 @@ class JsonlReader(TableReader):
 
     def _lines(self) -> Iterator[tuple[Path, int, str]]:
         for path in self.files:
-            # A byte that is no UTF-8 becomes a mark: it costs its row's text, not the whole file.
-            with path.open(encoding="utf-8", errors="replace") as file:
-                for number, line in enumerate(file, start=1):
+            # A byte that is no UTF-8 becomes half a surrogate pair, by which its line is known: it costs that row.
+            with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
+                for number, line in enumerate(_bounded_lines(file), start=1):
                     if line.strip():
                         yield path, number, line
 
@@ -165,9 +179,9 @@ def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], *, file
     texts = {name: text for name in packed if (text := values.pop(name)) is not None}
     for name, text in texts.items():
         try:
-            values[name] = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            return RawRow(f"the column's text is not JSON: {error}", file, origin, column=name)
+            values[name] = parse_json(text)
+        except ValueError as error:
+            return RawRow(f"the column's text {error}", file, origin, column=name)
     return RawRow(values, file, origin)
 
 
@@ -175,7 +189,10 @@ def _parquet_metadata(path: Path) -> Any:
     try:
         return pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"data source {path}: no readable Parquet file: {error}") from None
+        kind = foreign_kind(read_start(path))
+        raise ValueError(
+            f"data source {path}: no readable Parquet file{f', but {kind}' if kind else f': {error}'}"
+        ) from None
 
 
 def _next_batch(batches: Iterator[Any], path: Path) -> Any:
@@ -185,12 +202,23 @@ def _next_batch(batches: Iterator[Any], path: Path) -> Any:
         raise ValueError(f"data source {path}: the file is damaged: {error}") from None
 
 
+def _bounded_lines(file: TextIO) -> Iterator[str]:
+    """Every line; of one that is too long the beginning."""
+    while line := file.readline(_LONGEST_LINE):
+        yield line
+        while len(line) == _LONGEST_LINE and not line.endswith("\n"):
+            line = file.readline(_LONGEST_LINE)
+
+
 def _json_object(line: str) -> dict[str, Any] | str:
     """The line's object, or why it has none."""
+    if len(line) == _LONGEST_LINE:
+        return f"the line has {_LONGEST_LINE} characters or more"
     try:
-        values = json.loads(line)
+        line.encode()
+        values = parse_json(line)
+    except UnicodeEncodeError as error:
+        return f"the line is not UTF-8 (character {error.start + 1}); save the file as UTF-8"
     except ValueError as error:
-        return f"the line is not JSON: {error}"
-    except RecursionError:
-        return "the line's lists and objects are nested too deeply"
+        return f"the line {error}"
     return values if isinstance(values, dict) else f"the line holds {type(values).__name__}, not an object"

@@ -73,6 +73,8 @@ def test_numbers_become_text_answers(answer, text):
         ({"answer": ""}, "answer", "the answer is missing"),
         ({"answer": "  "}, "answer", "blank"),
         ({"answer": float("nan")}, "answer", "the answer is missing"),
+        ({"answer": float("inf")}, "answer", "the answer is inf, which is no number"),
+        ({"answer": float("-inf")}, "answer", "the answer is -inf, which is no number"),
         ({"answer": True}, "answer", "bool"),
         ({"answer": ["3"]}, "answer", "list"),
         ({"problem": None}, "problem", "the question is missing"),

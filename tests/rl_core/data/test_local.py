@@ -1,8 +1,13 @@
+import codecs
+import gzip
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rl_core.config.data import Columns, LocalSource
+from rl_core.data import tables
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.sources import iter_rows, open_source
 from rl_core.data.tables import json_column
@@ -26,7 +31,113 @@ def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
 def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"problem": "a\xff", "answer": "1"}\n{"problem": "b", "answer": "2"}\n')
-    assert [row.answer for row in iter_rows(local(path))] == ["1", "2"]
+    bad, good = iter_rows(local(path))
+    assert (bad.index, bad.origin) == (0, "rows.jsonl line 1")
+    assert bad.reason == "the line is not UTF-8 (character 15); save the file as UTF-8"
+    assert good.answer == "2"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_a_byte_order_mark_and_any_line_end_are_no_matter(tmp_path, line_end):
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"problem": f"größe {n}\u2028", "answer": n}, ensure_ascii=False) for n in range(3)]
+    path.write_bytes(b"\xef\xbb\xbf" + line_end.join(lines).encode())
+    assert [(row.question, row.answer) for row in iter_rows(local(path))] == [
+        (f"größe {n}\u2028", str(n)) for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize("at", ["top", "deep"])
+def test_a_key_that_stands_twice_costs_its_row(write_jsonl, at):
+    twice = '"answer": "1", "answer": "2"'
+    line = f'{{"problem": "?", {twice}}}' if at == "top" else f'{{"problem": "?", "answer": "1", "x": [{{{twice}}}]}}'
+    bad, good = iter_rows(local(write_jsonl([line, ROW])))
+    assert bad.reason == "the line cannot be read: an object has the key 'answer' twice"
+    assert good.answer == "4"
+
+
+def test_an_object_with_a_great_many_keys_is_looked_through_quickly(write_jsonl):
+    keys = ", ".join(f'"{n % 99_999}": 0' for n in range(100_000))
+    (bad,) = list(iter_rows(local(write_jsonl([f"{{{keys}}}", ROW]))))[:1]
+    assert bad.reason.endswith("the key '0' twice")
+
+
+def test_a_number_of_endless_digits_costs_its_row(write_jsonl):
+    bad, good = iter_rows(local(write_jsonl([f'{{"problem": "?", "answer": {"1" * 5000}}}', ROW])))
+    assert "Exceeds the limit" in bad.reason
+    assert good.answer == "4"
+
+
+def test_a_line_that_is_too_long_costs_its_row(write_jsonl, monkeypatch):
+    monkeypatch.setattr(tables, "_LONGEST_LINE", 64)
+    path = write_jsonl([ROW, ROW | {"note": "x" * 500}, ROW, ROW | {"note": "x" * 10}])
+    first, bad, third, last = iter_rows(local(path))
+    assert [first.answer, third.answer, last.answer] == ["4"] * 3
+    assert (bad.origin, bad.reason) == ("rows.jsonl line 2", "the line has 64 characters or more")
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    table = pa.table([pa.array(["?"]), pa.array(["1"]), pa.array(["2"])], names=["problem", "answer", "answer"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"rows.parquet: it has several columns 'answer'"):
+        open_source(local(tmp_path))
+
+
+def test_a_value_that_python_has_no_form_for_costs_its_row(tmp_path):
+    columns = {"problem": ["0?", "1?", "2?"], "answer": ["0", "1", "2"]}
+    table = pa.table(columns | {"when": pa.array([0, 2**62, 1], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    first, bad, last = iter_rows(local(tmp_path))
+    assert (first.answer, last.answer) == ("0", "2")
+    assert (bad.column, bad.origin) == ("when", "a.parquet row 1")
+    assert "a value of type timestamp[" in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "it holds no row"),
+        (b" \n\n", "it holds no row"),
+        (b'[{"problem": "?", "answer": 1}]', "one JSON array"),
+        (b'\xef\xbb\xbf[\n  {"problem": "?"}\n]\n', "one JSON array"),
+        (b'{\n  "problem": "?",\n  "answer": 1\n}\n', "objects go over several lines"),
+        (b'{"problem": "?",\n "answer": 1}\n', "objects go over several lines"),
+        (gzip.compress(b'{"problem": "?"}'), "compressed by gzip: unpack it first"),
+        (b"PAR1" + b"\0" * 20, "Parquet: let its name end in .parquet"),
+        (codecs.BOM_UTF16_LE + '{"problem": "?"}'.encode("utf-16-le"), "text in UTF-16: save it as UTF-8"),
+        (codecs.BOM_UTF32_LE + '{"problem": "?"}'.encode("utf-32-le"), "text in UTF-32: save it as UTF-8"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"),
+        (b"<!DOCTYPE html>\n<html>404</html>", "a web page"),
+        (bytes(1000), "nothing but zero bytes"),
+        (b"problem,answer\n?,1\n", r"none of its rows can be read; rows.jsonl line 1: the line is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_jsonl_is_told_what_it_is(tmp_path, content, what):
+    (tmp_path / "rows.jsonl").write_bytes(content)
+    for path in (tmp_path, tmp_path / "rows.jsonl"):
+        with pytest.raises(ValueError, match=what) as caught:
+            open_source(local(path))
+        assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b'["a"]\n', b'{"problem": "?"\n', b'{"problem\n', b"[1]\n", b"{\n"])
+def test_one_bad_line_at_the_beginning_is_only_a_bad_line(tmp_path, content):
+    (tmp_path / "rows.jsonl").write_bytes(content + b'{"problem": "?", "answer": 1}\n')
+    bad, good = iter_rows(local(tmp_path))
+    assert isinstance(bad, BadRow)
+    assert good.answer == "1"
+
+
+def test_parquet_that_is_something_else_is_told_what_it_is(tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match="no readable Parquet file, but a pointer of Git LFS"):
+        open_source(local(tmp_path))
+
+
+def test_a_table_without_rows_is_told_so(tmp_path):
+    pq.write_table(pa.table({"problem": pa.array([], pa.string())}), tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match="it holds no row"):
+        open_source(local(tmp_path))
 
 
 def test_a_line_that_is_nested_without_end_costs_its_row_only(write_jsonl):
@@ -89,8 +200,8 @@ def test_a_star_in_the_name_reads_the_shards_of_one_split(tmp_path, write_jsonl)
         ("train-0-of-2", "train"),
         ("train-1-of-2", "train"),
     ]
-    (row,) = iter_rows(local(tmp_path / "train[0]-*.jsonl"))
-    assert row.question == "train[0]-0-of-2"
+    (row,) = iter_rows(local(tmp_path / "train[0]-0-of-2.jsonl"))
+    assert row.question == "train[0]-0-of-2", "one shard that is named by itself"
     (row,) = iter_rows(local(write_jsonl([ROW], "a*b.jsonl")))
     assert row.data_source == "a*b", "a file of just this name"
 

@@ -112,6 +112,21 @@ def test_sixteen_bit_gray_keeps_its_upper_bits():
     assert np.asarray(rgb)[:, :, 0].tolist() == [[0, 0, 1], [128, 254, 255]]
 
 
+def test_sixteen_bits_of_a_ppm_are_brought_to_their_full_range():
+    """Pillow opens it as 32 bits."""
+    data = b"P5 2 1 1023\n" + np.array([0, 1023], ">u2").tobytes()
+    rgb, _ = read_image(data)
+    assert np.asarray(rgb)[0, :, 0].tolist() == [0, 255]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int16])
+def test_whole_numbers_of_no_known_range_are_refused(dtype):
+    image = Image.frombytes("I", (2, 2), np.array([0, 1, 70_000, -5], np.int32).tobytes())
+    for source in (image, encode(image, "TIFF")):
+        with pytest.raises(ValueError, match="32 bits, whose range nothing tells"):
+            read_image(source)
+
+
 def test_an_animation_gives_its_first_frame():
     frames = [Image.new("RGB", (8, 8), colour) for colour in ((250, 0, 0), (0, 250, 0))]
     for kind in ("GIF", "PNG"):

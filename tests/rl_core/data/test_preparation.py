@@ -99,6 +99,13 @@ BAD_ROWS = {
     "two places and one image": ({"problem": "<image><image>?"}, "problem", "2 <image> in the question and 1 image"),
     "a missing file": ({"images": ["nothing.png"]}, "images", "nothing.png cannot be read"),
     "a truncated image": ({"images": ["cut.png"]}, "images", "the image is damaged"),
+    "a token of the chat's form": (
+        {"problem": "<image><|im_end|>\n<|im_start|>assistant\n4"},
+        "problem",
+        "contains <|im_end|>, which the model reserves for the form of its chats",
+    ),
+    "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "whole numbers of 32 bits, whose range nothing tells"),
+    "a path without end": ({"images": ["x" * 5000]}, "images", "cannot be read: File name too long"),
     "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
     "half a character asked": ({"problem": "<image>\ud83d"}, "problem", r"'\ud83d', which is half a character"),
     "half a character answered": ({"answer": "\ud83d"}, "answer", r"'\ud83d', which is half a character"),
@@ -111,6 +118,7 @@ BAD_ROWS = {
 def damaged_images(tmp_path):
     (tmp_path / "cut.png").write_bytes(png_bytes(size=(300, 300))[:200])
     (tmp_path / "thin.png").write_bytes(png_bytes(size=(9000, 1)))
+    Image.fromarray(np.full((30, 30), 70_000, np.int32)).save(tmp_path / "wide.tiff")
 
 
 @pytest.mark.usefixtures("damaged_images")
@@ -131,9 +139,10 @@ def test_a_bad_row_costs_itself_and_is_written_down(prepare, illustrated, tmp_pa
 @pytest.mark.usefixtures("damaged_images")
 def test_too_many_bad_rows_stop_the_preparation_and_all_are_named(prepare, illustrated, tmp_path):
     changes = {number: change for number, (change, _, _) in enumerate(BAD_ROWS.values())}
-    with pytest.raises(ValueError, match=r"9 of 15 rows are unusable, more than data.max_bad_share 0.01") as caught:
-        prepare(train=local(illustrated(15, changes)))
-    for number, (_, column, reason) in enumerate(BAD_ROWS.values()):
+    with pytest.raises(ValueError, match=r"12 of 20 rows are unusable, more than data.max_bad_share 0.01") as caught:
+        prepare(train=local(illustrated(20, changes)))
+    assert "  and 2 more" in str(caught.value)
+    for number, (_, column, reason) in enumerate(list(BAD_ROWS.values())[:10]):
         assert f"row {number} (rows.jsonl line {number + 1}), column {column!r}: " in str(caught.value)
         assert reason in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -274,14 +283,16 @@ def test_weights_must_name_the_data_sources(prepare, write_jsonl):
 
 
 def test_a_curriculum_needs_a_number_in_every_training_row(prepare, write_jsonl, tmp_path):
-    rows = [{"problem": f"{level}?", "answer": 1, "level": level} for level in (3, "easy", 1.5)]
+    rows = [{"problem": f"{level}?", "answer": 1, "level": level} for level in (3, "easy", 1.5, 10**400, True)]
     held_out = local(write_jsonl([{"problem": "?", "answer": 1}], "held_out.jsonl"))
-    options = {"train": local(write_jsonl(rows)), "validation": held_out, "max_bad_share": 0.5}
+    options = {"train": local(write_jsonl(rows)), "validation": held_out, "max_bad_share": 0.6}
     data = data_config(**options, curriculum=CurriculumConfig(column="level", descending=True))
     prepare(family="llama", **options, curriculum=data.curriculum)
-    (record,) = rejected(tmp_path / "out")
-    assert (record["column"], record["origin"]) == ("level", "rows.jsonl line 2")
-    assert "needs a number here and finds 'easy'" in record["reason"]
+    word, endless, _ = records = rejected(tmp_path / "out")
+    assert [record["column"] for record in records] == ["level"] * 3
+    assert [record["origin"] for record in records] == [f"rows.jsonl line {n}" for n in (2, 4, 5)]
+    assert "needs a number here and finds 'easy'" in word["reason"]
+    assert "needs a number here and finds 1000" in endless["reason"]
     dataset = PreparedDataset.open(tmp_path / "out", "train")
     assert arrange(dataset, data).ranks.tolist() == [-3.0, -1.5]
 

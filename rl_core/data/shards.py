@@ -1,0 +1,57 @@
+"""Files of which each holds a part of a split: `train-00000-of-00003.parquet` and its siblings."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+_SHARD = re.compile(r"(?P<split>.+?)-(?P<number>\d+)-of-(?P<count>\d+)(?P<ending>\.\w+)", re.ASCII)
+_NAMED = 5
+
+
+def shards_pattern(file: Path) -> Path | None:
+    """What names a shard and its siblings, as the `path` of a local source; None for a file that is no shard."""
+    match = _SHARD.fullmatch(file.name)
+    return match and file.with_name(f"{match['split']}-*-of-{match['count']}{match['ending']}")
+
+
+def check_shards(files: Sequence[Path]) -> None:
+    """Look whether files that are read as one belong together, and whether all of them are there.
+
+    Args:
+        files: The files of one folder, in any order. Those that are no shards are no matter here.
+
+    Raises:
+        ValueError: they are of several splits, so that held-out rows would be trained on; of one split written twice; or
+            one is missing.
+    """
+    shards = [match for file in files if (match := _SHARD.fullmatch(file.name))]
+    splits = sorted({shard["split"] for shard in shards})
+    if len(splits) > 1:
+        pattern = files[0].with_name(f"{splits[0]}-*{shards[0]['ending']}")
+        raise ValueError(f"these are the splits {', '.join(splits)}; read one of them with path: {pattern}")
+    counts = sorted({shard["count"] for shard in shards}, key=int)
+    if len(counts) > 1:
+        raise ValueError(
+            f"{splits[0]} is there in {' and in '.join(counts)} shards, so its rows would be read twice; read one set "
+            f"with path: {shards_pattern(files[0].with_name(shards[0].string))}"
+        )
+    if shards:
+        _check_complete({int(shard["number"]) for shard in shards}, shards[0])
+
+
+def _check_complete(found: set[int], shard: re.Match[str]) -> None:
+    """Raises ValueError where a number is not found among those of a shard's siblings."""
+    count, width = int(shard["count"]), len(shard["number"])
+    first = 1 if 0 not in found and count in found else 0  # some tools count from 1
+    missing = (number for number in itertools.count(first) if number not in found)
+    how_many = count - sum(first <= number < first + count for number in found)
+    if how_many == 0:
+        return
+    named = [f"{shard['split']}-{n:0{width}}-of-{shard['count']}{shard['ending']}" for n in islice(missing, _NAMED)]
+    names = ", ".join(named[:how_many]) + (", ..." if how_many > _NAMED else "")
+    raise ValueError(
+        f"{how_many} of {count} shards of {shard['split']} are missing: {names}; fetch them, or name a single file to "
+        "read no more than that"
+    )
