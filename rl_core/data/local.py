@@ -31,9 +31,8 @@ def check_rows(reader: TableReader) -> None:
     if first is None:
         raise ValueError(f"data source {reader.source.path}: it holds no row")
     if not names:
-        raise ValueError(
-            f"data source {reader.source.path}: none of its rows can be read; {first.origin}: {first.values}"
-        )
+        why = f"{first.origin}: {first.values}"
+        raise ValueError(f"data source {reader.source.path}: none of its rows can be read; {why}")
 
 
 def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:

@@ -23,8 +23,8 @@ def check_shards(files: Sequence[Path]) -> None:
         files: The files of one folder, in any order. Those that are no shards are no matter here.
 
     Raises:
-        ValueError: they are of several splits, so that held-out rows would be trained on; of one split written twice; or
-            one is missing.
+        ValueError: they are of several splits, so that held-out rows would be trained on; of one split written twice;
+            or one is missing.
     """
     shards = [match for file in files if (match := _SHARD.fullmatch(file.name))]
     splits = sorted({shard["split"] for shard in shards})

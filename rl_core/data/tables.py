@@ -190,9 +190,8 @@ def _parquet_metadata(path: Path) -> Any:
         return pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         kind = foreign_kind(read_start(path))
-        raise ValueError(
-            f"data source {path}: no readable Parquet file{f', but {kind}' if kind else f': {error}'}"
-        ) from None
+        why = f", but {kind}" if kind else f": {error}"
+        raise ValueError(f"data source {path}: no readable Parquet file{why}") from None
 
 
 def _next_batch(batches: Iterator[Any], path: Path) -> Any:

@@ -62,6 +62,6 @@ def test_a_source_with_a_hole_is_refused(write_jsonl, tmp_path, path):
     """Rows that are silently not there would be a smaller experiment than the one that was meant."""
     for number in (0, 2):
         write_jsonl([{"problem": "?", "answer": "1"}], f"train-0000{number}-of-00003.jsonl")
-    with pytest.raises(ValueError, match="data source .*train-00001-of-00003.jsonl"):
+    with pytest.raises(ValueError, match=r"data source .*train-00001-of-00003\.jsonl"):
         list(iter_rows(local(tmp_path / path)))
     assert len(list(iter_rows(local(tmp_path / "train-00002-of-00003.jsonl")))) == 1
