@@ -5,13 +5,13 @@ from typing import Any
 from prefect import State, flow
 
 from flows.contents import Stages, carry_out
-from flows.endings import explain
+from flows.endings import ENDINGS
 from flows.opening import in_run, name_of_run
 from flows.parameters import Overrides
 from flows.request import RUNS_DIR, Asked
 
 
-@flow(name="baseline", flow_run_name=name_of_run, on_crashed=[explain], on_cancellation=[explain])
+@flow(name="baseline", flow_run_name=name_of_run, **ENDINGS)
 def baseline(
     config: str = "",
     overrides: Overrides = (),

@@ -1,9 +1,9 @@
 """How a flow run ends that did not come to its end: what its page says, and how to go on."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import UUID
 
 from prefect import Flow, State
@@ -18,7 +18,9 @@ from flows.request import Asked, resume_command
 from rl_core.engine.stop import Interrupted
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked
 from tasks.artifacts import PAGES
+from tasks.attempts import note_that_prefect_knows
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,29 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     if run is not None and told_its_end(run, str(flow_run.id)):
         return
     show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
+
+
+def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """A hook for flow runs whose final state Prefect's server has taken: `sightline doctor` need not ask for it."""
+    try:
+        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+        if run.root.is_dir():
+            with RunLock(run.lock):
+                note_that_prefect_knows(run, str(flow_run.id))
+    except RunLocked:
+        pass  # who writes the run now has looked itself
+    except ValueError as error:
+        logger.info("flow run %s: %s", flow_run.id, error)
+
+
+ENDINGS: Final[Mapping[str, Any]] = {
+    "on_completion": [note_known],
+    "on_failure": [note_known],
+    "on_crashed": [explain],
+    "on_cancellation": [explain],
+}
+"""Hooks of every flow that works on one run. Prefect calls none for a flow run that says itself that it was cancelled:
+`sightline doctor` asks for it, once."""
 
 
 def last_word(state: State[Any]) -> str:

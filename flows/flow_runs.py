@@ -17,7 +17,7 @@ from flows.causes import cause_of
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
 from tasks.artifacts import UNREACHABLE
-from tasks.attempts import noted, remember
+from tasks.attempts import note_that_prefect_knows, noted, prefect_may_not_know, remember
 
 logger = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
         What was marked, for people; None when there was nothing to mark.
     """
     earlier = noted(run)
-    if not earlier or earlier["flow_run"] == current:
+    if not prefect_may_not_know(run) or earlier["flow_run"] == current:
         return None
-    return _mark(UUID(earlier["flow_run"]), _final_state(earlier["end"]))
+    return _mark(run, UUID(earlier["flow_run"]), _final_state(earlier["end"]))
 
 
 def _final_state(end: str | None) -> State[Any]:
@@ -91,7 +91,8 @@ def _final_state(end: str | None) -> State[Any]:
             return Crashed(message="its process is gone; found by the run's next start or by `sightline doctor`")
 
 
-def _mark(flow_run_id: UUID, final: State[Any]) -> str | None:
+def _mark(run: RunDirectory, flow_run_id: UUID, final: State[Any]) -> str | None:
+    marked = None
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(flow_run_id).state
@@ -99,9 +100,10 @@ def _mark(flow_run_id: UUID, final: State[Any]) -> str | None:
                 client.set_flow_run_state(flow_run_id, final, force=True)
                 marked = f"flow run {flow_run_id} was {state.name} without a process: marked {final.name}"
                 logger.warning("%s", marked)
-                return marked
+            if marked is not None or (state is not None and state.is_final()):
+                note_that_prefect_knows(run, str(flow_run_id))
     except ObjectNotFound:
-        logger.info("flow run %s is unknown to this Prefect database", flow_run_id)
+        logger.info("flow run %s is unknown to this Prefect database", flow_run_id)  # another one may know it
     except UNREACHABLE as error:
         logger.warning("the earlier flow run %s could not be looked up (%s)", flow_run_id, error)
-    return None
+    return marked

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import Flow, State, flow
 
 from flows.contents import Stages, carry_out
-from flows.endings import explain
+from flows.endings import ENDINGS
 from flows.opening import in_run, name_of_run
 from flows.parameters import Overrides
 from flows.request import RUNS_DIR, Asked
@@ -37,8 +37,7 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
         name=stages,
         description=description,
         flow_run_name=name_of_run,
-        on_crashed=[explain],
-        on_cancellation=[explain],
+        **ENDINGS,
     )
     return decorate(part)
 

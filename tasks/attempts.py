@@ -14,8 +14,23 @@ def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cau
     atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
 
 
+def note_that_prefect_knows(run: RunDirectory, flow_run_id: str) -> None:
+    """Note that Prefect's server has the final state of this flow run, so that nobody need ask it; unless another one
+    wrote the run since. Only for the holder of the run's lock."""
+    last = noted(run)
+    if last.get("flow_run") == flow_run_id:
+        atomic_write_json(run.root / _FILE, last | {"prefect_knows": True})
+
+
+def prefect_may_not_know(run: RunDirectory) -> bool:
+    """Whether the flow run that wrote this run last may say Running for ever. Raises ValueError as `noted` does."""
+    last = noted(run)
+    return bool(last) and not last.get("prefect_knows", False)
+
+
 def noted(run: RunDirectory) -> dict[str, Any]:
-    """What `remember` wrote last: `flow_run`, `end`, `cause`; empty when no flow run ever wrote this run.
+    """What was noted last: `flow_run`, `end`, `cause`, and `prefect_knows` where it does; empty when no flow run ever
+    wrote this run.
 
     Raises:
         ValueError: the note is no JSON object.

@@ -1,7 +1,10 @@
 """`sightline doctor` marks what a killed process left Running, and leaves living runs alone."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from prefect import flow
@@ -51,6 +54,37 @@ def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: 
     assert f"flow run {dead} was Running without a process: marked Crashed" in text
     assert f"sightline run --resume dead --runs-dir {tmp_path}" in text
     assert "marked" not in examined(tmp_path)
+
+
+def test_prefect_is_asked_for_those_alone_whose_end_it_may_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(tmp_path, "dead")
+    never_started = RunDirectory(tmp_path / "planned")
+    never_started.root.mkdir()
+    never_started.config.write_text("experiment: x\n")
+    examined(tmp_path)
+
+    @contextmanager
+    def asked() -> Iterator[None]:
+        raise AssertionError("nothing is to be asked")
+        yield
+
+    monkeypatch.setattr("flows.embedded_server.reached_prefect", asked)
+    assert [word for word in examined(tmp_path).split() if word in ("dead", "planned", "unfinished")] == [
+        *("dead", "unfinished", "dead", "planned", "unfinished", "planned")
+    ]
+    remember(RunDirectory(tmp_path / "dead"), str(uuid4()))  # another attempt, of which nothing is known
+    with pytest.raises(AssertionError, match="nothing is to be asked"):
+        examined(tmp_path)
+
+
+def test_a_damaged_note_costs_its_own_line(tmp_path: Path) -> None:
+    run, _ = running(tmp_path, "damaged")
+    (run.root / "flow-run.json").write_text("{")
+    running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert "unreadable: " in text and "marked Crashed" in text
 
 
 def test_the_run_of_a_living_process_is_left_alone(tmp_path: Path) -> None:

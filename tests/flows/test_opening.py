@@ -10,12 +10,14 @@ import pytest
 from prefect import State, flow
 from prefect.client.schemas.objects import Artifact
 
+from flows.endings import ENDINGS
 from flows.opening import in_run, name_of_run
 from flows.request import Asked
 from flows.terminal import Watcher, watched_by
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
+from tasks.attempts import prefect_may_not_know
 from tasks.context import RunContext, current_context
 from tasks.stages import run_name
 from tests.flows.artifacts import artifacts_of
@@ -29,7 +31,7 @@ NO_MLFLOW = ["tracking.mlflow_uri=null"]
 def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = None, config: str = CONFIG, **more):
     """Call a flow that opens the run and does `body`; returns its final state."""
 
-    @flow(flow_run_name=name_of_run)
+    @flow(flow_run_name=name_of_run, **ENDINGS)
     def opening(
         runs_dir: str,
         config: str = "",
@@ -124,6 +126,19 @@ def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path,
     assert f"to continue: sightline run --resume {the_run(tmp_path).name}" in state.message
     assert "what was finished is kept" in ending_page_of(state).data
     assert signal.getsignal(signum) is before
+
+
+def test_it_is_noted_that_prefect_knows_how_a_flow_run_ended(tmp_path: Path) -> None:
+    def fail(run: RunContext) -> None:
+        assert prefect_may_not_know(run.run), "while it is running"
+        raise ArithmeticError
+
+    def succeed(run: RunContext) -> None:
+        assert prefect_may_not_know(run.run), "the attempt before says nothing of this one"
+
+    for body in (fail, succeed):
+        opened(tmp_path, body)
+        assert not prefect_may_not_know(the_run(tmp_path))
 
 
 def test_outside_the_main_thread_signals_are_left_alone(tmp_path: Path) -> None:
