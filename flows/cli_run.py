@@ -20,7 +20,8 @@ from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
 _STAGES_LOGGER = "tasks.staging"
-_STEPS_LOGGER = "rl_core.tracking.console_tracker"
+_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train")
+"""Their messages are shown as they are: the steps, and where training goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +136,7 @@ class _ConsoleHandler(logging.Handler):
             self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
         elif record.name == _STAGES_LOGGER:
             self._console.print(f"[green]✓[/green] {record.getMessage()}", highlight=False)
-        elif record.name == _STEPS_LOGGER:
+        elif record.name in _TOLD_LOGGERS:
             self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
 
 

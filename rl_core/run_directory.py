@@ -88,6 +88,11 @@ class RunDirectory:
         """Complete checkpoints `step-NNNNNN`; anything else in it is unfinished."""
         return self.root / "checkpoints"
 
+    @property
+    def taken(self) -> Path:
+        """Epochs of another run on their way into this one: whole, and there only while they are moved."""
+        return self.root / "taken"
+
     def evaluation(self, name: str) -> Path:
         """Folder of one evaluation ("base", "trained"): items.parquet and result.json."""
         return self.root / "evaluations" / name

@@ -1,21 +1,19 @@
 """What a run would do: which stages stand, here or in another run, and where training would go on."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import PlanError
 from rl_core.run_directory import RunDirectory
-from tasks.manifests import StageManifest, read_manifest
+from tasks.manifests import read_manifest
 from tasks.reuse import other_runs, standing_manifest
 from tasks.stages import OWN_STAGES, epoch_chain
-from tasks.training_state import standing_epochs
-
-_CHECKPOINT = re.compile(r"step-(\d+)")
+from tasks.training_start import last_step, training_start
+from tasks.training_state import complete_epochs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +37,7 @@ def stage_statuses(
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
     training = (
-        _epoch_statuses(run, epoch_chain(config, digests, epochs=plan.epochs), reuse=reuse)
+        _epoch_statuses(config, run, epoch_chain(config, digests, epochs=plan.epochs), reuse=reuse)
         if plan
         else [StageStatus(stage="training", status="to do; the rows are counted first")]
     )
@@ -78,23 +76,19 @@ def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> Stage
     return StageStatus(stage=stage, status=f"finished in {found.name}" if found else "to do")
 
 
-def _epoch_statuses(run: RunDirectory, chain: list[tuple[str, str]], *, reuse: bool) -> list[StageStatus]:
-    places = [run, *(other_runs(run) if reuse else ())]
-    standing = max(((place, standing_epochs(place, chain)) for place in places), key=lambda found: len(found[1]))
-    place, finished = standing
-    origin = "finished" if place is run else f"finished in {place.name}"
+def _epoch_statuses(
+    config: RunConfig, run: RunDirectory, chain: list[tuple[str, str]], *, reuse: bool
+) -> list[StageStatus]:
+    store = CheckpointStore(run.checkpoints, save_limit=config.trainer.save_limit)
+    own = training_start(run, chain, store, config.trainer)
+    elsewhere = [(other, complete_epochs(other, chain)) for other in (other_runs(run) if reuse else ())]
+    other, taken = max(elsewhere, key=lambda found: len(found[1]), default=(run, []))
+    if len(taken) > len(own.epochs):
+        finished, origin, step = taken, f"finished in {other.name}", 0
+    else:
+        finished, origin, step = own.epochs, "finished", own.step
     statuses = [StageStatus(stage=manifest.stage, status=origin) for manifest in finished]
     rest = [StageStatus(stage=stage, status="to do") for stage, _ in chain[len(finished) :]]
-    step = _newest_step(run.checkpoints)
-    if rest and place is run and step > _last_step(finished):
+    if rest and step > last_step(finished):
         rest[0] = StageStatus(stage=rest[0].stage, status=f"continues after step {step}")
     return [*statuses, *rest]
-
-
-def _newest_step(checkpoints: Path) -> int:
-    names = (_CHECKPOINT.fullmatch(path.name) for path in checkpoints.glob("step-*"))
-    return max((int(match[1]) for match in names if match), default=0)
-
-
-def _last_step(finished: list[StageManifest]) -> int:
-    return int(finished[-1].result["last_step"]) if finished else 0

@@ -1,6 +1,7 @@
 """Train: one task an epoch; a failed one continues from the last checkpoint when it is tried again."""
 
 import errno
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,14 @@ from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
+from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.engine.stop import Interrupted
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
+from rl_core.tracking.metrics_log import RunLogs, read
 from tasks.context import RunContext, current_context, named
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest, finite
@@ -26,11 +28,14 @@ from tasks.run_facts import environment_facts
 from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
 from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
+from tasks.step_records import step_files
 from tasks.training_state import mark_started, settle_training
 
 if TYPE_CHECKING:
     from rl_core.engine.training_loop import EpochResult
     from rl_core.tracking.mlflow_runs import MlflowRun
+
+logger = logging.getLogger(__name__)
 
 RETRIES = 2
 """A lost device may come back; each try continues from the last checkpoint, so it costs little."""
@@ -75,7 +80,14 @@ def settle(run: str) -> range:
     raise_if_fatal(prepared_problems(context.config, DataManifest.read(context.run.data)))
     show_plan(context, _plan(context))
     chain = training_chain(context)
-    for manifest in settle_training(context.run, chain, elsewhere=context.reuse):
+    log_event = RunLogs(context.run).log_event
+    trainer = context.config.trainer
+    store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
+    start = settle_training(context.run, chain, store, trainer, elsewhere=context.reuse)
+    if str(start):
+        log_event("training-continues", step=start.step, again=start.again, lost=start.lost)
+        logger.log(logging.WARNING if start.lost else logging.INFO, "%s", start)
+    for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
     return range(1, len(chain) + 1)
 
@@ -114,7 +126,8 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
         result = _train(context, epoch)
-        outcome = StageOutcome(outputs=_outputs(context, result), result=_facts(context, result))
+        outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
+        outcome = StageOutcome(outputs=outputs, result=_facts(context, result))
         seconds = max(time.monotonic() - started, _seconds_of_steps(context, result))
         manifest = record(context, stage, digest, outcome, seconds=seconds)
     present(context, manifest, show=_show)
@@ -140,20 +153,17 @@ def _closed_on_failure(context: RunContext) -> Iterator[None]:
         raise
 
 
-def _outputs(context: RunContext, result: "EpochResult") -> list[Path]:
-    """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may ask for."""
-    run, steps = context.run, range(result.first_step, result.last_step + 1)
-    best = context.session.store.best()
-    checkpoints = {result.checkpoint} | ({best.folder} if best else set())
-    return [*step_records(run, context.config.trainer, steps), *sorted(checkpoints)]
-
-
-def step_records(run: RunDirectory, trainer: TrainerConfig, steps: range) -> list[Path]:
-    """What an epoch of these steps writes beside its checkpoints: metrics, rollouts, and the answers of validations."""
-    # The validation before the first step belongs to the first epoch.
-    asked = range(0 if steps.start == 1 else steps.start, steps.stop)
-    answered = [run.validation(step) for step in asked if trainer.validates_at(step)]
-    return [run.metrics, *map(run.rollouts, steps), *answered]
+def epoch_outputs(
+    run: RunDirectory, trainer: TrainerConfig, result: "EpochResult", store: CheckpointStore
+) -> list[Path]:
+    """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may ask for. Of an
+    epoch that is recorded after its checkpoint was removed, the records alone; files that were lost are left out."""
+    files = [file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, trainer, step)]
+    records = [run.metrics, *(file for file in files if file.is_file())]
+    if result.checkpoint is None:
+        return records
+    best = store.best()
+    return [*records, *sorted({result.checkpoint} | ({best.folder} if best else set()))]
 
 
 def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
@@ -163,7 +173,7 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
         "epoch": result.epoch,
         "first_step": result.first_step,
         "last_step": result.last_step,
-        "checkpoint": result.checkpoint.relative_to(context.run.root).as_posix(),
+        "checkpoint": result.checkpoint and result.checkpoint.relative_to(context.run.root).as_posix(),
         "attention": attention_backend(context.config.model),
         "device": _device(),
         "versions": environment_facts(),
@@ -188,4 +198,5 @@ def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
     """The steps' metrics are sent by the follower; the checkpoint is named, not copied."""
     log_split(mlflow_run, run, "train")
-    mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})
+    if manifest.result["checkpoint"] is not None:
+        mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})

@@ -1,108 +1,123 @@
-"""Which epochs of a run stand, and how training state that no longer belongs to the config is dropped.
+"""Brings a run's files into the state that training starts from, and takes the epochs of another run over.
 
-Training differs from the other stages: its epochs continue one another in the same files, and the store removes old
-checkpoints on purpose. So epochs are judged as a chain: the longest row of finished epochs, from the first, whose
-records stand and whose last one still has its checkpoint.
+Whatever is removed here is no part of the training that goes on (tasks.training_start): nothing that it could continue
+from is.
 """
 
 import dataclasses
 import json
-import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rl_core.files import atomic_write_json, scratch_folder
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.training import TrainerConfig
+from rl_core.files import atomic_write_json, remove_folder, replace_folder, scratch_folder
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs
-from tasks.manifests import Output, StageManifest, altered_output, read_manifest
+from tasks.manifests import StageManifest, altered_output, read_manifest
 from tasks.reuse import adopt, other_runs, remove_paths
+from tasks.step_records import records_of
+from tasks.training_start import (
+    Chain,
+    TrainingStart,
+    finished_epochs,
+    last_step,
+    manifests_of_epochs,
+    started_file,
+    training_start,
+)
 
-logger = logging.getLogger(__name__)
 
-Chain = Sequence[tuple[str, str]]
-"""Name and digest of every epoch's stage, in order."""
+def settle_training(
+    run: RunDirectory, chain: Chain, store: CheckpointStore, trainer: TrainerConfig, *, elsewhere: bool
+) -> TrainingStart:
+    """Decide what training starts from, once a run, and bring this run's files into that state.
 
-
-def settle_training(run: RunDirectory, chain: Chain, *, elsewhere: bool) -> list[StageManifest]:
-    """Decide what training starts from, once a run: bring this run's files into a state that is right for the chain.
-
-    Epochs of another run are taken over when it has more of them. What belongs to none of the chain's epochs is
-    removed; a half-trained epoch stays when it was begun with the same digest.
+    Epochs of another run are taken over when it has more of them than stand here.
 
     Returns:
-        The manifests of the epochs that stand; training goes on after the last.
+        Where training goes on. A loop that is opened now resumes there.
     """
-    own = standing_epochs(run, chain)
+    _finish_taking_over(run)
+    own = training_start(run, chain, store, trainer)
     if elsewhere:
-        taken = _take_longer(run, chain, len(own))
+        taken = _take_longer(run, chain, len(own.epochs))
         if taken:
-            return taken
-    if not _continues(run, chain, len(own)):
-        rewind(run, chain, len(own))
+            return TrainingStart(epochs=taken, step=last_step(taken))
+    _make_room(run, chain, own)
     return own
-
-
-def standing_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
-    """The longest row of finished epochs of the chain that stand in this run."""
-    standing: list[StageManifest] = []
-    for stage, digest in chain:
-        manifest = read_manifest(run, stage)
-        if manifest is None or manifest.digest != digest or not _stands(run, stage, _records(manifest)):
-            break
-        standing.append(manifest)
-    while standing and not _has_checkpoint(run, standing[-1]):
-        standing.pop()
-    return standing
 
 
 def mark_started(run: RunDirectory, stage: str, digest: str) -> None:
     """Note that this epoch is being trained, so that a later start knows whom half-finished state belongs to."""
-    path = _started_file(run)
+    path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_json(path, {"stage": stage, "digest": digest})
 
 
-def rewind(run: RunDirectory, chain: Chain, epochs: int) -> None:
-    """Drop everything after the first `epochs` epochs of the chain."""
-    manifest = read_manifest(run, chain[epochs - 1][0]) if epochs else None
-    last_step = int(manifest.result["last_step"]) if manifest else 0
-    _started_file(run).unlink(missing_ok=True)
-    remove_paths(path for path in _manifests_of_epochs(run) if path.stem not in {stage for stage, _ in chain[:epochs]})
-    remove_paths(path for path in run.checkpoints.glob("*") if _step_of(path) > last_step)
-    RunLogs(run).cut_back(last_step or -1)
+def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
+    """The longest row of finished epochs that another run can take over from this one: their records are as they were,
+    and the last one still has its checkpoints."""
+    complete: list[StageManifest] = []
+    for manifest in finished_epochs(run, chain):
+        if altered_output(run.root, records_of(manifest)):
+            break
+        complete.append(manifest)
+    while complete and not _has_checkpoints(run, complete[-1]):
+        complete.pop()
+    return complete
 
 
-def _continues(run: RunDirectory, chain: Chain, epochs: int) -> bool:
-    """Whether half-finished training here is that of the chain's next epoch. An epoch that has a manifest and does not
-    stand was finished and then altered: that is no half-finished epoch."""
-    if epochs == len(chain):
-        return True
-    stage, digest = chain[epochs]
-    try:
-        started = json.loads(_started_file(run).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
-    return bool(started == {"stage": stage, "digest": digest} and not run.stage_manifest(stage).exists())
+def _make_room(run: RunDirectory, chain: Chain, start: TrainingStart) -> None:
+    """Remove what training does not continue from. What tells whose the rest is, goes last: a process that is killed in
+    between leaves the next one the same to do."""
+    if not start.foreign and len(start.epochs) < len(chain):
+        mark_started(run, *chain[len(start.epochs)])
+    later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
+    remove_paths(sorted(later, key=_step_of, reverse=True))
+    if start.foreign:
+        RunLogs(run).cut_back(start.step or -1)
+    else:
+        RunLogs(run).drop_unreadable()
+    standing = {epoch.stage for epoch in start.epochs}
+    remove_paths(path for path in manifests_of_epochs(run) if path.stem not in standing)
+    if start.foreign:
+        started_file(run).unlink(missing_ok=True)
 
 
 def _take_longer(run: RunDirectory, chain: Chain, more_than: int) -> list[StageManifest]:
     """Take over the epochs of the run beside this one that has most of them, if it has more than this one."""
-    candidates = [(other, standing_epochs(other, chain)) for other in other_runs(run)]
+    candidates = [(other, complete_epochs(other, chain)) for other in other_runs(run)]
     source, epochs = max(candidates, key=lambda candidate: len(candidate[1]), default=(run, []))
     if len(epochs) <= more_than:
         return []
-    last_step = int(epochs[-1].result["last_step"])
     # The other run may change under our hands: this one gives up its own epochs when it holds all files of the other's.
-    with scratch_folder(run.root / "taken") as folder:
+    with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
-        take_timings(source.timings, held.timings, last_step=last_step)
-        whole = [*(_without_pruned(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
+        take_timings(source.timings, held.timings, last_step=last_step(epochs))
+        whole = [*(_without_removed(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
         if not all(adopt(epoch, source=source, into=held) for epoch in whole):
             return []
-        rewind(run, chain, 0)
-        take_timings(held.timings, run.timings, last_step=last_step)
-        taken = [adopt(epoch, source=held, into=run) for epoch in standing_epochs(held, chain)]
-    return [manifest for manifest in taken if manifest is not None]
+        replace_folder(folder, run.taken)
+    _finish_taking_over(run)
+    return finished_epochs(run, chain)
+
+
+def _finish_taking_over(run: RunDirectory) -> None:
+    """Put epochs that are held whole into the place of this run's own. They stay held until they are there, so that a
+    process which is killed in between leaves the next one the same to do."""
+    held = RunDirectory(run.taken)
+    if not held.root.is_dir():
+        return
+    epochs = [read_manifest(held, path.stem) for path in manifests_of_epochs(held)]
+    started_file(run).unlink(missing_ok=True)
+    remove_paths(manifests_of_epochs(run))
+    remove_paths(run.checkpoints.glob("step-*"))
+    RunLogs(run).cut_back(-1)
+    for epoch in epochs:
+        if epoch is not None:
+            take_timings(held.timings, run.timings, last_step=last_step([epoch]))
+            adopt(epoch, source=held, into=run)
+    remove_folder(held.root)
 
 
 def take_timings(source: Path, target: Path, *, last_step: int) -> None:
@@ -113,42 +128,20 @@ def take_timings(source: Path, target: Path, *, last_step: int) -> None:
         target.write_text("".join(line for line in lines if json.loads(line)["step"] <= last_step), encoding="utf-8")
 
 
-def _without_pruned(run: RunDirectory, manifest: StageManifest) -> StageManifest:
-    """The manifest without the checkpoint that retention removed after a later epoch."""
-    if _has_checkpoint(run, manifest):
+def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:
+    """The manifest without the checkpoints of which retention has removed one after a later epoch."""
+    if _has_checkpoints(run, manifest):
         return manifest
-    return dataclasses.replace(manifest, outputs=_records(manifest))
+    return dataclasses.replace(manifest, outputs=records_of(manifest))
 
 
-def _has_checkpoint(run: RunDirectory, manifest: StageManifest) -> bool:
-    files = {path: output for path, output in manifest.outputs.items() if _is_checkpoint(path)}
-    return bool(files) and _stands(run, manifest.stage, files)
-
-
-def _records(manifest: StageManifest) -> dict[str, Output]:
-    return {path: output for path, output in manifest.outputs.items() if not _is_checkpoint(path)}
-
-
-def _is_checkpoint(path: str) -> bool:
-    return path.startswith("checkpoints/")
-
-
-def _stands(run: RunDirectory, stage: str, outputs: Mapping[str, Output]) -> bool:
-    problem = altered_output(run.root, outputs)
-    if problem:
-        logger.info("%s of %s: %s", stage, run.name, problem)
-    return problem is None
-
-
-def _started_file(run: RunDirectory) -> Path:
-    return run.stage_manifest("training").with_suffix(".started")
-
-
-def _manifests_of_epochs(run: RunDirectory) -> list[Path]:
-    return list(run.stage_manifest("any").parent.glob("train-epoch-*.json"))
+def _has_checkpoints(run: RunDirectory, manifest: StageManifest) -> bool:
+    records = records_of(manifest)
+    files = {path: output for path, output in manifest.outputs.items() if path not in records}
+    return bool(files) and altered_output(run.root, files) is None
 
 
 def _step_of(path: Path) -> int:
     """The step in `step-000032`; 0 for every other name, which the store judges."""
-    prefix, _, number = path.stem.partition("-")
-    return int(number) if prefix == "step" and number.isdecimal() else 0
+    number = path.name.removeprefix("step-")
+    return int(number) if number.isdecimal() else 0

@@ -30,6 +30,8 @@ class CheckpointInfo:
         loader: The data loader's state.
         counters: Everything else that counts on (policy version, optimizer steps, non-finite streak, ...).
         model_only: The optimizers' moments were left out, so the run cannot continue exactly from here.
+        interim: A stop asked for it at a step that is not saved otherwise. It is there to continue from, and leaves no
+            trace: it is never the best, and the next save removes it.
     """
 
     step: int
@@ -39,6 +41,7 @@ class CheckpointInfo:
     loader: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
     model_only: bool = False
+    interim: bool = False
 
     def __post_init__(self) -> None:
         if self.validation_score is not None and not math.isfinite(self.validation_score):

@@ -1,6 +1,7 @@
 """The checkpoints of a run: saved whole or not at all, the newest ones and the best one kept."""
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -82,14 +83,14 @@ class CheckpointStore:
         """Every complete checkpoint by manifest and file sizes, oldest first."""
         return [checkpoint for _, checkpoint in self._folders() if checkpoint is not None]
 
-    def latest(self) -> Checkpoint | None:
-        """The newest checkpoint whose files have the recorded hashes; None when there is none."""
-        return self._first_intact(self.complete()[::-1])
+    def latest(self, *, until: float = math.inf) -> Checkpoint | None:
+        """The newest checkpoint, of step `until` at most, whose files have the recorded hashes; None when there is
+        none."""
+        return self._first_intact([checkpoint for checkpoint in self.complete()[::-1] if checkpoint.step <= until])
 
     def best(self) -> Checkpoint | None:
         """The checkpoint with the highest validation score, the earliest of equals; None when none was validated."""
-        validated = [checkpoint for checkpoint in self.complete() if checkpoint.info.validation_score is not None]
-        return self._first_intact(sorted(validated, key=_rank))
+        return self._first_intact(sorted(filter(_is_ranked, self.complete()), key=_rank))
 
     def get(self, step: int) -> Checkpoint:
         """The checkpoint of `step`, hashes verified. Raises DamagedCheckpoint when it is missing or not intact."""
@@ -161,11 +162,16 @@ def _read_folder(folder: Path) -> Checkpoint:
 
 
 def kept_checkpoints(complete: Sequence[Checkpoint], save_limit: int) -> list[Checkpoint]:
-    """Those of `complete` (oldest first) that stay: the `save_limit` newest and the best by validation."""
-    newest = list(complete[-save_limit:])
-    validated = [checkpoint for checkpoint in complete if checkpoint.info.validation_score is not None]
-    best = min(validated, key=_rank, default=None)
-    return newest if best is None or best in newest else [best, *newest]
+    """Those of `complete` (oldest first) that stay: the `save_limit` newest and the best by validation. An interim one
+    stays beside them while it is the newest of all."""
+    lasting = [checkpoint for checkpoint in complete if not checkpoint.info.interim]
+    best = min(filter(_is_ranked, lasting), key=_rank, default=None)
+    kept = [*lasting[-save_limit:], *complete[-1:], *([best] if best else [])]
+    return [checkpoint for checkpoint in complete if checkpoint in kept]
+
+
+def _is_ranked(checkpoint: Checkpoint) -> bool:
+    return checkpoint.info.validation_score is not None and not checkpoint.info.interim
 
 
 def _rank(checkpoint: Checkpoint) -> tuple[float, int]:

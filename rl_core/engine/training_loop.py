@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
@@ -35,14 +35,14 @@ class EpochResult:
         epoch: From 1.
         first_step: Its first step, from 1.
         last_step: Its last step.
-        checkpoint: Folder of the checkpoint at its end.
-        metrics: Metrics of its last step.
+        checkpoint: Folder of the checkpoint at its end; None when training went on and removed it since.
+        metrics: Metrics of its last step; empty when its line was lost.
     """
 
     epoch: int
     first_step: int
     last_step: int
-    checkpoint: Path
+    checkpoint: Path | None
     metrics: Mapping[str, float]
 
 
@@ -66,6 +66,7 @@ class TrainingLoop:
     def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
         self._config = config
         self._parts = parts
+        self._steps_per_epoch = steps_an_epoch(config, parts.loader.num_rows)
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
         self._kept = NOTHING_KEPT
@@ -79,17 +80,16 @@ class TrainingLoop:
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
             AgreementError, TooManyFailedRewards, StaleWeights: see take_step.
         """
-        steps_per_epoch = steps_an_epoch(self._config, self._parts.loader.num_rows)
-        first, last = epoch_span(epoch, steps_per_epoch=steps_per_epoch, config=self._config)
+        first, last = self._span(epoch)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
-            advance(min(self._step, last) - first + 1)
+            advance(max(0, min(self._step, last) - first + 1))
             self._validate_before_training()
             while self._step < last:
                 record = self._run_step()
                 # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
                 stopping = self._parts.stop.signum is not None
-                if stopping or self._is_due(record.step, last):
-                    self._save(record, end_of_epoch=record.step == last, epoch=epoch)
+                if stopping or self._is_due(record.step):
+                    self._save(record)
                 advance(1, f"reward {record.metrics['reward/overall']:.3f}")
                 if stopping:
                     self._parts.stop.raise_if_requested()
@@ -97,8 +97,8 @@ class TrainingLoop:
             epoch=epoch,
             first_step=first,
             last_step=last,
-            checkpoint=self._checkpoint_at_or_after(last).folder,
-            metrics=self._parts.recorder.metrics_of(last),
+            checkpoint=self._checkpoint_of(last),
+            metrics=self._metrics_of(last),
         )
 
     def _resume(self, base_model: Path) -> int:
@@ -118,7 +118,7 @@ class TrainingLoop:
         self._kept = load_surplus(checkpoint.folder, self._parts.loader.find)
         self._parts.recorder.cut_back(checkpoint.info.step)
         self._parts.store.prune(checkpoint.info.step)
-        logger.info("resumed from step %d", checkpoint.info.step)
+        logger.info("resumed after step %d", checkpoint.info.step)
         return checkpoint.info.step
 
     def _validate_before_training(self) -> None:
@@ -157,18 +157,28 @@ class TrainingLoop:
         """Answer the held-out prompts with the weights after `step`, where the config asks for it."""
         return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
 
-    def _is_due(self, step: int, last: int) -> bool:
-        return step == last or step % self._config.trainer.save_freq == 0
+    def _is_due(self, step: int) -> bool:
+        return step % self._config.trainer.save_freq == 0 or self._ends_its_epoch(step)
 
-    def _save(self, record: StepRecord, *, end_of_epoch: bool, epoch: int) -> None:
+    def _ends_its_epoch(self, step: int) -> bool:
+        return step == self._span(self._epoch_of(step))[1]
+
+    def _epoch_of(self, step: int) -> int:
+        return (step - 1) // self._steps_per_epoch + 1
+
+    def _span(self, epoch: int) -> tuple[int, int]:
+        return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
+
+    def _save(self, record: StepRecord) -> None:
         info = CheckpointInfo(
             step=record.step,
-            epoch=epoch,
-            end_of_epoch=end_of_epoch,
+            epoch=self._epoch_of(record.step),
+            end_of_epoch=self._ends_its_epoch(record.step),
             validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
             loader=self._parts.loader.state_dict(),
             counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
+            interim=not self._is_due(record.step),
         )
         self._parts.store.save(record.step, lambda folder: self._write_state(folder, record), info=info)
 
@@ -177,8 +187,14 @@ class TrainingLoop:
         self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
         save_surplus(record.surplus, folder, step=record.step)
 
-    def _checkpoint_at_or_after(self, step: int) -> Checkpoint:
-        return next(c for c in sorted(self._parts.store.complete(), key=lambda c: c.info.step) if c.info.step >= step)
+    def _metrics_of(self, step: int) -> dict[str, float]:
+        try:
+            return self._parts.recorder.metrics_of(step)
+        except KeyError:
+            return {}  # its line was lost after the step was saved; whoever started the run was told
+
+    def _checkpoint_of(self, step: int) -> Path | None:
+        return next((found.folder for found in self._parts.store.complete() if found.step == step), None)
 
 
 def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:

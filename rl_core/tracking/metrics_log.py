@@ -5,6 +5,7 @@ as one that was not. What depends on the clock goes to timings.jsonl, incidents 
 """
 
 import json
+import math
 import os
 import re
 import time
@@ -44,12 +45,14 @@ class JsonLines:
         if is_new:
             fsync_folder(self.path.parent)
 
-    def cut_back(self, step: int) -> None:
-        """Drop the lines of later steps than `step`, all at once or not at all; the bytes of the others stay."""
+    def cut_back(self, step: float) -> None:
+        """Drop the lines of later steps than `step`, all at once or not at all; the bytes of the others stay. A line
+        that damage has made unreadable goes too, so that the file can be read again."""
         if not self.path.exists():
             return
         lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        steps = map(_step_of, lines)
+        kept = [line for line, known in zip(lines, steps, strict=True) if known is not None and known <= step]
         if len(kept) < len(lines):
             atomic_write_bytes(self.path, b"".join(kept))
 
@@ -86,6 +89,13 @@ def read_after(path: Path, step: int) -> list[dict[str, Any]]:
     return later[::-1]
 
 
+def readable_steps(path: Path) -> set[int]:
+    """The steps that have a line; one that damage has made unreadable tells none."""
+    if not path.exists():
+        return set()
+    return {step for line in path.read_bytes().splitlines() if (step := _step_of(line)) is not None}
+
+
 class RunLogs:
     """The metrics, timings and events of one run, for its one writer (the holder of the run's lock); others `read`."""
 
@@ -94,7 +104,7 @@ class RunLogs:
         self._metrics = JsonLines(run.metrics)
         self._timings = JsonLines(run.timings)
         self._events = JsonLines(run.events)
-        self._last_step = max((record["step"] for record in read(run.metrics)), default=-1)
+        self._last_step = max(readable_steps(run.metrics), default=-1)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write the metrics of a step (0 is the time before training). Raises ValueError for a step that is not
@@ -118,6 +128,11 @@ class RunLogs:
             if record["step"] == step:
                 return {name: value for name, value in record.items() if name != "step"}
         raise KeyError(f"{self._run.metrics} has no step {step}")
+
+    def drop_unreadable(self) -> None:
+        """Drop lines of metrics and timings that damage has made unreadable, so that the rest can be read."""
+        for lines in (self._metrics, self._timings):
+            lines.cut_back(math.inf)
 
     def cut_back(self, step: int) -> None:
         """Drop the metrics, timings, rollouts and validations of later steps than `step` (-1 drops all): a run that
@@ -162,6 +177,13 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _step_of(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:

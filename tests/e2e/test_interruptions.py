@@ -56,6 +56,7 @@ def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one
 
         with started(arguments, variables, output) as unbroken:
             assert unbroken.wait(timeout=600) == 0, output.read_text()
+        assert "training continues after step" in output.read_text()
 
     states = flow_run_states(new_home, run)
     assert states[-5:] == ["Crashed", "Interrupted", "Crashed", "Interrupted", "Completed"]

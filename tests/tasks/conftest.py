@@ -1,5 +1,7 @@
-"""The migrated MLflow database of the tracking tests."""
+"""What the tests of the stages share with those of other rooms: the migrated MLflow database, and dying at a chosen
+moment."""
 
+from tests.rl_core.conftest import killed_before_each_call
 from tests.rl_core.tracking.conftest import empty_database, new_database
 
-__all__ = ["empty_database", "new_database"]
+__all__ = ["empty_database", "killed_before_each_call", "new_database"]

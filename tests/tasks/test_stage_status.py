@@ -10,6 +10,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.stage_status import known_batch_plan, stage_statuses
 from tasks.stages import epoch_chain, stage_digests
+from tests.tasks.continued import End, Geometry, attempt
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,8 +63,12 @@ def test_stages_are_finished_here_or_elsewhere(config: RunConfig, run: RunDirect
 
 
 def test_training_goes_on_after_its_newest_checkpoint(config: RunConfig, run: RunDirectory) -> None:
-    finish(run, config, "train-epoch-001", run.checkpoints / "step-000003", last_step=3)
-    (run.checkpoints / "step-000005").mkdir()
+    digests = [digest for _, digest in epoch_chain(config, stage_digests(config), epochs=2)]
+    training = Geometry(
+        steps_per_epoch=3, epochs=2, save_freq=2, save_limit=1, digests=dict(enumerate(digests, start=1))
+    )
+    attempt(run, training, End(step=5, kind="stopped"))
+    (run.checkpoints / "step-000006").mkdir()
     found = statuses(config, run)
     assert found["train-epoch-001"] == "finished"
     assert found["train-epoch-002"] == "continues after step 5"

@@ -1,4 +1,4 @@
-"""What belongs to an epoch, and which failures of one are worth another try."""
+"""Which failures of an epoch are worth another try."""
 
 import errno
 import math
@@ -8,7 +8,6 @@ import pytest
 from prefect.states import Failed
 
 from rl_core.checkpoints.disk import DiskFull
-from rl_core.config.training import TrainerConfig
 from rl_core.engine.filtering import TooFewInformativeGroups
 from rl_core.engine.probing import ProbeMismatch
 from rl_core.engine.sampling import StaleWeights
@@ -18,18 +17,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.optimizer import NonFiniteGradients
 from tasks.manifests import StageManifest, finite, read_manifest, write_manifest
-from tasks.train import RETRIES, is_worth_retrying, step_records, train_epoch
-
-
-def test_the_validation_before_training_belongs_to_the_first_epoch() -> None:
-    run, trainer = RunDirectory(Path("run")), TrainerConfig(val_freq=2)
-    chain = [step_records(run, trainer, steps) for steps in (range(1, 4), range(4, 7))]
-    assert [[path for path in records if path.parent.name == "validations"] for records in chain] == [
-        [run.validation(0), run.validation(2)],
-        [run.validation(4), run.validation(6)],
-    ]
-    for records in chain:
-        assert run.metrics in records and sum(path.parent.name == "rollouts" for path in records) == 3
+from tasks.train import RETRIES, is_worth_retrying, train_epoch
 
 
 @pytest.mark.parametrize(

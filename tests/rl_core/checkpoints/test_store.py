@@ -15,9 +15,10 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.files import files_below
 
 
-def info(step: int, score: float | None = None) -> CheckpointInfo:
+def info(step: int, score: float | None = None, *, interim: bool = False) -> CheckpointInfo:
     return CheckpointInfo(
         step=step,
+        interim=interim,
         epoch=1,
         end_of_epoch=False,
         validation_score=score,
@@ -35,8 +36,10 @@ def write_state(text: str) -> Callable[[Path], None]:
     return write
 
 
-def save(store: CheckpointStore, step: int, score: float | None = None, text: str = "state") -> None:
-    store.save(step, write_state(f"{text} {step}"), info=info(step, score))
+def save(
+    store: CheckpointStore, step: int, score: float | None = None, text: str = "state", *, interim: bool = False
+) -> None:
+    store.save(step, write_state(f"{text} {step}"), info=info(step, score, interim=interim))
 
 
 def steps(store: CheckpointStore) -> list[int]:
@@ -193,6 +196,28 @@ def test_the_best_by_validation_outlives_the_newest_ones(root: Path) -> None:
     assert steps(store) == [2, 5, 6]
     best = store.best()
     assert best is not None and best.step == 2
+
+
+def test_an_interim_checkpoint_is_continued_from_and_leaves_no_trace(root: Path) -> None:
+    store = CheckpointStore(root, save_limit=2)
+    for step, score in [(2, 0.1), (4, 0.3), (6, 0.2)]:
+        save(store, step, score)
+    save(store, 7, score=0.9, interim=True)
+    assert steps(store) == [4, 6, 7]
+    latest, best = store.latest(), store.best()
+    assert latest is not None and latest.step == 7
+    assert best is not None and best.step == 4
+    save(store, 8, score=0.2)
+    assert steps(store) == [4, 6, 8]
+
+
+def test_the_latest_until_a_step_is_the_newest_intact_one_before_it(root: Path) -> None:
+    store = CheckpointStore(root, save_limit=4)
+    for step in (2, 4, 6, 8):
+        save(store, step)
+    _flip_last_byte(root / "step-000006" / "probe.json")
+    found = {until: store.latest(until=until) for until in (1, 2, 7, 8, 9)}
+    assert {until: at and at.step for until, at in found.items()} == {1: None, 2: 2, 7: 4, 8: 8, 9: 8}
 
 
 scores = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, -1.0]))

@@ -1,0 +1,289 @@
+"""A training that is killed and started again: the real loop, store, recorder and manifests around a step that computes
+next to nothing, so that hundreds of geometries fit into a second."""
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.engine import training_loop
+from rl_core.engine.records import StepRecorder
+from rl_core.engine.step import StepRecord
+from rl_core.engine.stop import Interrupted, StopRequest
+from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
+from rl_core.engine.validation import Validation
+from rl_core.files import folder_hashes
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.metrics_log import read
+from rl_core.types import Score
+from tasks.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.train import epoch_outputs
+from tasks.training_start import TrainingStart
+from tasks.training_state import mark_started, settle_training
+from tests.results import hashes
+from tests.rl_core.builders import make_group
+from tests.rl_core.evaluation.builders import make_items
+from tests.rl_core.tracking.runs import a_config
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """What decides which checkpoints there are, and when."""
+
+    steps_per_epoch: int
+    epochs: int
+    save_freq: int
+    save_limit: int
+    val_freq: int = -1
+    scores: Sequence[float] = (0.5,)
+    """Of the validations, quarters; which one depends on the weights."""
+    model_only: bool = False
+    max_steps: int | None = None
+    digests: Mapping[int, str] = field(default_factory=dict)
+    """Of epochs; that of another one is its number."""
+
+    @property
+    def steps(self) -> int:
+        whole = self.steps_per_epoch * self.epochs
+        return whole if self.max_steps is None else min(whole, self.max_steps)
+
+    @property
+    def chain(self) -> list[tuple[str, str]]:
+        epochs = range(1, -(-self.steps // self.steps_per_epoch) + 1)
+        return [(f"train-epoch-{epoch:03d}", f"{self.digests.get(epoch, epoch)}") for epoch in epochs]
+
+    @property
+    def config(self) -> RunConfig:
+        config = a_config()
+        trainer = config.trainer.model_copy(
+            update={
+                "total_epochs": self.epochs,
+                "save_freq": self.save_freq,
+                "save_limit": self.save_limit,
+                "val_freq": self.val_freq,
+                "save_model_only": self.model_only,
+                "max_steps": self.max_steps,
+            }
+        )
+        return config.model_copy(update={"trainer": trainer})
+
+
+class Workers:
+    """Hold one number that depends on every step so far."""
+
+    def __init__(self) -> None:
+        self.state = "new"
+
+    def load_policy(self, folder: Path) -> None:
+        self.state = "new"
+
+    def load_state(self, folder: Path, *, model_only: bool) -> None:
+        self.state = (folder / "state").read_text()
+
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[object]) -> None:
+        (folder / "state").write_text(self.state)
+
+    def learn(self, step: int) -> None:
+        self.state = hashlib.sha256(f"{self.state} {step}".encode()).hexdigest()
+
+
+class Loader:
+    """Knows how many batches were asked for."""
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
+        self._asked = 0
+
+    def next_batch(self) -> list[object]:
+        self._asked += 1
+        return []
+
+    def state_dict(self) -> dict[str, int]:
+        return {"asked": self._asked}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self._asked = state["asked"]
+
+    def find(self, uids: object) -> dict[str, object]:
+        return {}
+
+
+class Validator:
+    """Gives the weights one of the scores, always the same."""
+
+    def __init__(self, scores: Sequence[float]) -> None:
+        self._scores = scores
+
+    def run(self, workers: Workers) -> Validation:
+        score = self._scores[int(hashlib.sha256(workers.state.encode()).hexdigest(), 16) % len(self._scores)]
+        right = round(score * 4)
+        return Validation(make_items("+" * right + "-" * (4 - right)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How a process ends before its time.
+
+    Attributes:
+        step: The step in which it does.
+        kind: "killed" before the step is recorded; "recorded", killed right after that; "saved", killed when the
+            step's checkpoint is in place and older ones are not removed yet; "unnoted", killed when the step ended an
+            epoch and nothing says so yet; "stopped" by a signal, so that the step is saved first.
+    """
+
+    step: int
+    kind: str
+
+
+ENDS = ("killed", "recorded", "saved", "unnoted", "stopped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What a process found and did before it ended.
+
+    Attributes:
+        start: Where it was decided to go on.
+        kept: Steps of the intact checkpoints after the loop had loaded one of them.
+        resumed: The step that the loop stood at then.
+        ended: Whether the training came to its end.
+    """
+
+    start: TrainingStart
+    kept: list[int]
+    resumed: int
+    ended: bool
+
+
+def attempt(run: RunDirectory, geometry: Geometry, end: End | None = None, *, elsewhere: bool = False) -> Attempt:
+    """Train as a flow's process does, until the training's end or its own.
+
+    Args:
+        run: The run's folder.
+        geometry: Its geometry.
+        end: How the process ends before that.
+        elsewhere: Whether epochs of other runs may be taken over.
+    """
+    with unsynced():
+        run.root.mkdir(parents=True, exist_ok=True)
+        store = CheckpointStore(run.checkpoints, save_limit=geometry.save_limit)
+        start = settle_training(run, geometry.chain, store, geometry.config.trainer, elsewhere=elsewhere)
+        return _train(run, geometry, start, end)
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """Nothing is flushed to the disk: no machine loses its power here, and it takes most of the time."""
+    with patch.object(os, "fsync", lambda descriptor: None):
+        yield
+
+
+def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End | None) -> Attempt:
+    if len(start.epochs) == len(geometry.chain):
+        return Attempt(start=start, kept=intact(run), resumed=geometry.steps, ended=True)
+    workers, stop = Workers(), StopRequest()
+    at = {end.kind: end.step} if end else {}
+
+    def learn(prompts: object, *, step: int, **_: Any) -> StepRecord:
+        if at.get("killed") == step:
+            raise Killed
+        if at.get("stopped") == step:
+            stop.signum = signal.SIGTERM
+        workers.learn(step)
+        return record_of(step, workers.state)
+
+    class Recorder(StepRecorder):
+        def record(self, record: StepRecord, validation: Validation | None) -> None:
+            super().record(record, validation)
+            if at.get("recorded") == record.step:
+                raise Killed
+
+    class Store(CheckpointStore):
+        def _retain(self, step: int) -> None:
+            if at.get("saved") == step:
+                raise Killed
+            super()._retain(step)
+
+    mark_started(run, *geometry.chain[len(start.epochs)])
+    store = Store(run.checkpoints, save_limit=geometry.save_limit)
+    with patch.object(training_loop, "take_step", learn):
+        parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
+        loop = TrainingLoop(geometry.config, parts, base_model=run.base_model)
+        kept, resumed = intact(run), loop._step
+        try:
+            for epoch, (stage, digest) in enumerate(geometry.chain, start=1):
+                if stage not in {standing.stage for standing in start.epochs}:
+                    mark_started(run, stage, digest)
+                    result = loop.train_epoch(epoch)
+                    if at.get("unnoted") == result.last_step:
+                        raise Killed
+                    _finish(run, geometry, stage, result, store)
+        except (Killed, Interrupted):
+            return Attempt(start=start, kept=kept, resumed=resumed, ended=False)
+    return Attempt(start=start, kept=kept, resumed=resumed, ended=True)
+
+
+def _finish(run: RunDirectory, geometry: Geometry, stage: str, result: EpochResult, store: CheckpointStore) -> None:
+    outputs = describe_outputs(run.root, epoch_outputs(run, geometry.config.trainer, result, store))
+    manifest = StageManifest(
+        stage=stage,
+        digest=dict(geometry.chain)[stage],
+        outputs=outputs,
+        result={"first_step": result.first_step, "last_step": result.last_step},
+        seconds=1.0,
+        finished_at="",
+    )
+    write_manifest(run, manifest)
+
+
+def _parts(run: RunDirectory, geometry: Geometry, **driven: Any) -> LoopParts:
+    return LoopParts(
+        rewards=None,
+        loader=Loader(geometry.steps_per_epoch * geometry.config.data.rollout_batch_size),
+        validator=Validator(geometry.scores),
+        progress=SilentProgress(),
+        **driven,
+    )
+
+
+def record_of(step: int, state: str) -> StepRecord:
+    group = make_group(f"p{step}", lengths=(2,))
+    return StepRecord(
+        step=step,
+        groups=[group],
+        scores={rollout.key: Score(components={"overall": 1.0}) for rollout in group.rollouts},
+        trained=[],
+        metrics={"reward/overall": int(state[:6], 16) / 7},
+        seconds={"total": 1.0},
+        nonfinite_streak=0,
+        mean_kl=None,
+    )
+
+
+def intact(run: RunDirectory) -> list[int]:
+    """Steps of the checkpoints that have everything they were written with."""
+    store = CheckpointStore(run.checkpoints, save_limit=1)
+    return [found.step for found in store.complete() if store.latest(until=found.step) == found]
+
+
+def recorded(run: RunDirectory) -> int:
+    """The last step in metrics.jsonl."""
+    return max((line["step"] for line in read(run.metrics)), default=0)
+
+
+def results(run: RunDirectory) -> dict[str, str]:
+    """What must not depend on how often the run was ended."""
+    answers = {f"validations/{name}": digest for name, digest in folder_hashes(run.validation(0).parent).items()}
+    return hashes(run.root, ("metrics.jsonl", "rollouts/*", "checkpoints/**/*")) | answers

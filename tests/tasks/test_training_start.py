@@ -1,0 +1,117 @@
+"""A training that was ended goes on after its newest intact checkpoint, and nothing intact is removed on the way."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
+from rl_core.files import files_below
+from rl_core.run_directory import RunDirectory
+from tests.results import differences
+from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, recorded, results
+
+
+@contextmanager
+def new_run() -> Iterator[RunDirectory]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield RunDirectory(Path(folder) / "runs" / "mine")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "mine")
+
+
+geometries = st.builds(
+    Geometry,
+    steps_per_epoch=st.integers(1, 6),
+    epochs=st.integers(1, 4),
+    save_freq=st.integers(1, 7),
+    save_limit=st.integers(1, 3),
+    val_freq=st.sampled_from([-1, 1, 2, 3]),
+    scores=st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=1, max_size=5),
+    model_only=st.booleans(),
+    max_steps=st.none() | st.integers(1, 14),
+)
+ends = st.lists(st.builds(End, step=st.integers(1, 20), kind=st.sampled_from(ENDS)), min_size=1, max_size=3)
+
+CLEVR = Geometry(steps_per_epoch=20, epochs=2, save_freq=5, save_limit=3)
+"""Its checkpoint at the end of epoch 1 is gone after step 35."""
+
+
+@given(geometry=geometries, ends=ends)
+@example(geometry=CLEVR, ends=[End(step=38, kind="killed")])
+@example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")])
+@settings(max_examples=40)
+def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(geometry: Geometry, ends: list[End]) -> None:
+    with new_run() as whole, new_run() as run:
+        attempt(whole, geometry)
+        attempt(run, geometry, ends[0])
+        for end in [*ends[1:], None]:
+            done, last = CheckpointStore(run.checkpoints, save_limit=1).complete(), recorded(run)
+            newest = done[-1].step if done else 0
+            tried = attempt(run, geometry, end)
+            assert tried.start.step == tried.resumed == newest
+            assert tried.kept == [found.step for found in kept_checkpoints(done, geometry.save_limit)]
+            assert tried.start.again == last - newest <= geometry.save_freq
+            assert tried.start.lost is None
+        assert differences(results(whole), results(run)) == []
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def cut_end(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def flip(file: Path) -> None:
+    content = file.read_bytes()
+    middle = len(content) // 2
+    file.write_bytes(content[:middle] + bytes([content[middle] ^ 0x15]) + content[middle + 1 :])
+
+
+DAMAGES = {"deleted": Path.unlink, "cut": cut, "cut at its end": cut_end, "flipped": flip}
+
+
+@given(
+    geometry=geometries,
+    end=st.builds(End, step=st.integers(2, 20), kind=st.sampled_from(ENDS)),
+    damage=st.sampled_from(sorted(DAMAGES)),
+    which=st.integers(0, 1000),
+)
+@settings(max_examples=30)
+def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_told(
+    geometry: Geometry, end: End, damage: str, which: int
+) -> None:
+    with new_run() as whole, new_run() as run:
+        attempt(whole, geometry)
+        attempt(run, geometry, end)
+        before, reached = intact(run), max([0, recorded(run), *intact(run)])
+        files = [file for file in files_below(run.root) if file.stat().st_size > 3]
+        damaged = files[which % len(files)]
+        DAMAGES[damage](damaged)
+        newest = max(intact(run), default=0)
+        tried = attempt(run, geometry)
+        assert tried.ended and tried.start.step == tried.resumed
+        assert tried.start.again <= reached - tried.start.step
+        if tried.start.lost is None:
+            assert tried.start.step == newest
+        else:
+            assert damaged.name in tried.start.lost
+            assert tried.start.step >= [0, *before][-geometry.save_limit - 1 :][0]
+        if tried.start.lost is None or tried.start.step < newest:
+            assert differences(records(whole), records(run)) == []
+
+
+def records(run: RunDirectory) -> dict[str, str]:
+    """What a training leaves, but for its older checkpoints: one that was damaged is not made again."""
+    last = f"checkpoints/step-{max(intact(run)):06d}"
+    found = results(run).items()
+    return {name: content for name, content in found if name.startswith((last, "metrics", "rollouts", "validations"))}
