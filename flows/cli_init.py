@@ -46,7 +46,7 @@ def _say_what_comes_of_it(trial: Trial, proposal: Proposal, console: Console) ->
     first, lengths = trial.prompts[0], trial.lengths
     console.print("\n[bold]the first prompt[/bold]")
     console.print(first.text, markup=False, highlight=False, style="cyan", soft_wrap=True)
-    console.print(f"answer: {first.answer}", markup=False, highlight=False)
+    console.print(f"answer: {first.answer_text}", markup=False, highlight=False)
     console.print(
         f"\n[bold]prompt lengths[/bold] {lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}",
         highlight=False,

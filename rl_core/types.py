@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rl_core.answers import Answer, answer_text
+
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
@@ -49,7 +51,7 @@ class Prompt:
         data_source: Name of the source it came from.
         question: The user's text before the prompt template.
         text: The rendered chat prompt, as it was tokenised (one placeholder an image or video).
-        answer: Ground truth, only ever shown to the reward and the cold start.
+        answer: Ground truth, of the type that its column has; only ever shown to the reward and the cold start.
         token_ids: [P] int32, every image and video expanded to its placeholder tokens; what the trainer sees.
         engine_token_ids: [E] int32, one placeholder token an image or video; what vLLM takes and expands itself.
         image_uids: One uid an image, in the order of their places in the prompt.
@@ -61,12 +63,17 @@ class Prompt:
     data_source: str
     question: str
     text: str
-    answer: str
+    answer: Answer
     token_ids: Int32Array
     engine_token_ids: Int32Array
     image_uids: tuple[str, ...] = ()
     videos: tuple[VideoClip, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def answer_text(self) -> str:
+        """The answer as text: itself, or its JSON."""
+        return answer_text(self.answer)
 
     @property
     def shown_uids(self) -> tuple[str, ...]:

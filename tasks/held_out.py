@@ -28,7 +28,7 @@ _MOST = 500
 
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _MEDIA = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
-_USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA, "answer": pa.string()}
+_USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,8 +155,9 @@ def encoded(image: ImageInput) -> bytes:
 
 def _write(rows: Sequence[Row], path: Path) -> LocalSource:
     others = list(dict.fromkeys(name for row in rows for name in row.extra))
-    names = {usual: _free_name(usual, others) for usual in _USUAL}
-    schema = pa.schema([*((names[usual], kind) for usual, kind in _USUAL.items()), *map(json_column, others)])
+    names = {usual: _free_name(usual, others) for usual in (*_USUAL, "answer")}
+    fields = [(names[usual], kind) for usual, kind in _USUAL.items()]
+    schema = pa.schema([*fields, *map(json_column, [names["answer"], *others])])
     table = pa.Table.from_pylist([_record(row, names) for row in rows], schema=schema)
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
@@ -189,7 +190,7 @@ def _record(row: Row, names: Mapping[str, str]) -> dict[str, object]:
         names["problem"]: [turn._asdict() for turn in turns],
         names["images"]: [_stored(image) for image in row.images],
         names["videos"]: [_stored(video) for video in row.videos],
-        names["answer"]: row.answer,
+        names["answer"]: json.dumps(row.answer, ensure_ascii=False),
         **{name: json.dumps(value, ensure_ascii=False) for name, value in row.extra.items()},
     }
 

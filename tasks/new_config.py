@@ -106,7 +106,7 @@ def propose(path: Path, *, validation: Path | None, model: str | None, folder: P
 
 def _are_counts(inspection: Inspection) -> bool:
     rows = [row for row in inspection.rows if isinstance(row, Row)]
-    return bool(rows) and all(row.answer.isdecimal() and row.images for row in rows)
+    return bool(rows) and all(row.answer_text.isdecimal() and row.images for row in rows)
 
 
 def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> RunConfig:

@@ -18,7 +18,7 @@ from rl_core.files import hash_file, read_utf8
 from rl_core.rewards.own_code import files_of
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
-    "prepare": 6,
+    "prepare": 7,
     "cold-start": 2,
     "train": 5,
     "evaluate": 2,

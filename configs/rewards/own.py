@@ -16,7 +16,7 @@ def score(sample: RewardSample, brevity_weight: float = 0.1) -> dict[str, float]
 
     Keyword arguments come from `reward.kwargs` in the config.
     """
-    accuracy = float(parse(sample.response) == sample.ground_truth.strip())
+    accuracy = float(parse(sample.response) == sample.ground_truth_text.strip())
     brevity = 1.0 / (1.0 + sample.response_length / 100)
     return {
         "overall": (1.0 - brevity_weight) * accuracy + brevity_weight * brevity,

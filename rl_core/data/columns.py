@@ -1,7 +1,6 @@
 """From a table's row (names and values) to a Row, by the configured columns."""
 
 import difflib
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 
+from rl_core.answers import read_answer
 from rl_core.config.data import Columns
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, json_columns, unwritable_row
@@ -41,7 +41,7 @@ class RowParser:
         try:
             history, question = read_conversation(values.get(keys.prompt_key))
             column = keys.answer_key
-            answer = _answer(values.get(keys.answer_key))
+            answer = read_answer(values.get(keys.answer_key))
             column = keys.image_key or ""
             images = self._images(values)
             column = keys.video_key or ""
@@ -202,17 +202,3 @@ def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> 
             raise ValueError("a video is missing (null)")
         case _:
             raise ValueError(f"a video is {type(value).__name__}, not bytes or a path")
-
-
-def _answer(value: Any) -> str:
-    """Numbers become text: graders compare text."""
-    if value is None or value == "" or value != value:
-        raise ValueError("the answer is missing")
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"the answer is {type(value).__name__}, not text or a number")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"the answer is {value}, which is no number")
-    answer = str(value)
-    if not answer.strip():
-        raise ValueError("the answer is blank")
-    return answer

@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 
+from rl_core.answers import read_answer
 from rl_core.config.data import Columns, LocalSource
 from rl_core.data.columns import image_input
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
@@ -126,10 +127,6 @@ def _guess(
     return found[0] if found else None
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
 def _is_question(value: Any) -> bool:
     try:
         _, question = read_conversation(value)
@@ -139,7 +136,11 @@ def _is_question(value: Any) -> bool:
 
 
 def _is_answer(value: Any) -> bool:
-    return _is_text(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+    try:
+        read_answer(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_video(value: Any) -> bool:

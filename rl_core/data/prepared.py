@@ -45,7 +45,7 @@ def rows_file(split: str) -> str:
 
 
 def rows_table(rows: Sequence[PreparedRow]) -> pa.Table:
-    """Rows as a table of SCHEMA; `extra` is JSON text, because every source has other columns."""
+    """Rows as a table of SCHEMA; `answer` and `extra` are JSON text, of another type in every source."""
     return pa.Table.from_pylist([_record(row) for row in rows], schema=SCHEMA)
 
 
@@ -127,7 +127,7 @@ class PreparedDataset(Sequence[Prompt]):
             data_source=self._value("data_source", number),
             question=self._value("question", number),
             text=self._value("text", number),
-            answer=self._value("answer", number),
+            answer=json.loads(self._value("answer", number)),
             token_ids=self._ids("token_ids", number),
             engine_token_ids=self._ids("engine_token_ids", number),
             image_uids=tuple(self._value("image_uids", number)),
@@ -166,7 +166,7 @@ def _record(row: PreparedRow) -> dict[str, Any]:
         "data_source": prompt.data_source,
         "question": prompt.question,
         "text": prompt.text,
-        "answer": prompt.answer,
+        "answer": json.dumps(prompt.answer, ensure_ascii=False),
         "token_ids": prompt.token_ids,
         "engine_token_ids": prompt.engine_token_ids,
         "image_uids": list(prompt.image_uids),

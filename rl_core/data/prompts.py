@@ -89,5 +89,5 @@ def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
             for turn in row.history:
                 yield without_places(turn.content)
             yield without_places(template.render(row.question))
-            yield row.answer
+            yield row.answer_text
     yield from extra_texts

@@ -189,6 +189,6 @@ def _finish(
 
 def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]) -> str:
     """Content and place of a row: twice the same row in a source is two prompts with draws of their own."""
-    identity = [row.data_source, row.index, row.history, row.question, row.answer, image_uids]
+    identity = [row.data_source, row.index, row.history, row.question, row.answer_text, image_uids]
     identity += [video.frame_uids for video in videos]
     return hashlib.sha256(json.dumps(identity, ensure_ascii=False).encode()).hexdigest()[:16]

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 
+from rl_core.answers import Answer, answer_text
+
 ImageInput = bytes | Path | Image.Image
 """An image as a source has it: encoded, as a file, or decoded."""
 
@@ -39,7 +41,7 @@ class Row:
         question: The text asked, with one `<image>` an image and one `<video>` a video: the last turn of a
             conversation.
         images: The row's images in the order of their places in the whole conversation, not yet looked at.
-        answer: Ground truth as text.
+        answer: Ground truth, of the type that its column has.
         data_source: Name of the source.
         videos: The row's videos, likewise.
         history: The turns before the question, a system turn only at the start.
@@ -51,7 +53,7 @@ class Row:
     index: int
     question: str
     images: tuple[ImageInput, ...]
-    answer: str
+    answer: Answer
     data_source: str
     videos: tuple[VideoInput, ...] = ()
     history: tuple[Turn, ...] = ()
@@ -60,6 +62,11 @@ class Row:
     question_column: str = "question"
     image_column: str = "images"
     video_column: str = "videos"
+
+    @property
+    def answer_text(self) -> str:
+        """The answer as text: itself, or its JSON."""
+        return answer_text(self.answer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ class TargetRenderer:
 
     def example(self, prompt: Prompt) -> SupervisedExample:
         """The prompt with its target's token ids."""
-        text = self._template.render(answer=prompt.answer, question=prompt.question)
+        text = self._template.render(answer=prompt.answer_text, question=prompt.question)
         token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
         return SupervisedExample(prompt=prompt, target_ids=np.array(token_ids, dtype=np.int32))
 

@@ -57,7 +57,7 @@ class Judge:
             image_uids=prompt.shown_uids,
             question=prompt.question,
             prompt=prompt.text,
-            answer=prompt.answer,
+            answer=prompt.answer_text,
             response=response,
             parsed=score.parsed,
             parse_failed=score.parsed is None if knows_parsing else None,

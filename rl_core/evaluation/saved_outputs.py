@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rl_core.answers import answer_text
 from rl_core.data.rows import json_columns
 
 RESPONSE_KEYS = ("response", "model_output", "output", "prediction", "completion")
@@ -71,7 +72,7 @@ def _outputs_of(record: Mapping[str, Any], number: int, seen: Counter[str]) -> l
     # R1-V's logs keep the whole item in this place.
     item = {**asked, **record, "question": asked.get("question", "")} if isinstance(asked, Mapping) else dict(record)
     responses = _value(item, RESPONSE_KEYS, "response")
-    truth = str(_value(item, TRUTH_KEYS, "truth"))
+    truth = answer_text(_value(item, TRUTH_KEYS, "truth"))
     uid = str(next((item[key] for key in UID_KEYS if item.get(key) is not None), f"row-{number:06d}"))
     question = next((item[key] for key in QUESTION_KEYS if isinstance(item.get(key), str)), "")
     outputs = []

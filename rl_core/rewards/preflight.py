@@ -1,8 +1,10 @@
 """Trying the reward on the ground truth, before anything expensive starts (design contract 8)."""
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
@@ -14,13 +16,36 @@ from rl_core.rewards.routing import Routing
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Prompt, Score
 
+_ANSWER = "ANSWER"
+USUAL_FORMS = (
+    "<think>I think.</think>\n\\boxed{ANSWER}",
+    "<think>I think.</think>\n<answer>ANSWER</answer>",
+    "<think>I think.</think>\n<answer>\\boxed{ANSWER}</answer>",
+    "I think.\nAnswer: ANSWER",
+    "I think.\n#### ANSWER",
+)
+"""What responses look like that rewards in the field read; a user's reward is tried on all of them, because which one
+it reads is known to its author alone."""
+
+_IN_EVERY_FORM = (
+    ", bare and in every usual form (in \\boxed{}, in <answer></answer>, after `Answer:` and ####): look at the answers"
+    " and the reward; if it reads another form than these, nothing is wrong"
+)
+
+_WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
+
+
+class _Trial(NamedTuple):
+    response: str
+    score: Score
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroundTruthTrial:
     """How the reward judged the true answers.
 
     Attributes:
-        responses: The true answer of each prompt, in the form that was scored.
+        responses: The true answer of each prompt, in the form that the reward calls right, where there is one.
         scores: One a prompt.
         problems: Sentences about what would stop the run; empty when all is well.
         warnings: Sentences about what looks wrong and may be meant.
@@ -46,39 +71,69 @@ def try_on_ground_truth(
         config: The reward.
         prompts: Some rows; all of them are tried.
         target_template: Jinja text (variables `answer`, `question`) that turns an answer into a response; null takes
-            the form that a built-in reward gives its full score to, and the bare answer for a reward of the user's.
+            the form that a built-in reward gives its full score to; a reward of the user's is tried on the bare answer
+            and all USUAL_FORMS.
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
         filter_key: The one that groups are filtered by (`algorithm.online_filtering.filter_key`); None for none.
     """
     try:
         routing = resolve_rewards(config)
-        responses = [_response(prompt, routing, target_template) for prompt in prompts]
+        forms = [_forms(prompt, routing, target_template) for prompt in prompts]
     except ValueError as error:
         return GroundTruthTrial(problems=f"{error}".splitlines())
     except jinja2.TemplateError as error:
         return GroundTruthTrial(problems=f"{error}".splitlines()[:1])
-    samples = [RewardSample.of_text(prompt, text) for prompt, text in zip(prompts, responses, strict=True)]
-    with RewardPool(config.model_copy(update={"workers": 1})) as pool:
-        scores = pool.score_all(samples)
+    trials = _try(config, prompts, forms)
+    best = [max(of_prompt, key=lambda trial: _rank(trial, accuracy_key)) for of_prompt in trials]
     names = [_name_of(prompt, routing) for prompt in prompts]
     read = {"evaluation.accuracy_key": accuracy_key}
     if filter_key is not None:
         read["algorithm.online_filtering.filter_key"] = filter_key
+    scores = [trial.score for trial in best]
     return GroundTruthTrial(
-        responses=responses,
+        responses=[trial.response for trial in best],
         scores=scores,
         problems=_problems(names, prompts, scores, read),
-        warnings=_warnings(names, prompts, scores, accuracy_key),
+        warnings=[*_wrong(names, prompts, trials, accuracy_key), *_fragile(names, trials)],
     )
 
 
-def _response(prompt: Prompt, routing: Routing, target_template: str | None) -> str:
+def _forms(prompt: Prompt, routing: Routing, target_template: str | None) -> list[str]:
+    """The responses that say the true answer, one of which the reward should call right."""
     if target_template is not None:
         template = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(target_template)
-        return template.render(answer=prompt.answer, question=prompt.question)
+        return [template.render(answer=prompt.answer_text, question=prompt.question)]
     route = routing.route_of(prompt.data_source)
     source = None if route is None else routing.specs[route.terms[0].lane].source
-    return str(importlib.import_module(source).exemplar(prompt.answer)) if isinstance(source, str) else prompt.answer
+    if isinstance(source, str):
+        return [str(importlib.import_module(source).exemplar(prompt.answer_text))]
+    return [prompt.answer_text, *(form.replace(_ANSWER, prompt.answer_text) for form in USUAL_FORMS)]
+
+
+def _try(config: RewardConfig, prompts: Sequence[Prompt], forms: Sequence[Sequence[str]]) -> list[list[_Trial]]:
+    """[prompt][form] what came of it."""
+    samples = [
+        RewardSample.of_text(prompt, text, sample_index=place, response_length=_plausible_length(text))
+        for prompt, texts in zip(prompts, forms, strict=True)
+        for place, text in enumerate(texts)
+    ]
+    with RewardPool(config.model_copy(update={"workers": 1})) as pool:
+        scores = iter(pool.score_all(samples))
+    return [[_Trial(text, next(scores)) for text in texts] for texts in forms]
+
+
+def _plausible_length(response: str) -> int:
+    """Tokens, about: words, marks and the end of the sequence. The tokenizer need not be there yet, and a reward that
+    divides by the length must not meet 0, which no sampled response has."""
+    return len(_WORD_OR_MARK.findall(response)) + 1
+
+
+def _rank(trial: _Trial, accuracy_key: str) -> tuple[bool, bool]:
+    return _is_right(trial.score, accuracy_key), trial.score.error is None
+
+
+def _is_right(score: Score, accuracy_key: str) -> bool:
+    return score.error is None and score.components.get(accuracy_key, score.overall) > 0.0
 
 
 def _name_of(prompt: Prompt, routing: Routing) -> str:
@@ -107,15 +162,34 @@ def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
             yield f"its components ({known}) lack {component!r}: name one of them as {key}"
 
 
-def _warnings(names: Sequence[str], prompts: Sequence[Prompt], scores: Sequence[Score], accuracy_key: str) -> list[str]:
-    wrong: dict[str, list[str]] = {}
-    for name, prompt, score in zip(names, prompts, scores, strict=True):
-        if score.error is None and score.components.get(accuracy_key, score.overall) <= 0.0:
-            wrong.setdefault(name, []).append(prompt.uid)
+def _wrong(
+    names: Sequence[str], prompts: Sequence[Prompt], trials: Sequence[Sequence[_Trial]], accuracy_key: str
+) -> list[str]:
+    """True answers that are called wrong in every form."""
+    wrong: dict[tuple[str, bool], list[str]] = {}
+    for name, prompt, forms in zip(names, prompts, trials, strict=True):
+        judged = [trial.score for trial in forms if trial.score.error is None]
+        if judged and not any(_is_right(score, accuracy_key) for score in judged):
+            wrong.setdefault((name, len(forms) > 1), []).append(prompt.uid)
     return [
-        f"{name} calls the true answer wrong for {_few(uids)} (of {names.count(name)} tried): "
-        "look at the answers' form, the target template and the reward"
-        for name, uids in wrong.items()
+        f"{name} calls the true answer wrong for {_few(uids)} (of {names.count(name)} tried)"
+        + (_IN_EVERY_FORM if was_guessed else ": look at the answers' form, the target template and the reward")
+        for (name, was_guessed), uids in wrong.items()
+    ]
+
+
+def _fragile(names: Sequence[str], trials: Sequence[Sequence[_Trial]]) -> list[str]:
+    """Rewards that judge one form of the answer and fail on another."""
+    failures: dict[tuple[str, str], str] = {}
+    for name, forms in zip(names, trials, strict=True):
+        if any(trial.score.error is None for trial in forms):
+            for response, score in forms:
+                if score.error is not None:
+                    failures.setdefault((name, score.error), response)
+    return [
+        f"{name} fails on the response {response!r:.80} ({reason}): every response of such a form costs its sample, "
+        "and more than reward.max_failed_share of them the run; return a score for it"
+        for (name, reason), response in failures.items()
     ]
 
 

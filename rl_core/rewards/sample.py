@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rl_core.answers import Answer, answer_text
+
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
     from rl_core.types import FinishReason, Prompt, Rollout
 
@@ -14,7 +16,7 @@ class RewardSample:
 
     Attributes:
         response: The decoded response, special tokens left out.
-        ground_truth: The row's answer.
+        ground_truth: The row's answer, of the type that its column has (`ground_truth_text` is always text).
         response_length: Sampled tokens, the end-of-sequence token included.
         prompt: The rendered chat prompt.
         question: The user's text before the prompt template.
@@ -28,7 +30,7 @@ class RewardSample:
     """
 
     response: str
-    ground_truth: str
+    ground_truth: Answer
     response_length: int
     prompt: str
     question: str
@@ -39,6 +41,11 @@ class RewardSample:
     extra: Mapping[str, Any] = field(default_factory=dict)
     response_ids: Sequence[int] = ()
     finish_reason: "FinishReason" = "stop"
+
+    @property
+    def ground_truth_text(self) -> str:
+        """The answer as text: itself, or its JSON (3 is "3", [1, 2] is "[1, 2]")."""
+        return answer_text(self.ground_truth)
 
     @classmethod
     def of(cls, prompt: "Prompt", rollout: "Rollout") -> "RewardSample":
@@ -59,16 +66,19 @@ class RewardSample:
         )
 
     @classmethod
-    def of_text(cls, prompt: "Prompt", response: str) -> "RewardSample":
-        """The sample of a response that was written, not sampled: it has no token ids and length 0."""
+    def of_text(
+        cls, prompt: "Prompt", response: str, *, sample_index: int = 0, response_length: int = 0
+    ) -> "RewardSample":
+        """The sample of a response that was written, not sampled: it has no token ids."""
         return cls(
             response=response,
             ground_truth=prompt.answer,
-            response_length=0,
+            response_length=response_length,
             prompt=prompt.text,
             question=prompt.question,
             data_source=prompt.data_source,
             prompt_uid=prompt.uid,
+            sample_index=sample_index,
             image_uids=prompt.image_uids,
             extra=dict(prompt.extra),
         )

@@ -131,7 +131,7 @@ def _record(step: int, prompt: Prompt, rollout: Rollout, score: Score, sample: T
         data_source=prompt.data_source,
         prompt=prompt.text,
         question=prompt.question,
-        answer=prompt.answer,
+        answer=prompt.answer_text,
         image_uids=list(prompt.shown_uids),
         sample_index=rollout.sample_index,
         response=rollout.text,

@@ -20,9 +20,9 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
     Raises:
         ValueError: the ground truth is no choice: a letter alone, or followed by its text ("B. a circle").
     """
-    truth = _read(_LETTER.match(sample.ground_truth))
+    truth = _read(_LETTER.match(sample.ground_truth_text))
     if truth is None:
-        raise ValueError(f"the ground truth {sample.ground_truth!r} is no choice; `choice` cannot judge it")
+        raise ValueError(f"the ground truth {sample.ground_truth_text!r} is no choice; `choice` cannot judge it")
     given = parse(sample.response)
     accuracy = float(given == truth)
     format_score = float(given is not None and _marked(sample.response) is not None)

@@ -19,7 +19,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
         ValueError: the ground truth is no whole number.
     """
     given = parse(sample.response)
-    truth = _whole_number(sample.ground_truth)
+    truth = _whole_number(sample.ground_truth_text)
     accuracy = float(given is not None and int(given) == truth)
     format_score = float(_FORMAT.fullmatch(sample.response) is not None)
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score

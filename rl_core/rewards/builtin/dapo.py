@@ -21,7 +21,7 @@ def compute_score(
     evaluation and group filtering.
     """
     given = parse(sample.response)
-    is_right = normalise_answer(_NO_ANSWER if given is None else given) == normalise_answer(sample.ground_truth)
+    is_right = normalise_answer(_NO_ANSWER if given is None else given) == normalise_answer(sample.ground_truth_text)
     accuracy = 1.0 if is_right else -1.0
     overlong = soft_overlong_penalty(sample.response_length, max_response_length, overlong_buffer_length)
     return {

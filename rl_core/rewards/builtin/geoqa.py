@@ -14,7 +14,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
     own `<answer>` tags, as R1-V's data do.
     """
     format_score = float(has_tagged_form(sample.response))
-    accuracy = float(_verified(sample.response, sample.ground_truth) or _same_text(sample))
+    accuracy = float(_verified(sample.response, sample.ground_truth_text) or _same_text(sample))
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 
@@ -41,7 +41,7 @@ def _verified(response: str, ground_truth: str) -> bool:
 
 
 def _same_text(sample: RewardSample) -> bool:
-    given, truth = one_line_answer(sample.response), one_line_answer(sample.ground_truth)
+    given, truth = one_line_answer(sample.response), one_line_answer(sample.ground_truth_text)
     return (sample.response.strip() if given is None else given) == (
-        sample.ground_truth.strip() if truth is None else truth
+        sample.ground_truth_text.strip() if truth is None else truth
     )

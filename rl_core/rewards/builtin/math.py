@@ -19,7 +19,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1, grader: str 
     """
     response = tighten(sample.response)
     format_score = float(has_boxed_form(response))
-    accuracy = float(grader_named(grader)(extract_boxed_content(response), sample.ground_truth))
+    accuracy = float(grader_named(grader)(extract_boxed_content(response), sample.ground_truth_text))
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 

@@ -14,7 +14,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str 
     grader mathruler.
     """
     format_score = float(has_tagged_form(sample.response))
-    accuracy = _accuracy(sample.response, sample.ground_truth, grader)
+    accuracy = _accuracy(sample.response, sample.ground_truth_text, grader)
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 

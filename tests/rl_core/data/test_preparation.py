@@ -4,6 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -89,6 +90,33 @@ def test_equal_inputs_make_equal_files(prepare, tmp_path):
     assert first == second
 
 
+ANSWERS = ["4", 4, 4.0, True, [4, "4"], [], {"box": [1, 2.5], "none": None}, "[4]", "ä \U0001f600"]
+
+
+def test_an_answer_keeps_its_type_from_the_row_to_the_prompt(prepare, write_jsonl, tmp_path):
+    prepare(train=local(write_jsonl([{"problem": "?", "answer": answer} for answer in ANSWERS])))
+    read = [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")]
+    assert list(map(repr, read)) == list(map(repr, ANSWERS))
+
+
+@pytest.mark.parametrize(
+    ("column", "answers"),
+    [
+        (pa.int64(), [3, -4]),
+        (pa.float32(), [0.5, 3.0]),
+        (pa.bool_(), [True, False]),
+        (pa.list_(pa.list_(pa.int32())), [[[1, 2], [3]], []]),
+        (pa.struct([("label", pa.string()), ("box", pa.list_(pa.float64()))]), [{"label": "a", "box": [0.5, 1.0]}]),
+    ],
+)
+def test_an_answer_of_a_parquet_column_keeps_its_type(prepare, tmp_path, column, answers):
+    table = pa.table({"problem": [f"{n}?" for n in range(len(answers))], "answer": pa.array(answers, column)})
+    pq.write_table(table, tmp_path / "typed.parquet")
+    prepare(train=local(tmp_path / "typed.parquet"))
+    read = [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")]
+    assert list(map(repr, read)) == list(map(repr, answers))
+
+
 def test_every_uid_is_its_own_even_for_equal_rows(prepare, write_jsonl, tmp_path):
     prepare(train=local(write_jsonl([{"problem": "2+2?", "answer": "4"}] * 5)))
     assert len({prompt.uid for prompt in PreparedDataset.open(tmp_path / "out", "train")}) == 5
@@ -133,7 +161,7 @@ def test_a_bad_row_costs_itself_and_is_written_down(prepare, illustrated, tmp_pa
     assert (record["index"], record["column"], record["origin"]) == (2, column, "rows.jsonl line 3")
     assert reason in record["reason"]
     answers = [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")]
-    assert answers == ["0", "1", "3", "4", "5"]
+    assert answers == [0, 1, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("damaged_images")

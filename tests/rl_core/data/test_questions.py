@@ -34,7 +34,7 @@ def test_items_become_prompts_and_those_that_cannot_are_told(
     columns = Columns(prompt_key="question", image_key="image_path", images_first=True, answer_key="ground_truth")
     questions = render(tiny_folder, LocalSource(type="local", path=str(path), columns=columns), tmp_path / "i.arrow")
     (prompt,) = questions.prompts
-    assert prompt.answer == "3"
+    assert prompt.answer == 3
     assert prompt.text.count("<|image_pad|>") == 1
     assert "How many? Think first." in prompt.text
     assert prompt.image_uids[0] in ImageStore.open(tmp_path / "i.arrow")

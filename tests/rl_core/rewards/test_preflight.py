@@ -1,18 +1,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from rl_core.answers import Answer
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.preflight import GroundTruthTrial, try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.builders import make_prompt
 
 
-def prompts(*answers: str) -> list[Prompt]:
+def prompts(*answers: Answer) -> list[Prompt]:
     return [replace(make_prompt(f"row-{i}"), answer=answer) for i, answer in enumerate(answers)]
 
 
 def trial(
-    function: str, *answers: str, template: str | None = None, accuracy_key: str = "accuracy", **kwargs
+    function: str, *answers: Answer, template: str | None = None, accuracy_key: str = "accuracy", **kwargs
 ) -> GroundTruthTrial:
     config = RewardConfig(function=function, kwargs=kwargs, timeout_seconds=2.0)
     return try_on_ground_truth(config, prompts(*answers), target_template=template, accuracy_key=accuracy_key)
@@ -69,8 +72,77 @@ def test_the_example_file_for_users_works_on_the_bare_answer_form_of_its_docstri
     example = Path(__file__).parents[3] / "configs" / "rewards" / "own.py"
     result = trial(f"{example}:score", "1", template="<answer>{{ answer }}</answer>", brevity_weight=0.2)
     assert (result.problems, result.warnings) == ([], [])
-    assert result.scores[0].components == {"overall": 1.0, "accuracy": 1.0, "brevity": 1.0}
+    assert result.scores[0].components["accuracy"] == 1.0
     assert result.scores[0].parsed == "1"
+
+
+OWN_FORMS = r"""
+import re
+KIND = "{kind}"
+
+def bare(response):
+    return response
+
+def boxed(response):
+    found = re.findall(r"\\boxed\{{(.*)\}}", response)
+    return found[-1] if found else None
+
+def tagged(response):
+    found = re.search(r"<answer>(.*?)</answer>", response)
+    return found and found.group(1)
+
+def last_line(response):
+    found = re.findall(r"(?i)Answer\s*:\s*([^\n]+)", response[-300:])
+    return found[-1] if found else None
+
+def strict(response):
+    return re.fullmatch(r"<think>.+</think>\s*<answer>(.*)</answer>", response, re.DOTALL).group(1)
+
+def score(sample):
+    assert sample.response_length > 0
+    per_token = 1 / sample.response_length
+    return {{"overall": per_token, "accuracy": float(globals()[KIND](sample.response) == sample.ground_truth_text)}}
+"""
+
+
+def own_form(folder: Path, kind: str) -> str:
+    path = folder / f"{kind}.py"
+    path.write_text(OWN_FORMS.format(kind=kind))
+    return f"{path}:score"
+
+
+@pytest.mark.parametrize("kind", ["bare", "boxed", "tagged", "last_line"])
+def test_a_reward_of_the_users_is_asked_in_the_form_that_it_reads(tmp_path: Path, kind: str) -> None:
+    result = trial(own_form(tmp_path, kind), "12", "x^{2}", "[3, 4]")
+    assert (result.problems, result.warnings) == ([], [])
+    assert [score.components["accuracy"] for score in result.scores] == [1.0] * 3
+
+
+def test_a_reward_that_reads_no_usual_form_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "never.py"
+    path.write_text("def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
+    (warning,) = trial(f"{path}:score", "1", "2").warnings
+    assert "calls the true answer wrong for 2 rows (row-0, row-1) (of 2 tried), bare and in every usual form" in warning
+
+
+def test_a_reward_that_fails_on_another_form_than_its_own_is_a_warning(tmp_path: Path) -> None:
+    result = trial(own_form(tmp_path, "strict"), "1", "2")
+    assert not result.problems
+    (warning,) = result.warnings
+    assert "fails on the response '1' (AttributeError: 'NoneType' object has no attribute 'group'" in warning
+    assert "return a score for it" in warning
+
+
+def test_a_reward_sees_the_type_of_the_answer(tmp_path: Path) -> None:
+    path = tmp_path / "typed.py"
+    path.write_text(
+        "REWARD_TYPE = 'batch'\n"
+        "def score(inputs, boxes):\n"
+        "    return [{'overall': 1.0, 'accuracy': i['ground_truth'] == boxes} for i in inputs]\n"
+    )
+    boxes = [[1, 2.5], {"label": "a"}]
+    result = trial(f"{path}:score", boxes, boxes=boxes)
+    assert (result.problems, result.warnings) == ([], [])
 
 
 def test_each_source_is_tried_with_its_own_reward() -> None:
@@ -83,7 +155,7 @@ def test_each_source_is_tried_with_its_own_reward() -> None:
     result = try_on_ground_truth(config, rows, target_template=None, accuracy_key="accuracy")
     assert result.responses == ["<think></think>\\boxed{1/2}", "<answer>7</answer>", "<answer>many</answer>"]
     assert [score.error is None for score in result.scores] == [True, True, False]
-    assert result.scores[0].components["length/overall"] == 1.0
+    assert result.scores[0].components["length/overall"] == 0.0, "15 tokens, about"
     (problem,) = result.problems
     assert problem.startswith("reward 'count' on the ground truth of row row-2: ValueError: the ground truth 'many'")
 

@@ -9,7 +9,7 @@ def compute_score(sample: RewardSample) -> dict[str, float]:
     math-verify expects the truth, and no answer has to stand inside tags."""
     from math_verify import verify
 
-    is_right = verify(_expressions(sample.response), _expressions(sample.ground_truth), timeout_seconds=None)
+    is_right = verify(_expressions(sample.response), _expressions(sample.ground_truth_text), timeout_seconds=None)
     return {"overall": float(is_right), "accuracy": float(is_right)}
 
 

@@ -11,7 +11,7 @@ _ANSWER = re.compile(r"<answer>\s*(\d+)\s*</answer>")
 def compute_score(sample: RewardSample) -> dict[str, float]:
     """1 where the number equals the truth as a whole number, else 0; no number is wrong."""
     given = parse(sample.response)
-    is_right = given is not None and _without_zeros(given) == _without_zeros(sample.ground_truth)
+    is_right = given is not None and _without_zeros(given) == _without_zeros(sample.ground_truth_text)
     return {"overall": float(is_right), "accuracy": float(is_right)}
 
 

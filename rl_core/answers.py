@@ -1,0 +1,38 @@
+"""The true answer of a row: a JSON value of the type that its column has. Imports no library: the scoring processes
+load it."""
+
+import json
+import math
+from typing import Any
+
+Answer = str | int | float | bool | list[Any] | dict[str, Any]
+"""A text, a number, a truth value, or lists and mappings of them (boxes, say). Rewards get it as it is."""
+
+
+def answer_text(answer: Answer) -> str:
+    """The answer as people and graders of text read it: a text unchanged, every other value as JSON."""
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def read_answer(value: Any) -> Answer:
+    """What a row holds in its answer column, as the plain values that JSON gives back.
+
+    Raises:
+        ValueError: it is missing, blank, no finite number, or nothing that JSON can hold; the message says which.
+    """
+    if value is None or value == "" or value != value:
+        raise ValueError("the answer is missing")
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("the answer is blank")
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"the answer is {value}, which is no number")
+    try:
+        answer: Answer = json.loads(json.dumps(value, allow_nan=False))
+    except TypeError as error:
+        what = "is no text, number, truth value, list or mapping of them"
+        raise ValueError(f"the answer ({type(value).__name__}) {what}: {error}") from None
+    except ValueError:  # of a number inside it
+        raise ValueError(f"the answer holds a number that is infinite or none at all: {value!r:.200}") from None
+    return answer
