@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import jinja2
-from jinja2.sandbox import SandboxedEnvironment
-
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
 from rl_core.files import read_utf8
 from rl_core.planning.model_sizes import read_sizes
+from rl_core.templates import target_template
 from tasks.reuse import link_or_copy
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
@@ -67,5 +65,5 @@ def _extra_texts(config: RunConfig) -> list[str]:
     """The form of the cold start's targets."""
     if config.cold_start is None:
         return []
-    form = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(config.cold_start.target_template)
+    form = target_template(config.cold_start.target_template)
     return [form.render(answer="", question="")] * _TARGET_WEIGHT

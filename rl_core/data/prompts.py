@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import jinja2
-import jinja2.meta
-import jinja2.sandbox
-
 from rl_core.config.data import DataConfig
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, without_places
 from rl_core.data.rows import Row
 from rl_core.data.sources import iter_rows
 from rl_core.files import read_utf8
+from rl_core.templates import TextTemplate
 
 _CORPUS_ROWS = 2000
 _SAMPLE = f"first {IMAGE_PLACE} second"
@@ -35,21 +32,14 @@ class PromptTemplate:
     """
 
     source: str = "{{ content }}"
-    _compiled: jinja2.Template = field(init=False, repr=False, compare=False)
+    _template: TextTemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
-        try:
-            variables = jinja2.meta.find_undeclared_variables(environment.parse(self.source.strip()))
-            if variables != {"content"}:
-                raise ValueError(f"a prompt template has the variable `content` and no other, this one: {variables}")
-            object.__setattr__(self, "_compiled", environment.from_string(self.source.strip()))
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"the prompt template is no Jinja, line {error.lineno}: {error.message}") from None
-        try:
-            sample = self.render(_SAMPLE)
-        except jinja2.TemplateError as error:
-            raise ValueError(f"the prompt template cannot be rendered: {error}") from None
+        template = TextTemplate(self.source.strip(), name="the prompt template", variables=("content",))
+        object.__setattr__(self, "_template", template)
+        if not template.used:
+            raise ValueError("the prompt template does not show the question: write {{ content }} where it belongs")
+        sample = self.render(_SAMPLE)
         if sample.count(_SAMPLE) != 1 or sample.count(IMAGE_PLACE) != 1:
             raise ValueError("the prompt template must show `content` once, unchanged, and add no <image>")
 
@@ -66,8 +56,8 @@ class PromptTemplate:
             raise ValueError(f"data.prompt_template {path}: {error}") from None
 
     def render(self, question: str) -> str:
-        """The user's text."""
-        return self._compiled.render(content=question).strip()
+        """The user's text. Raises ValueError for a question that the template cannot be rendered with."""
+        return self._template.render(content=question).strip()
 
 
 def chat_content(text: str) -> Content:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 import numpy as np
-from jinja2.sandbox import SandboxedEnvironment
 from transformers import AutoTokenizer
 
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.progress import Progress
+from rl_core.templates import target_template
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Prompt, SupervisedExample
 
@@ -20,7 +19,7 @@ class TargetRenderer:
     """Renders a prompt's answer into the response to imitate, end-of-sequence token included."""
 
     def __init__(self, template: str, *, model_folder: Path) -> None:
-        self._template = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(template)
+        self._template = target_template(template)
         self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
 
     def example(self, prompt: Prompt) -> SupervisedExample:
