@@ -13,7 +13,7 @@ class Columns(Section):
 
     prompt_key: str = "problem"
     """Column with the question, or with the turns of a conversation that ends with it (a list of mappings with `role`
-    and `content`); each `<image>`, or part of type image, is the place of one image."""
+    and `content`, or with `from` and `value`); each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
     """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
     for a text-only source."""
@@ -24,7 +24,8 @@ class Columns(Section):
     """Column with one video or a list of them (encoded bytes or paths); each `<video>` in the question is the place of
     one. Empty or null for rows without."""
     answer_key: str = "answer"
-    """Column with the ground truth."""
+    """Column with the ground truth. The same column as prompt_key: the last turn of its conversations, the
+    assistant's."""
     data_source_key: str | None = None
     """Column with the name of the row's data source; null gives every row the name of its file or repository, or its
     name in a mixture."""

@@ -39,15 +39,16 @@ class RowParser:
         keys = self.columns
         column = keys.prompt_key
         try:
-            history, question = read_conversation(values.get(keys.prompt_key))
+            is_answered = keys.answer_key == keys.prompt_key
+            asked = read_conversation(values.get(keys.prompt_key), is_answered=is_answered)
             column = keys.answer_key
-            answer = read_answer(values.get(keys.answer_key))
+            answer = read_answer(asked.answer if is_answered else values.get(keys.answer_key))
             column = keys.image_key or ""
-            images = self._images(values)
+            images = self._images(_items_of(values, keys.image_key), asked.images)
             column = keys.video_key or ""
-            videos = self._videos(values)
+            videos = self._videos(_items_of(values, keys.video_key), asked.videos)
             column = keys.prompt_key
-            question = self._with_places(question, history, images=len(images), videos=len(videos))
+            question = self._with_places(asked.question, asked.history, images=len(images), videos=len(videos))
             column = keys.data_source_key or ""
             data_source = self._data_source(values)
         except ValueError as error:
@@ -61,7 +62,7 @@ class RowParser:
             answer=answer,
             data_source=data_source,
             videos=videos,
-            history=history,
+            history=asked.history,
             extra=extra,
             origin=origin,
             question_column=keys.prompt_key,
@@ -77,13 +78,13 @@ class RowParser:
             raise ValueError("the data source is missing or no text")
         return value
 
-    def _images(self, values: Mapping[str, Any]) -> tuple[ImageInput, ...]:
-        items = _items_of(values, self.columns.image_key)
-        return tuple(image_input(item, media_dir=self.media_dir, caches=self.caches) for item in items)
+    def _images(self, items: Sequence[Any], in_turns: Sequence[Any]) -> tuple[ImageInput, ...]:
+        chosen = _one_place(items, in_turns, kind="images")
+        return tuple(image_input(item, media_dir=self.media_dir, caches=self.caches) for item in chosen)
 
-    def _videos(self, values: Mapping[str, Any]) -> tuple[VideoInput, ...]:
-        items = _items_of(values, self.columns.video_key)
-        return tuple(video_input(item, media_dir=self.media_dir, caches=self.caches) for item in items)
+    def _videos(self, items: Sequence[Any], in_turns: Sequence[Any]) -> tuple[VideoInput, ...]:
+        chosen = _one_place(items, in_turns, kind="videos")
+        return tuple(video_input(item, media_dir=self.media_dir, caches=self.caches) for item in chosen)
 
     def _with_places(self, question: str, history: Sequence[Turn], *, images: int, videos: int) -> str:
         """The question, with a place for every image and video of the row."""
@@ -131,6 +132,13 @@ def _items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
     if value is None:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
+
+
+def _one_place(items: Sequence[Any], in_turns: Sequence[Any], *, kind: str) -> Sequence[Any]:
+    """What a row shows. Raises ValueError where its column and its turns hold some: their order is then unknown."""
+    if items and in_turns:
+        raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
+    return items or in_turns
 
 
 def _may_be_absent(key: str, name: str, available: Collection[str]) -> bool:

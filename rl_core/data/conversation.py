@@ -1,25 +1,50 @@
 """A question as rows have it: text, or the turns of a conversation that ends with the user's.
 
-The turns are those of OpenAI's chat format: `{"role": ..., "content": ...}`, the content a text or a list of parts
-(`{"type": "text", "text": ...}`, `{"type": "image"}`, `{"type": "video"}`).
+Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and ShareGPT's (`{"from": "human", "value":
+...}`). The content is a text or a list of parts: `{"type": "text", "text": ...}`, `{"type": "image"}` and `{"type":
+"video"}`, the last two with or without the path of what they show.
 """
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, get_args
 
 from rl_core.data.rows import Role, Turn
 
 IMAGE_PLACE = "<image>"
 VIDEO_PLACE = "<video>"
-_ROLES = get_args(Role)
-_PLACES = {"image": IMAGE_PLACE, "video": VIDEO_PLACE}
+_ROLES: Final[Mapping[str, Role]] = {
+    **{role: role for role in get_args(Role)},
+    "human": "user",
+    "gpt": "assistant",
+    "model": "assistant",
+}
+_PLACES = {"image": IMAGE_PLACE, "image_url": IMAGE_PLACE, "video": VIDEO_PLACE, "video_url": VIDEO_PLACE}
 
-Conversation = tuple[tuple[Turn, ...], str]
-"""The turns before the question, and the question."""
+
+class Conversation(NamedTuple):
+    """What is asked.
+
+    Attributes:
+        history: The turns before the question.
+        question: The last turn of the user.
+        answer: The turn after it, where it was asked for.
+        images: What the parts of the turns show themselves, as datasets name it; empty where they only mark places.
+        videos: Likewise.
+    """
+
+    history: tuple[Turn, ...]
+    question: str
+    answer: str | None = None
+    images: tuple[Any, ...] = ()
+    videos: tuple[Any, ...] = ()
 
 
-def read_conversation(value: Any) -> Conversation:
+def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
     """The conversation in a row's column.
+
+    Args:
+        value: Text, or a list of turns.
+        is_answered: The last turn is the assistant's, and the answer; without it the user's is the last.
 
     Raises:
         ValueError: It is missing, or no text and no such conversation; the message is the reason for a BadRow.
@@ -27,14 +52,19 @@ def read_conversation(value: Any) -> Conversation:
     if value is None or value in ("", []):
         raise ValueError("the question is missing")
     if isinstance(value, str):
-        return (), value
+        if is_answered:
+            raise ValueError("the question is a text, not a list of turns that ends with the answer")
+        return Conversation((), value)
     if not isinstance(value, list | tuple):
         raise ValueError(f"the question is {type(value).__name__}, not text or a list of turns")
-    *history, last = [_turn(number, item) for number, item in enumerate(value)]
-    _check_roles([turn.role for turn in (*history, last)])
+    shown: dict[str, list[Any]] = {IMAGE_PLACE: [], VIDEO_PLACE: []}
+    turns = [_turn(number, item, shown) for number, item in enumerate(value)]
+    answer = _take_answer(turns) if is_answered else None
+    _check_roles([turn.role for turn in turns])
+    *history, last = turns
     if not last.content.strip():
         raise ValueError("the last turn, the question, is empty")
-    return tuple(history), last.content
+    return Conversation(tuple(history), last.content, answer, tuple(shown[IMAGE_PLACE]), tuple(shown[VIDEO_PLACE]))
 
 
 def without_places(text: str) -> str:
@@ -42,20 +72,34 @@ def without_places(text: str) -> str:
     return text.replace(IMAGE_PLACE, "").replace(VIDEO_PLACE, "")
 
 
-def _turn(number: int, item: Any) -> Turn:
-    if not isinstance(item, Mapping) or item.get("role") not in _ROLES:
+def _take_answer(turns: list[Turn]) -> str:
+    """The answer, which is taken away from the turns."""
+    if turns[-1].role != "assistant":
+        raise ValueError(f"the conversation ends with the {turns[-1].role}'s turn, and not with the assistant's answer")
+    if len(turns) == 1:
+        raise ValueError("the conversation is nothing but an answer")
+    return turns.pop().content
+
+
+def _turn(number: int, item: Any, shown: Mapping[str, list[Any]]) -> Turn:
+    """A turn; what its parts show is added to `shown`."""
+    named = isinstance(item, Mapping)
+    role = item.get("role", item.get("from")) if named else None
+    if not isinstance(role, str) or role not in _ROLES:
         raise ValueError(f"turn {number} of the conversation has none of the roles {', '.join(_ROLES)}")
-    content = item.get("content")
+    content = item.get("content", item.get("value"))
     if isinstance(content, list | tuple):
-        content = "".join(_part(number, part) for part in content)
+        content = "".join(_part(number, part, shown) for part in content)
     if not isinstance(content, str):
         raise ValueError(f"turn {number} of the conversation has no text")
-    return Turn(role=item["role"], content=content)
+    return Turn(role=_ROLES[role], content=content)
 
 
-def _part(number: int, part: Any) -> str:
+def _part(number: int, part: Any, shown: Mapping[str, list[Any]]) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind in _PLACES:
+    if isinstance(kind, str) and kind in _PLACES:
+        if (medium := _medium(part, kind)) is not None:
+            shown[_PLACES[kind]].append(medium)
         return _PLACES[kind]
     if kind != "text" or not isinstance(part.get("text"), str):
         raise ValueError(f"turn {number} of the conversation has a part that is no text, image or video")
@@ -63,8 +107,19 @@ def _part(number: int, part: Any) -> str:
     return text
 
 
-def _check_roles(roles: list[str]) -> None:
+def _medium(part: Mapping[str, Any], kind: str) -> Any:
+    """What a part shows; None where it only marks a place."""
+    value = part.get(kind)
+    if kind.endswith("_url") and isinstance(value, Mapping):
+        value = value.get("url")
+    return value.removeprefix("file://") if isinstance(value, str) else value
+
+
+def _check_roles(roles: Sequence[str]) -> None:
     if "system" in roles[1:]:
         raise ValueError("a system turn stands after the first place of the conversation")
     if roles[-1] != "user":
-        raise ValueError(f"the conversation ends with the {roles[-1]}'s turn; the last one must be the user's question")
+        raise ValueError(
+            f"the conversation ends with the {roles[-1]}'s turn; the last one must be the user's question (the "
+            "assistant's is read as the answer where columns.answer_key names this column too)"
+        )

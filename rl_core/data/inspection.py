@@ -129,7 +129,7 @@ def _guess(
 
 def _is_question(value: Any) -> bool:
     try:
-        _, question = read_conversation(value)
+        question = read_conversation(value).question
     except ValueError:
         return False
     return bool(question.strip())

@@ -37,6 +37,22 @@ def test_a_conversation_counts_the_image_places_of_all_its_turns():
     assert "1 <image> in the question and 2 image(s)" in bad.reason
 
 
+def test_the_answer_may_be_the_last_turn_of_the_conversation():
+    turns = [{"from": "human", "value": "<image>How many?"}, {"from": "gpt", "value": "3"}]
+    row = parse({"conversations": turns, "images": "a.png"}, prompt_key="conversations", answer_key="conversations")
+    assert (row.question, row.answer, row.extra) == ("<image>How many?", "3", {})
+    bad = parse({"conversations": turns[:1]}, prompt_key="conversations", answer_key="conversations")
+    assert "not with the assistant's answer" in bad.reason
+
+
+def test_images_may_stand_in_the_turns():
+    parts = [{"type": "image", "image": "a.png"}, {"type": "text", "text": "How many?"}]
+    row = parse({"problem": [{"role": "user", "content": parts}], "answer": 3})
+    assert (row.question, row.images) == ("<image>How many?", (Path("/media/a.png"),))
+    bad = parse({"problem": [{"role": "user", "content": parts}], "answer": 3, "images": ["b.png"]})
+    assert (bad.column, bad.reason) == ("images", "there are images in the column and in the turns of the conversation")
+
+
 def test_videos_have_places_of_their_own():
     row = parse({"problem": "<video>or <image>?", "images": [b"png"], "videos": ["a.mp4"], "answer": "3"})
     assert (row.images, row.videos) == ((b"png",), (Path("/media/a.mp4"),))

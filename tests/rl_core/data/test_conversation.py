@@ -9,13 +9,13 @@ def turn(role, content):
 
 
 def test_text_is_a_question_without_history():
-    assert read_conversation("<image>Why?") == ((), "<image>Why?")
+    assert read_conversation("<image>Why?")[:2] == ((), "<image>Why?")
 
 
 def test_turns_before_the_last_are_history():
     parts = [{"type": "image", "text": None}, {"type": "text", "text": "And this?"}]
     value = [turn("system", "Be brief."), turn("user", "<image>?"), turn("assistant", "A cat."), turn("user", parts)]
-    assert read_conversation(value) == (
+    assert read_conversation(value)[:2] == (
         (Turn("system", "Be brief."), Turn("user", "<image>?"), Turn("assistant", "A cat.")),
         "<image>And this?",
     )
@@ -41,3 +41,48 @@ def test_turns_before_the_last_are_history():
 def test_what_is_no_conversation_is_refused_with_its_reason(value, reason):
     with pytest.raises(ValueError, match=reason):
         read_conversation(value)
+
+
+def test_turns_of_sharegpt_are_read_alike():
+    value = [
+        {"from": "system", "value": "Be brief."},
+        {"from": "human", "value": "<image>\nWhat?"},
+        {"from": "gpt", "value": "A cat."},
+        {"from": "human", "value": "And where?"},
+        {"from": "gpt", "value": "Outside."},
+    ]
+    turns = [turn(role, item["value"]) for role, item in zip(ROLES, value, strict=True)]
+    assert read_conversation(value, is_answered=True) == read_conversation(turns, is_answered=True)
+    assert read_conversation(value[:-1]) == read_conversation(turns[:-1])
+    asked = read_conversation(value, is_answered=True)
+    assert (asked.question, asked.answer, len(asked.history)) == ("And where?", "Outside.", 3)
+
+
+ROLES = ["system", "user", "assistant", "user", "assistant"]
+
+
+def test_what_the_parts_of_turns_show_is_collected_in_order():
+    parts = [
+        {"type": "image", "image": "/data/a.png", "text": None},
+        {"type": "text", "text": "and", "image": None},
+        {"type": "image_url", "image_url": {"url": "file:///data/b.png"}},
+        {"type": "video", "video": "c.mp4"},
+        {"type": "image", "image": None},
+    ]
+    asked = read_conversation([turn("user", parts)])
+    assert asked.question == "<image>and<image><video><image>"
+    assert (asked.images, asked.videos) == (("/data/a.png", "/data/b.png"), ("c.mp4",))
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("text", "a text, not a list of turns that ends with the answer"),
+        ([turn("user", "a")], "ends with the user's turn, and not with the assistant's answer"),
+        ([turn("assistant", "a")], "nothing but an answer"),
+        ([turn("user", " "), turn("assistant", "a")], "the last turn, the question, is empty"),
+    ],
+)
+def test_a_conversation_without_its_answer_is_refused(value, reason):
+    with pytest.raises(ValueError, match=reason):
+        read_conversation(value, is_answered=True)
