@@ -76,11 +76,11 @@ def charts(facts: RunFacts) -> list[Chart]:
         ),
         Chart(
             title="Accuracy",
-            caption="Share of right answers: sampled in training, greedy on held-out items.",
+            caption=f"Share of right answers: sampled in training, {config.trainer.val_mode} on held-out items.",
             unit="share",
             series=[
                 _series(metrics, accuracy, "training rollouts"),
-                _series(metrics, "val/accuracy", "held-out, greedy"),
+                _series(metrics, "val/accuracy", f"held-out, {config.trainer.val_mode}"),
             ],
         ),
         Chart(

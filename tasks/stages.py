@@ -215,9 +215,12 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
 
 
 def _training_parts(config: RunConfig) -> dict[str, Any]:
-    """What one epoch depends on: the length of the run only where the learning rate falls with it. Validation stops at
-    `evaluation.limit`."""
-    validating = {"accuracy_key", "limit"} if config.trainer.val_freq > 0 else {"accuracy_key"}
+    """What one epoch depends on: the length of the run only where the learning rate falls with it, and of the
+    evaluation what a validation takes from it."""
+    validating = {"accuracy_key"}
+    if config.trainer.val_freq > 0:
+        validating |= {"limit"}
+        validating |= {"n", "temperature", "top_p"} if config.trainer.val_mode == "sampled" else set()
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),

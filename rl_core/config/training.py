@@ -137,6 +137,9 @@ class TrainerConfig(Section):
     """Validate every so many steps; -1 never, 0 is refused by `plan`."""
     val_before_train: bool = True
     """Validate once before the first step, where val_freq is above 0."""
+    val_mode: Literal["greedy", "sampled"] = "greedy"
+    """How validation answers: one response a prompt at temperature 0, or `evaluation.n` of them at the evaluation's
+    temperature and top_p."""
     save_freq: int = Field(default=5, ge=1)
     """Checkpoint every so many steps; the end of an epoch is always saved."""
     save_limit: int = Field(default=3, ge=1)

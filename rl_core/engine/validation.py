@@ -1,4 +1,4 @@
-"""Validation while training: greedy answers to the held-out prompts."""
+"""Validation while training: answers to the held-out prompts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validator:
-    """Answers the held-out prompts greedily with the trainer's weights of the moment."""
+    """Answers the held-out prompts as `trainer.val_mode` says with the trainer's weights of the moment."""
 
     config: RunConfig
     prompts: Sequence[Prompt]
@@ -44,13 +44,14 @@ class Validator:
     def run(self, workers: WorkerGroup) -> Validation:
         """The answers of the weights as they are."""
         workers.sync_weights()
+        mode = self.config.trainer.val_mode
         items = evaluate_prompts(
             self.prompts,
             generate=workers.generate,
             pool=self.rewards,
-            config=self.config.evaluation.model_copy(update={"modes": ("greedy",)}),
+            config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
             max_response_length=self.config.rollout.max_response_length,
             run_seed=self.config.seed,
             progress=self.progress,
-        )["greedy"]
+        )[mode]
         return Validation(items)

@@ -87,6 +87,16 @@ def test_held_out_rows_matter_to_training_only_where_it_validates() -> None:
     )
 
 
+@pytest.mark.parametrize("setting", ["n=4", "temperature=0.3", "top_p=0.5"])
+def test_the_evaluations_sampling_matters_to_training_only_where_validation_samples(setting: str) -> None:
+    evaluation = f"evaluation.{setting}"
+    assert changed(quickstart(), quickstart(evaluation)) == EVALUATION
+    sampled = "trainer.val_mode=sampled"
+    assert changed(quickstart(sampled), quickstart(sampled, evaluation)) == AFTER_TRAINING | EVALUATION
+    never = (sampled, "trainer.val_freq=-1")
+    assert changed(quickstart(*never), quickstart(*never, evaluation)) == EVALUATION
+
+
 def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
     template = tmp_path / "prompt.jinja"
     template.write_text("{{ content }}")

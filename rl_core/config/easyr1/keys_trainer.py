@@ -62,7 +62,6 @@ TRAINER: tuple[Key, ...] = (
         -1,
         validation_frequency,
         "trainer.val_freq",
-        remark="Validation while training is greedy here; the evaluation at the end samples as EasyR1 does.",
     ),
     same(
         "trainer.val_before_train",

@@ -367,14 +367,7 @@ def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
     if origin is dict:
         fewest = max((getattr(bound, "min_length", 0) for bound in bounds), default=0)
         return st.dictionaries(st.text(), values_of(arguments[1], []), min_size=fewest, max_size=2)
-    return JSON_VALUES if annotation is JsonValue else scalars_of(annotation, bounds)
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
-    max_leaves=4,
-)
+    return scalars_of(annotation, bounds)
 
 
 def scalars_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
