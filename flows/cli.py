@@ -71,17 +71,19 @@ def init(
 
 @imports.command()
 def easyr1(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="EasyR1's YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="As on EasyR1's command line.")
-    ] = None,
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG KEY=VALUE", help="As after `python3 -m verl.trainer.main`: a YAML file, and keys to change."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
-    """Write the equivalent of an EasyR1 configuration and list what has none (docs/migration.md)."""
+    """Write the equivalent of an EasyR1 configuration and list what is not the same (docs/migration.md)."""
     from flows.cli_import import write_easyr1_import
 
-    write_easyr1_import(config, overrides or (), Console(), out=out, force=force)
+    write_easyr1_import(arguments, Console(), out=out, force=force)
 
 
 @app.command()

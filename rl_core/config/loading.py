@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,10 +39,15 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     file that says it.
 
     Raises:
-        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, or a
-            key or value is refused; all refused keys are reported at once.
+        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, the
+            file is one of EasyR1's, or a key or value is refused; all refused keys are reported at once.
     """
     tree = read_tree(path)
+    if _is_easyr1s(tree):
+        raise ConfigError(
+            f"{path} is a configuration of EasyR1: `sightline import easyr1 {shlex.quote(str(path))} --out FILE` "
+            "writes one of Sightline for it"
+        )
     for override in overrides:
         apply_override(tree, override)
     return validate_config(tree, str(path))
@@ -57,6 +63,12 @@ def validate_config(tree: Tree, origin: str) -> RunConfig:
     if refused := list(_truths_as_numbers(tree, config, ())):
         raise _refusal(origin, refused)
     return config
+
+
+def _is_easyr1s(tree: Tree) -> bool:
+    """Whether it has what every configuration of EasyR1 has, and none of Sightline's may have."""
+    data = tree.get("data")
+    return isinstance(tree.get("worker"), Mapping) or (isinstance(data, Mapping) and "train_files" in data)
 
 
 def _refusal(origin: str, refused: Sequence[str]) -> ConfigError:

@@ -1,6 +1,5 @@
 """Values that are written otherwise, or counted in other units, than in EasyR1."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
@@ -13,8 +12,14 @@ def experiment(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def overlong(value: Any, config: EasyR1Config) -> Assignments:
-    """Long prompts are left out, or stop the preparation."""
-    return {"data.overlong": "filter" if value else "error"}
+    """Long prompts are left out; they are never cut."""
+    if value:
+        return {"data.overlong": "filter"}
+    raise NoEquivalent(
+        "a prompt of more than data.max_prompt_length tokens stops the preparation; EasyR1 cuts its end off, and stops "
+        "in the middle of a run where it has images",
+        {"data.overlong": "error"},
+    )
 
 
 def when_kl(key: str) -> Convert:
@@ -58,7 +63,27 @@ def without_filter(value: Any, config: EasyR1Config) -> Assignments:
 
 def when_critic(convert: Convert) -> Convert:
     """What `convert` makes where there is a critic at all."""
-    return lambda value, config: convert(value, config) if config["algorithm.adv_estimator"] == "gae" else {}
+    return lambda value, config: convert(value, config) if _has_critic(config) else {}
+
+
+def critic_warmup(value: Any, config: EasyR1Config) -> Assignments:
+    """EasyR1 leaves the policy alone until then, whatever the algorithm."""
+    if _has_critic(config):
+        return {"trainer.critic_warmup": value}
+    if value > 1:
+        raise NoEquivalent("without a critic the policy learns from the first step on")
+    return {}
+
+
+def whole_critic(value: Any, config: EasyR1Config) -> Assignments:
+    """Nothing to say where all of a critic is trained."""
+    if value:
+        raise NoEquivalent("all of a critic is trained")
+    return {}
+
+
+def _has_critic(config: EasyR1Config) -> bool:
+    return bool(config["algorithm.adv_estimator"] == "gae")
 
 
 def under(key: str) -> Convert:
@@ -86,8 +111,6 @@ def warmup_steps(owner: str) -> Convert:
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if value is None:
             return {}
-        if not isinstance(value, int):
-            raise NoEquivalent("it is no number of steps")
         return {f"{owner}.optim.lr_warmup_steps": value * optimizer_steps_a_step(config, owner)}
 
     return convert
@@ -137,15 +160,6 @@ def validation_sampling(value: Any, config: EasyR1Config) -> Assignments:
     return sampling
 
 
-def reward_arguments(value: Any, config: EasyR1Config) -> Assignments:
-    """Numbers, texts and truth values."""
-    arguments: Mapping[str, Any] = value or {}
-    odd = [name for name, argument in arguments.items() if not isinstance(argument, int | float | str | bool)]
-    if odd:
-        raise NoEquivalent(f"reward.kwargs takes numbers, texts and truth values, not what {', '.join(odd)} holds")
-    return {"reward.kwargs": dict(arguments)}
-
-
 def trackers(value: Any, config: EasyR1Config) -> Assignments:
     """Each logger under its own key; `file` is always written."""
     names = [value] if isinstance(value, str) else list(value)
@@ -160,6 +174,20 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
 def eager(value: Any, config: EasyR1Config) -> Assignments:
     """EasyR1 runs on GPUs alone: what is to be compiled there takes minutes on a CPU and gains nothing."""
     return {"rollout.enforce_eager": True if value else "auto"}
+
+
+def engine_format(value: Any, config: EasyR1Config) -> Assignments:
+    """The engine has the trainer's number format, which is bfloat16 where EasyR1's does not exist here."""
+    if _NUMBER_FORMATS.get(value) != _NUMBER_FORMATS.get(config["worker.actor.fsdp.mp_param_dtype"], "bfloat16"):
+        raise NoEquivalent("the engine has the number format of the trainer (model.dtype), so that both agree")
+    return {}
+
+
+def longest_sequence(value: Any, config: EasyR1Config) -> Assignments:
+    """The engine takes a longest prompt and a longest response together."""
+    if value is not None and value < config["data.max_prompt_length"] + config["data.max_response_length"]:
+        raise NoEquivalent("the engine always has room for a longest prompt with a longest response")
+    return {}
 
 
 def number_format(value: Any, config: EasyR1Config) -> Assignments:

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from rl_core.config.data import SPLIT_NAME
-from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
+from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
 
+_PLACES = "here, beside the config or above it: give its path from here"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_EXPERTS = re.compile(r"-A\d+(\.\d+)?B\b|\bMoE\b|mixtral", re.IGNORECASE)
+_REWARD = "worker.reward.reward_function"
 
 
 def locate(path: str, config: EasyR1Config) -> str | None:
@@ -29,7 +32,7 @@ def file_at(key: str) -> Convert:
             return {key: None}
         found = locate(str(value), config)
         if found is None:
-            raise NoEquivalent(f"there is no file {value} here, beside the config or above it; set {key} yourself")
+            raise Refused(f"there is no file {value} {_PLACES}")
         return {key: found}
 
     return convert
@@ -39,14 +42,50 @@ def reward_function(value: Any, config: EasyR1Config) -> Assignments:
     """`file.py:function`; EasyR1 takes `main` where no function is named."""
     if value is None:
         raise NoEquivalent("a run needs a reward: set reward.function, for instance to `math`")
-    file, _, function = str(value).partition(":")
-    found = locate(file, config)
-    if found is None:
-        raise NoEquivalent(
-            f"there is no file {file} here, beside the config or above it; set reward.function to where it lies, or to "
-            "a built-in one"
-        )
-    return {"reward.function": f"{found}:{function or 'main'}"}
+    file, function = _reward_file(value, config)
+    if file is None:
+        raise Refused(f"there is no file {value} {_PLACES}")
+    return {
+        "reward.function": f"{file}:{function}",
+        "evaluation.accuracy_key": "accuracy" if names_accuracy(value, config) else "overall",
+    }
+
+
+def names_accuracy(value: Any, config: EasyR1Config) -> bool:
+    """Whether the reward file has the word for a component; true where there is no file to look at."""
+    file = None if value is None else _reward_file(value, config)[0]
+    return file is None or re.search(r"""["']accuracy["']""", _text(file)) is not None
+
+
+def reward_type(value: Any, config: EasyR1Config) -> Assignments:
+    """What the config says, else the file, else EasyR1's default."""
+    if value is None and config[_REWARD] is not None:
+        file, _ = _reward_file(config[_REWARD], config)
+        value = None if file is None or "REWARD_TYPE" in _text(file) else "batch"
+    return {"reward.reward_type": value}
+
+
+def _reward_file(value: str, config: EasyR1Config) -> tuple[str | None, str]:
+    """Where the file lies, if it does, and the name of the function."""
+    file, _, function = value.partition(":")
+    return locate(file, config), function or "main"
+
+
+def _text(path: str) -> str:
+    """What the reward's own loader reads; a file that it cannot read has no words here."""
+    return Path(path).read_text(encoding="utf-8", errors="replace") if Path(path).is_file() else ""
+
+
+def checkpoint(value: Any, config: EasyR1Config) -> Assignments:
+    """A folder, or a name on the hub; not of a mixture of experts, as far as its name or its config.json tells."""
+    source = {"model.source.type": "pretrained"}
+    if value is not None and (_EXPERTS.search(value) or _has_experts(Path(value) / "config.json")):
+        raise NoEquivalent("a mixture of experts: no family here has experts; set model.source.path to another", source)
+    return {**source, "model.source.path": value}
+
+
+def _has_experts(config_json: Path) -> bool:
+    return config_json.is_file() and "_experts" in config_json.read_text(encoding="utf-8", errors="replace")
 
 
 def data_source(key: str) -> Convert:
@@ -94,5 +133,5 @@ def image_folder(value: Any, config: EasyR1Config) -> Assignments:
         return {}
     found = locate(str(value), config)
     if found is None:
-        raise NoEquivalent(f"there is no folder {value} here, beside the config or above it; set media_dir yourself")
+        raise Refused(f"there is no folder {value} {_PLACES}")
     return {"data.train.media_dir": found, "data.validation.media_dir": found}

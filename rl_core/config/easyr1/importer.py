@@ -1,18 +1,20 @@
 """From EasyR1's YAML and command line to Sightline's config, and what was lost on the way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from rl_core.config.easyr1.key import EasyR1Config, Key, NoEquivalent
-from rl_core.config.easyr1.table import KEYS
-from rl_core.config.loading import ConfigError, Tree, apply_override, parse_value, read_yaml, resolve_location
+from rl_core.config.easyr1.key import EasyR1Config, NoEquivalent, Refused
+from rl_core.config.easyr1.table import ALWAYS, KEYS
+from rl_core.config.easyr1.values import read_value
+from rl_core.config.loading import ConfigError, Tree, apply_override, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
 from rl_core.config.section import without_secrets
-from rl_core.config.yaml_text import NotYaml, dump_yaml
+from rl_core.config.yaml_text import dump_yaml
 from rl_core.redaction import redact
 
 _UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
@@ -43,65 +45,95 @@ class Imported:
     Attributes:
         tree: Sightline's config as nested mappings; every key that EasyR1 decides is in it, since the defaults differ.
         lost: What has no equivalent and would change the run.
+        differing: What was taken over and does not do quite the same here.
         needless: The user's keys that nothing needs here, whatever they say.
         missing: Keys that must be set by hand before the config is valid.
     """
 
     tree: Tree
     lost: Sequence[Note]
+    differing: Sequence[Note]
     needless: Sequence[Note]
     missing: Sequence[str]
 
     def text(self, title: str) -> str:
-        """The config as YAML, with what was lost as comments at its head."""
-        head = [title, *(f"no equivalent: {note}" for note in self.lost), *(f"set {key}" for key in self.missing)]
+        """The config as YAML, with what is not the same as comments at its head."""
+        lost = [f"no equivalent: {note}" for note in self.lost]
+        differing = [f"differs: {note}" for note in self.differing]
+        head = [title, *lost, *differing, *(f"set {key}" for key in self.missing)]
         comments = "".join(f"# {line}\n" for entry in head for line in entry.splitlines())
         return comments + dump_yaml(self.tree)
 
 
-def import_easyr1(path: Path, overrides: Sequence[str] = ()) -> Imported:
+def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
     """Translate a configuration of EasyR1.
 
     Args:
-        path: Its YAML file.
+        path: Its YAML file; None where there is none, and all that is not said is EasyR1's default.
         overrides: `key.path=value`, as after `python3 -m verl.trainer.main config=...`.
 
     Raises:
-        ConfigError: the file is missing or no YAML mapping, or an override cannot be read.
+        ConfigError: the configuration is missing or no YAML mapping, an override cannot be read, a value is none that
+            EasyR1 would take, or a file that it names is not there; all such values are named at once.
     """
     given = _given(path, overrides)
-    config = _resolved(given, path)
-    flat, lost = _converted(config)
+    config, refusals = _resolved(given, path)
+    flat, lost, more = _converted(config)
+    if refusals := [*refusals, *more]:
+        problems = "\n".join(f"  {refusal}" for refusal in refusals)
+        raise ConfigError(f"{path or 'the command line'}: {len(refusals)} problem(s)\n{problems}")
     tree, refused, missing = _accepted(flat, config)
-    unknown = [Note(key=name, value=given[name], text=_UNKNOWN) for name in given if name not in KEYS]
+    unknown = [Note(key=name, value=given[name], text=_unknown(name)) for name in given if name not in KEYS]
     needless = [
         Note(key=name, value=config[name], text=KEYS[name].remark)
         for name in KEYS
         if name in config.given and not KEYS[name].to and not KEYS[name].is_lost(config[name])
     ]
-    return Imported(tree=tree, lost=[*unknown, *lost, *refused], needless=needless, missing=missing)
+    return Imported(
+        tree=tree,
+        lost=[*unknown, *lost, *refused],
+        differing=_differing(config, {note.key for note in (*lost, *refused)}),
+        needless=needless,
+        missing=missing,
+    )
 
 
-def _given(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
+def _given(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     """What the user wrote, by dotted key."""
-    tree = read_yaml(path)
+    tree = {} if path is None else read_yaml(path)
     for override in overrides:
         apply_override(tree, override)
     return dict(_leaves(tree))
 
 
-def _resolved(given: Mapping[str, Any], path: Path) -> EasyR1Config:
+def _resolved(given: Mapping[str, Any], path: Path | None) -> tuple[EasyR1Config, list[Note]]:
+    """Every key's value, and those that are none."""
     values: dict[str, Any] = {}
+    refusals: list[Note] = []
     for name, key in KEYS.items():
-        try:
-            values[name] = typed = _typed(given.get(name, key.default), key.default)
-        except NotYaml as error:
-            raise ConfigError(f"{path}: {name} is neither a number nor valid YAML: {error}") from None
-        if not _suits(typed, key):
-            raise ConfigError(
-                f"{path}: {name} cannot be {without_secrets(typed, name)}; EasyR1's own value is {key.default}"
-            )
-    return EasyR1Config(values=values, given=frozenset(given), folder=path.parent)
+        values[name] = key.default
+        if name in given:
+            try:
+                values[name] = read_value(name, given[name], key.default)
+            except ValueError as reason:
+                refusals.append(Note(key=name, value=given[name], text=str(reason)))
+    folder = Path() if path is None else path.parent
+    return EasyR1Config(values=values, given=frozenset(given), folder=folder), refusals
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.8)
+    return f"{_UNKNOWN}; did you mean `{close[0]}`?" if close else _UNKNOWN
+
+
+def _differing(config: EasyR1Config, named: Container[str]) -> list[Note]:
+    """Keys whose value means something else here, less those that are `named` already."""
+    return [
+        Note(key=name, value=config[name], text=difference.text)
+        for name, key in KEYS.items()
+        for difference in key.differs
+        if name not in named and difference.when(config[name], config)
+    ]
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -114,29 +146,11 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield key, value
 
 
-def _typed(value: Any, default: Any) -> Any:
-    """YAML 1.1 reads 1e-6 as text, EasyR1's own reader as a number."""
-    return parse_value(value) if isinstance(value, str) and isinstance(default, int | float) else value
-
-
-def _suits(value: Any, key: Key) -> bool:
-    """Whether a value is of a kind that the key's conversion can read; what is taken as it is, our own bounds judge."""
-    if key.convert is None:
-        return True
-    match key.default:
-        case int() | float():
-            return isinstance(value, int | float)
-        case Mapping():
-            return isinstance(value, Mapping)
-        case tuple() | list():
-            return isinstance(value, Sequence)
-        case _:
-            return isinstance(value, str | int | float | None)
-
-
-def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note]]:
+def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note], list[Note]]:
+    """Dotted Sightline key -> value; what is lost, and what stops the import."""
     flat: dict[str, Any] = {}
     lost: list[Note] = []
+    refusals: list[Note] = []
     for name, key in KEYS.items():
         value = config[name]
         try:
@@ -144,9 +158,11 @@ def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note]]:
         except NoEquivalent as reason:
             flat |= reason.rest
             lost.append(Note(key=name, value=value, text=str(reason)))
+        except Refused as reason:
+            refusals.append(Note(key=name, value=value, text=str(reason)))
         if key.is_lost(value):
             lost.append(Note(key=name, value=value, text=key.remark))
-    return flat, lost
+    return {**flat, **ALWAYS}, lost, refusals
 
 
 def _accepted(flat: Mapping[str, Any], config: EasyR1Config) -> tuple[Tree, list[Note], list[str]]:
@@ -162,7 +178,7 @@ def _accepted(flat: Mapping[str, Any], config: EasyR1Config) -> tuple[Tree, list
             return ordered, refused, sorted(problems)
         for key in sorted(wrong):
             del kept[key]
-            text = f"{key} does not take it ({problems[key]})"
+            text = f"{key} does not take it ({problems[key]}) and was left at its default"
             refused += [Note(key=name, value=config[name], text=text) for name in _deciders(key)]
 
 

@@ -1,6 +1,6 @@
 """One key of EasyR1's configuration and what becomes of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ class NoEquivalent(Exception):
         self.rest: Assignments = rest or {}
 
 
+class Refused(Exception):
+    """No experiment can be made of this value of a key, here or there: the import stops. The message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class EasyR1Config:
     """A resolved configuration of EasyR1.
@@ -41,7 +45,18 @@ class EasyR1Config:
 
 
 Convert = Callable[[Any, EasyR1Config], Assignments]
-"""(value, whole configuration) -> assignments. Raises NoEquivalent."""
+"""(value, whole configuration) -> assignments. Raises NoEquivalent or Refused."""
+
+When = Callable[[Any, EasyR1Config], bool]
+"""(value, whole configuration) -> whether something holds of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not done as in EasyR1: for which values, and what."""
+
+    when: When
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +69,7 @@ class Key:
         to: The Sightline keys that it decides; empty where it has no equivalent.
         convert: How; None takes the value as it is.
         remark: What differs; for a key without an equivalent, why.
+        differs: What the run would show that it does not do there, where the value is taken over.
         harmless: For a key without an equivalent: the values that change nothing when they are left out; None for any.
     """
 
@@ -62,10 +78,11 @@ class Key:
     to: tuple[str, ...] = ()
     convert: Convert | None = None
     remark: str = ""
+    differs: tuple[Difference, ...] = ()
     harmless: tuple[Any, ...] | None = None
 
     def assignments(self, config: EasyR1Config) -> Assignments:
-        """What the key's value becomes. Raises NoEquivalent."""
+        """What the key's value becomes. Raises NoEquivalent or Refused."""
         value = config[self.name]
         return dict.fromkeys(self.to, value) if self.convert is None else self.convert(value, config)
 
@@ -74,19 +91,31 @@ class Key:
         return not self.to and self.harmless is not None and value not in self.harmless
 
 
-def same(name: str, default: Any, *to: str, remark: str = "") -> Key:
+def same(name: str, default: Any, *to: str, remark: str = "", differs: Sequence[Difference] = ()) -> Key:
     """A key whose value is taken as it is."""
-    return Key(name=name, default=default, to=to, remark=remark)
+    return Key(name=name, default=default, to=to, remark=remark, differs=tuple(differs))
 
 
-def converted(name: str, default: Any, convert: Convert, *to: str, remark: str = "") -> Key:
+def converted(
+    name: str, default: Any, convert: Convert, *to: str, remark: str = "", differs: Sequence[Difference] = ()
+) -> Key:
     """A key whose value must be rewritten."""
-    return Key(name=name, default=default, to=to, convert=convert, remark=remark)
+    return Key(name=name, default=default, to=to, convert=convert, remark=remark, differs=tuple(differs))
 
 
 def needless(name: str, default: Any, remark: str) -> Key:
     """A key that Sightline has no use for, whatever its value."""
     return Key(name=name, default=default, remark=remark)
+
+
+def where(*values: Any) -> When:
+    """Only these values."""
+    return lambda value, config: value in values
+
+
+def unless(*values: Any) -> When:
+    """All but these values."""
+    return lambda value, config: value not in values
 
 
 def missing(name: str, default: Any, *harmless: Any, remark: str) -> Key:

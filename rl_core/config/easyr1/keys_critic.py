@@ -1,7 +1,15 @@
 """EasyR1's `worker.critic` section, without what shards and offloads."""
 
-from rl_core.config.easyr1.conversions import or_zero, same_body, under, warmup_ratio, warmup_steps, when_critic
-from rl_core.config.easyr1.key import Convert, Key, converted, missing, needless
+from rl_core.config.easyr1.conversions import (
+    or_zero,
+    same_body,
+    under,
+    warmup_ratio,
+    warmup_steps,
+    when_critic,
+    whole_critic,
+)
+from rl_core.config.easyr1.key import Convert, Key, converted, needless
 
 _AS_POLICY = "As the policy's."
 
@@ -32,7 +40,7 @@ CRITIC: tuple[Key, ...] = (
     needless("model.override_config", {}, _AS_POLICY),
     needless("model.enable_gradient_checkpointing", True, _AS_POLICY),
     needless("model.trust_remote_code", True, _AS_POLICY),
-    missing("model.freeze_vision_tower", False, False, remark="All of a critic is trained."),
+    converted("model.freeze_vision_tower", False, when_critic(whole_critic), remark="All of a critic is trained."),
     _with_critic("optim.lr", 1e-6),
     _with_critic("optim.betas", (0.9, 0.999)),
     _with_critic("optim.weight_decay", 1e-2),

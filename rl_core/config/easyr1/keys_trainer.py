@@ -1,15 +1,14 @@
 """EasyR1's `trainer` section."""
 
 from rl_core.config.easyr1.conversions import (
+    critic_warmup,
     experiment,
     frequency,
     trackers,
-    under,
     validation_frequency,
-    when_critic,
     when_filtering,
 )
-from rl_core.config.easyr1.key import Key, converted, missing, needless, same
+from rl_core.config.easyr1.key import Difference, Key, converted, missing, needless, same
 
 _RUN_FOLDER = "A run's folder follows from its config (`runs/<experiment>-<digest>`)"
 
@@ -50,13 +49,7 @@ TRAINER: tuple[Key, ...] = (
         "algorithm.online_filtering.max_try_make_batch",
         remark="0 and less (for ever) has no equivalent.",
     ),
-    converted(
-        "trainer.critic_warmup",
-        0,
-        when_critic(under("trainer.critic_warmup")),
-        "trainer.critic_warmup",
-        remark="Where there is a critic.",
-    ),
+    converted("trainer.critic_warmup", 0, critic_warmup, "trainer.critic_warmup", remark="Where there is a critic."),
     converted(
         "trainer.val_freq",
         -1,
@@ -91,10 +84,21 @@ TRAINER: tuple[Key, ...] = (
         frequency("trainer.save_limit"),
         "trainer.save_limit",
         remark="The best one is kept beside them, as there. -1 (all) has no equivalent.",
+        differs=[
+            Difference(
+                lambda value, config: config["trainer.val_freq"] > 0,
+                "The best checkpoint has the best accuracy in validation, in EasyR1 the best mean of `overall`.",
+            )
+        ],
     ),
     same("trainer.save_model_only", False, "trainer.save_model_only"),
     needless("trainer.save_checkpoint_path", None, f"{_RUN_FOLDER}; `--runs-dir` moves them all."),
     missing("trainer.load_checkpoint_path", None, None, remark=f"{_RUN_FOLDER}, and the same command continues it."),
-    needless("trainer.find_last_checkpoint", True, "A run that has a checkpoint always continues from the last one."),
+    missing(
+        "trainer.find_last_checkpoint",
+        True,
+        True,
+        remark="A run that has a checkpoint always continues from the last one; `sightline run --fresh` begins anew.",
+    ),
     needless("trainer.ray_timeline", None, "timings.jsonl has the seconds of every phase of every step."),
 )

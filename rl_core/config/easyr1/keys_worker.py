@@ -4,24 +4,26 @@ from dataclasses import replace
 
 from rl_core.config.easyr1.conversions import (
     eager,
+    engine_format,
     frozen_vision_tower,
+    longest_sequence,
     lora_rank,
     lora_targets,
     number_format,
     or_zero,
-    reward_arguments,
     stored_format,
     validation_sampling,
     warmup_ratio,
     warmup_steps,
     when_lora,
 )
-from rl_core.config.easyr1.files import reward_function
-from rl_core.config.easyr1.key import Key, converted, missing, needless, same
+from rl_core.config.easyr1.files import checkpoint, names_accuracy, reward_function, reward_type
+from rl_core.config.easyr1.key import Difference, Key, converted, missing, needless, same, unless, where
 from rl_core.config.easyr1.keys_critic import CRITIC
 
 _PACKED = "Sequences are always packed into a token budget, each group's prompt once."
 _ONE_DEVICE = "A run takes one device yet."
+_WARM_UP = "The rate rises with every optimizer step, the first of which is above 0; in EasyR1 once a step, from 0."
 
 _FSDP: tuple[Key, ...] = (
     needless("fsdp.enable_full_shard", True, _ONE_DEVICE),
@@ -33,7 +35,13 @@ _FSDP: tuple[Key, ...] = (
         "fsdp.torch_dtype",
         None,
         stored_format,
-        remark="Master weights are float32, as with null there; bf16, which loses small updates there, loses none.",
+        remark="Master weights are float32, as with null there.",
+        differs=[
+            Difference(
+                where("bf16", "bfloat16"),
+                "Master weights stay float32, so that small updates that bfloat16 weights lose there are not lost.",
+            )
+        ],
     ),
     converted(
         "fsdp.mp_param_dtype",
@@ -42,8 +50,13 @@ _FSDP: tuple[Key, ...] = (
         "model.dtype",
         remark="The number format of forward, backward and engine; float32 master weights in both.",
     ),
-    needless("fsdp.mp_reduce_dtype", "fp32", "Gradients are added up and clipped in float32."),
-    needless("fsdp.mp_buffer_dtype", "fp32", "Rotary angles and the like are float32."),
+    missing(
+        "fsdp.mp_reduce_dtype",
+        "fp32",
+        *("fp32", "float32"),
+        remark="Gradients are added up and clipped in float32.",
+    ),
+    missing("fsdp.mp_buffer_dtype", "fp32", *("fp32", "float32"), remark="Rotary angles and the like are float32."),
 )
 
 _OFFLOAD: tuple[Key, ...] = (
@@ -74,7 +87,12 @@ _ACTOR: tuple[Key, ...] = (
         "loss_avg_mode",
         "token",
         "algorithm.loss_avg_mode",
-        remark="`seq` is the mean over the optimizer batch's sequences; EasyR1 weighs micro-batches by tokens.",
+        differs=[
+            Difference(
+                where("seq"),
+                "It is the mean over the optimizer batch's sequences; EasyR1 weighs each micro-batch's by its tokens.",
+            )
+        ],
     ),
     same("loss_type", "default", "algorithm.loss_type"),
     same("tau_positive", 1.0, "algorithm.tau_positive"),
@@ -87,8 +105,9 @@ _ACTOR: tuple[Key, ...] = (
     converted(
         "model.model_path",
         None,
-        lambda value, config: {"model.source.type": "pretrained", "model.source.path": value},
+        checkpoint,
         "model.source.path",
+        remark="Mixtures of experts have no equivalent.",
     ),
     missing("model.tokenizer_path", None, None, remark="The tokenizer is the checkpoint's own."),
     missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
@@ -110,20 +129,34 @@ _ACTOR: tuple[Key, ...] = (
     ),
     same("optim.lr", 1e-6, "actor.optim.lr"),
     same("optim.betas", (0.9, 0.999), "actor.optim.betas"),
-    same("optim.weight_decay", 1e-2, "actor.optim.weight_decay", remark="Of matrices, not of biases and norms."),
+    same(
+        "optim.weight_decay",
+        1e-2,
+        "actor.optim.weight_decay",
+        differs=[Difference(unless(0), "Matrices decay, and biases and norms do not; in EasyR1 all weights decay.")],
+    ),
     same(
         "optim.strategy",
         "adamw",
         "actor.optim.strategy",
-        remark="`adamw_bf16` keeps the second moment in float32, where 0.999 of it is another number.",
+        differs=[
+            Difference(
+                where("adamw_bf16"),
+                "The second moment is float32, since 0.999 of it is another number there; in EasyR1 both are bfloat16.",
+            )
+        ],
     ),
     converted(
         "optim.lr_warmup_ratio",
         0.0,
         warmup_ratio("actor"),
         "actor.optim.lr_warmup_ratio",
-        remark="Rounded down to whole training steps, as there; overridden by lr_warmup_steps, as there. The first "
-        "optimizer step has a rate above 0 already.",
+        remark="Rounded down to whole training steps, as there; overridden by lr_warmup_steps, as there.",
+        differs=[
+            Difference(
+                lambda value, config: value > 0 and config["worker.actor.optim.lr_warmup_steps"] is None, _WARM_UP
+            )
+        ],
     ),
     converted(
         "optim.lr_warmup_steps",
@@ -131,6 +164,7 @@ _ACTOR: tuple[Key, ...] = (
         warmup_steps("actor"),
         "actor.optim.lr_warmup_steps",
         remark="Times the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
+        differs=[Difference(unless(None, 0), _WARM_UP)],
     ),
     converted(
         "optim.min_lr_ratio", None, or_zero("actor.optim.min_lr_ratio"), "actor.optim.min_lr_ratio", remark="Null is 0."
@@ -139,7 +173,7 @@ _ACTOR: tuple[Key, ...] = (
         "optim.lr_scheduler_type",
         "constant",
         "actor.optim.lr_scheduler_type",
-        remark="The rate moves with every optimizer step; in EasyR1 once a step.",
+        differs=[Difference(where("cosine"), "The rate moves with every optimizer step; in EasyR1 once a step.")],
     ),
     *_FSDP,
     *_OFFLOAD,
@@ -153,7 +187,7 @@ _ROLLOUT: tuple[Key, ...] = (
     missing("top_k", -1, -1, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
     needless("seed", 1, "Every response has a seed of its own, made of the run's seed, step, prompt and place."),
     needless("limit_images", 0, "Counted in the prepared rows."),
-    needless("dtype", "bf16", "The engine has the trainer's number format (model.dtype), so that both agree."),
+    converted("dtype", "bf16", engine_format, remark="The engine has the trainer's number format (model.dtype)."),
     same("gpu_memory_utilization", 0.6, "rollout.gpu_memory_utilization"),
     converted(
         "enforce_eager",
@@ -164,7 +198,7 @@ _ROLLOUT: tuple[Key, ...] = (
     ),
     needless("enable_chunked_prefill", False, "Chosen by the engine's arguments for the machine."),
     needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
-    needless("max_model_len", None, "Follows from the prompt and response lengths."),
+    converted("max_model_len", None, longest_sequence, remark="Follows from the prompt and response lengths."),
     missing("tensor_parallel_size", 2, 1, remark=_ONE_DEVICE),
     missing("ignore_eos", False, False, remark="A response ends at its end-of-sequence token."),
     needless("disable_log_stats", True, "The engine is quiet; timings.jsonl has the rates."),
@@ -177,8 +211,8 @@ _ROLLOUT: tuple[Key, ...] = (
         "evaluation.temperature",
         "evaluation.top_p",
         "evaluation.modes",
-        remark="What it leaves out is the training's. The evaluation counts `evaluation.accuracy_key` of the reward, "
-        "where EasyR1 reports the mean of `overall`.",
+        remark="What it leaves out is the training's; for validation and evaluation (`trainer.val_mode: sampled`). "
+        "`val/reward` is EasyR1's `val/reward_score`; `val/accuracy` counts `evaluation.accuracy_key` of the reward.",
     ),
 )
 
@@ -188,11 +222,29 @@ _REWARD: tuple[Key, ...] = (
         None,
         reward_function,
         "reward.function",
-        remark="Your own file is used where it lies, unchanged. `math`, `r1v` and `dapo` are built in too.",
+        "evaluation.accuracy_key",
+        remark="Your own file is used where it lies, unchanged. `evaluation.accuracy_key` is `accuracy` where the file "
+        "names that. `math`, `r1v` and `dapo` are built in too.",
+        differs=[
+            Difference(
+                unless(None),
+                "A call has a time limit (`reward.timeout_seconds`, `reward.batch_timeout_seconds`), and one over it "
+                "costs its responses.",
+            ),
+            Difference(
+                lambda value, config: not names_accuracy(value, config),
+                "The file names no `accuracy`, so that `val/accuracy` counts responses with an `overall` of 0.5 and "
+                "more.",
+            ),
+        ],
     ),
-    converted("reward_function_kwargs", {}, reward_arguments, "reward.kwargs"),
-    same(
-        "reward_type", None, "reward.reward_type", remark="Of older versions; newer files say REWARD_TYPE themselves."
+    same("reward_function_kwargs", {}, "reward.kwargs"),
+    converted(
+        "reward_type",
+        None,
+        reward_type,
+        "reward.reward_type",
+        remark="Of older versions; newer files say REWARD_TYPE themselves. Where neither does it is `batch`, as there.",
     ),
     missing("skip_special_tokens", True, True, remark="Responses reach the reward without special tokens."),
     needless("num_cpus", 1, "A reservation of Ray there; `reward.workers` is the number of scoring processes here."),
