@@ -45,7 +45,7 @@ def find_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     """What config and machine say by themselves, in milliseconds."""
     problems = check_config(config, gpu=find_gpu())
-    if not any(problem.where.startswith("model.source") for problem in problems):
+    if not any(problem.fatal and problem.where.startswith(("model.source", "model.lora")) for problem in problems):
         problems += disk_problems(config, run)
     return problems
 

@@ -9,11 +9,15 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import PlanError
 from rl_core.run_directory import RunDirectory
+from tasks.epoch_chain import EpochChain
 from tasks.manifests import read_manifest
 from tasks.reuse import other_runs, standing_manifest
-from tasks.stages import OWN_STAGES, epoch_chain
+from tasks.stages import OWN_STAGES, epoch_chain, epoch_stage
 from tasks.training_start import last_step, training_start
 from tasks.training_state import complete_epochs
+
+_MOST_LINES = 20
+"""Epochs of one status that have a line each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,9 +80,7 @@ def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> Stage
     return StageStatus(stage=stage, status=f"finished in {found.name}" if found else "to do")
 
 
-def _epoch_statuses(
-    config: RunConfig, run: RunDirectory, chain: list[tuple[str, str]], *, reuse: bool
-) -> list[StageStatus]:
+def _epoch_statuses(config: RunConfig, run: RunDirectory, chain: EpochChain, *, reuse: bool) -> list[StageStatus]:
     store = CheckpointStore(run.checkpoints, save_limit=config.trainer.save_limit)
     own = training_start(run, chain, store, config.trainer)
     elsewhere = [(other, complete_epochs(other, chain)) for other in (other_runs(run) if reuse else ())]
@@ -87,8 +89,16 @@ def _epoch_statuses(
         finished, origin, step = taken, f"finished in {other.name}", 0
     else:
         finished, origin, step = own.epochs, "finished", own.step
-    statuses = [StageStatus(stage=manifest.stage, status=origin) for manifest in finished]
-    rest = [StageStatus(stage=stage, status="to do") for stage, _ in chain[len(finished) :]]
-    if rest and step > last_step(finished):
-        rest[0] = StageStatus(stage=rest[0].stage, status=f"continues after step {step}")
-    return [*statuses, *rest]
+    next_epoch = len(finished) + 1
+    statuses = _same_status(1, len(finished), origin)
+    if next_epoch <= len(chain) and step > last_step(finished):
+        statuses.append(StageStatus(stage=epoch_stage(next_epoch), status=f"continues after step {step}"))
+        next_epoch += 1
+    return [*statuses, *_same_status(next_epoch, len(chain), "to do")]
+
+
+def _same_status(first: int, last: int, status: str) -> list[StageStatus]:
+    """Epochs that are alike: a line each, or one line for many."""
+    if last - first >= _MOST_LINES:
+        return [StageStatus(stage=f"{epoch_stage(first)} to {last:03d}", status=status)]
+    return [StageStatus(stage=epoch_stage(epoch), status=status) for epoch in range(first, last + 1)]

@@ -16,6 +16,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.files import hash_file, read_utf8
 from rl_core.rewards.own_code import files_of
+from tasks.epoch_chain import EpochChain, Link
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 7,
@@ -120,20 +121,18 @@ def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> 
     return digests
 
 
-def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -> list[tuple[str, str]]:
+def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -> EpochChain:
     """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
     longer run continues from the epochs of a shorter one."""
-    known = dict(digests)
     parts = _training_parts(config)
-    before = "cold-start"
-    chain = []
-    for epoch in range(1, epochs + 1):
-        name = epoch_stage(epoch)
-        after = (_rows_seen(config), before)
-        known[name] = _digest(Stage(name=name, kind="train", after=after, depends_on=parts), known)
-        chain.append((name, known[name]))
-        before = name
-    return chain
+    rows = _rows_seen(config)
+
+    def link(epoch: int, before: str) -> Link:
+        name, name_before = epoch_stage(epoch), epoch_stage(epoch - 1) if epoch > 1 else "cold-start"
+        stage = Stage(name=name, kind="train", after=(rows, name_before), depends_on=parts)
+        return name, _digest(stage, {rows: digests[rows], name_before: before})
+
+    return EpochChain(epochs, first=digests["cold-start"], link=link)
 
 
 def stages_of(config: RunConfig, fingerprint: Fingerprint) -> list[Stage]:

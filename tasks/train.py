@@ -21,6 +21,7 @@ from rl_core.planning.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import RunLogs, read
 from tasks.context import RunContext, current_context, named
+from tasks.epoch_chain import EpochChain
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest, finite
 from tasks.problems import prepared_problems
@@ -92,7 +93,7 @@ def settle(run: str) -> range:
     return range(1, len(chain) + 1)
 
 
-def training_chain(context: RunContext) -> list[tuple[str, str]]:
+def training_chain(context: RunContext) -> EpochChain:
     """Name and digest of every epoch's stage; needs the prepared rows, whose number decides how many there are."""
     return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs)
 
@@ -121,7 +122,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     if standing is not None:
         with context.tracking.following("train"):
             return recognised(context, standing, show=_show)
-    digest = dict(training_chain(context))[stage]
+    _, digest = training_chain(context)[epoch - 1]
     mark_started(context.run, stage, digest)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()

@@ -149,7 +149,7 @@ class DataConfig(Section):
     """Frames a second that are taken of a video; min_pixels and max_pixels hold for each frame."""
     video_max_frames: int = Field(default=128, ge=2, multiple_of=2)
     """Most frames of a video; a longer one is shown at a slower pace."""
-    rollout_batch_size: int = Field(default=512, ge=1)
+    rollout_batch_size: int = Field(default=512, ge=1, le=1_000_000)
     """Prompts a training step."""
     shuffle: bool = True
     """Draw the rows of an epoch in an order keyed by seed and epoch; false keeps their order."""

@@ -205,7 +205,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
     key = ".".join(shortened(redact(part)) for part in keys)
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
-    message = shortened(redact(str(problem["msg"])), _LONGEST_REFUSAL)
+    message = shortened(redact(str(problem["msg"])).removeprefix("Value error, "), _LONGEST_REFUSAL)
     if problem["type"] == SECRET_ERROR:
         return f"{key}: {message}"
     return f"{key}: {message}{_got(problem, keys)}{_advice(problem)}" if keys else message

@@ -7,6 +7,8 @@ from pydantic import Field, field_validator
 
 from rl_core.config.section import Section
 
+_LONGEST_PATTERN = 1000
+
 Family = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen2_5", "llama"]
 
 
@@ -29,21 +31,21 @@ class TinyModel(Section):
     """Selects this kind."""
     family: Family = "qwen2_5_vl"
     """Architecture."""
-    hidden_size: int = Field(default=128, ge=16, multiple_of=16)
+    hidden_size: int = Field(default=128, ge=16, le=65_536, multiple_of=16)
     """Width of the language model."""
-    num_layers: int = Field(default=4, ge=1)
+    num_layers: int = Field(default=4, ge=1, le=1024)
     """Depth of the language model."""
-    num_heads: int = Field(default=4, ge=1)
+    num_heads: int = Field(default=4, ge=1, le=1024)
     """Attention heads."""
-    num_key_value_heads: int = Field(default=2, ge=1)
+    num_key_value_heads: int = Field(default=2, ge=1, le=1024)
     """Key/value heads (grouped-query attention)."""
-    intermediate_size: int = Field(default=256, ge=16)
+    intermediate_size: int = Field(default=256, ge=16, le=262_144)
     """Width of the feed-forward layers."""
-    vision_depth: int = Field(default=4, ge=1)
+    vision_depth: int = Field(default=4, ge=1, le=1024)
     """Depth of the vision tower, for the VL families."""
-    vision_hidden_size: int = Field(default=128, ge=16)
+    vision_hidden_size: int = Field(default=128, ge=16, le=65_536)
     """Width of the vision tower."""
-    max_vocab_size: int = Field(default=512, ge=300)
+    max_vocab_size: int = Field(default=512, ge=300, le=1_048_576)
     """Largest vocabulary of the byte-level BPE trained on the spot."""
 
 
@@ -66,9 +68,13 @@ class LoraConfig(Section):
     @classmethod
     def _text_is_a_pattern(cls, modules: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         if isinstance(modules, str):
+            if len(modules) > _LONGEST_PATTERN:
+                raise ValueError(
+                    f"a regular expression has at most {_LONGEST_PATTERN} characters; or give a list of names"
+                )
             try:
                 re.compile(modules)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"a text must be a regular expression, and {error}; or give a list of names") from None
         return modules
 

@@ -90,7 +90,7 @@ class RolloutConfig(Section):
 class ActorConfig(Section):
     """The policy update."""
 
-    global_batch_size: int = Field(default=128, ge=1)
+    global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts an optimizer step; rollout_batch_size must be a multiple."""
     ppo_epochs: int = Field(default=1, ge=1)
     """Passes over a rollout batch."""
@@ -108,7 +108,7 @@ class CriticConfig(Section):
     """The critic of `adv_estimator: gae`: a value model with the body of the model that RL starts from, all of whose
     weights are trained."""
 
-    global_batch_size: int = Field(default=128, ge=1)
+    global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts an optimizer step; rollout_batch_size must be a multiple."""
     ppo_epochs: int = Field(default=1, ge=1)
     """Passes over a rollout batch."""

@@ -3,13 +3,36 @@
 from collections.abc import Iterator
 
 from rl_core.config.model import LoraConfig
-from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.known_models import KNOWN_MODELS
+from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
 from rl_core.planning.module_names import module_names
+from rl_core.planning.patterns import SECONDS, ends_soon
 from rl_core.planning.problem import Problem
 from rl_core.planning.training_state import is_adapted
+from rl_core.wording import shortened
 
 _SHOWN = 3
+_KNOWN_PATTERNS = ("all-linear", LoraConfig.model_fields["exclude_modules"].default)
 _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
+
+
+def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem]:
+    """Patterns that go on for ever with a name of the model, or while it is not known yet with one of another model.
+    Nothing else is asked of such a pattern."""
+    names = module_names(sizes or sizes_of_config(next(iter(KNOWN_MODELS.values()))))
+    patterns = {"target_modules": lora.target_modules, "exclude_modules": lora.exclude_modules}
+    return [
+        Problem(
+            where=f"model.lora.{key}",
+            what=f"comparing {shortened(pattern)!r} with the names of the model's layers does not end within "
+            f"{SECONDS:g} s",
+            fix="write it without repetitions inside repetitions, or give a list of names",
+        )
+        for key, pattern in patterns.items()
+        if isinstance(pattern, str)
+        and pattern not in _KNOWN_PATTERNS
+        and not ends_soon(pattern, names.linear | names.others)
+    ]
 
 
 def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
@@ -32,5 +55,9 @@ def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
 
 
 def _told(lora: LoraConfig) -> str:
-    excluded = "" if lora.exclude_modules is None else f" without exclude_modules {lora.exclude_modules!r}"
-    return f"{lora.target_modules!r}{excluded}"
+    excluded = "" if lora.exclude_modules is None else f" without exclude_modules {_shown(lora.exclude_modules)}"
+    return f"{_shown(lora.target_modules)}{excluded}"
+
+
+def _shown(modules: str | tuple[str, ...]) -> str:
+    return repr(shortened(modules)) if isinstance(modules, str) else shortened(str(modules))

@@ -199,13 +199,9 @@ def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConf
 
 
 def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:
-    trainer = config.trainer
-    ends = (epoch_end for epoch_end in range(steps_per_epoch, steps + 1, steps_per_epoch))
-    return (
-        math.lcm(trainer.val_freq, trainer.save_freq) <= steps
-        or steps % trainer.val_freq == 0
-        or any(end % trainer.val_freq == 0 for end in ends)
-    )
+    """Saved are the multiples of `save_freq`, the ends of epochs and the last step; a scored one is validated too."""
+    val_freq, save_freq = config.trainer.val_freq, config.trainer.save_freq
+    return min(math.lcm(val_freq, save_freq), math.lcm(val_freq, steps_per_epoch)) <= steps or steps % val_freq == 0
 
 
 def nearest_multiples(number: int, base: int) -> list[int]:

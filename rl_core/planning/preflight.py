@@ -9,6 +9,7 @@ import psutil
 
 from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
+from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
 from rl_core.planning.memory import GIB, Gpu, memory_problems, position_problem
@@ -77,6 +78,8 @@ def _model_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
         sizes = model_sizes(config.model.source)
     except ValueError as error:
         return [Problem(where="model.source", what=str(error), fix="name a checkpoint of one of these families")]
+    if config.model.lora is not None and (endless := pattern_problems(config.model.lora, sizes)):
+        return endless
     return [] if sizes is None else _size_problems(config, sizes, gpu)
 
 

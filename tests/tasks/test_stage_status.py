@@ -74,6 +74,16 @@ def test_training_goes_on_after_its_newest_checkpoint(config: RunConfig, run: Ru
     assert found["train-epoch-002"] == "continues after step 5"
 
 
+def test_many_epochs_are_one_line(config: RunConfig, run: RunDirectory) -> None:
+    few = statuses(config, run).keys()
+    many = load_config(
+        Path("tests/e2e/configs/small.yaml"), ["trainer.total_epochs=99999999999", "trainer.max_steps=null"]
+    )
+    found = statuses(many, run)
+    assert found["train-epoch-001 to 99999999999"] == "to do"
+    assert len(found) <= len(few)
+
+
 def test_without_known_rows_training_is_one_line(config: RunConfig, run: RunDirectory, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"problem": "?", "images": [], "answer": "1"}\n')

@@ -207,7 +207,7 @@ def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does(r
 def epoch_chains(*overrides: str) -> list[list[tuple[str, str]]]:
     """The chain of three epochs in a run of two and in a run of three."""
     configs = [quickstart(f"trainer.total_epochs={epochs}", *overrides) for epochs in (2, 3)]
-    return [epoch_chain(config, stage_digests(config, source_digest), epochs=3) for config in configs]
+    return [list(epoch_chain(config, stage_digests(config, source_digest), epochs=3)) for config in configs]
 
 
 def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:

@@ -151,6 +151,11 @@ def test_a_checkpoint_without_moments_is_said_to_go_on(configure: Configure) -> 
     assert "a run that is killed goes on without the optimizer's moments" in problem.what
 
 
+def test_a_run_of_any_length_is_planned_at_once(configure: Configure) -> None:
+    long = ["trainer.total_epochs=99999999999", "trainer.val_freq=7", "trainer.save_freq=11", "merge.checkpoint=best"]
+    assert check_config(configure(*long)) == []
+
+
 def test_everything_is_reported_at_once(configure: Configure) -> None:
     config = configure(
         "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "evaluation.modes=[]"
