@@ -3,7 +3,7 @@ Running for ever, until the run's next start or `sightline doctor` marks it."""
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from flows.causes import cause_of
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLockLost, ensure_held
 from tasks.artifacts import UNREACHABLE
 from tasks.attempts import note_that_prefect_knows, noted, prefect_may_not_know, remember
 
@@ -49,7 +50,9 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
         cause = cause_of(error)
         raise
     finally:
-        remember(run, flow_run_id, end=end, cause=cause)
+        with suppress(RunLockLost):  # then the note is another process's
+            ensure_held(run.lock)
+            remember(run, flow_run_id, end=end, cause=cause)
 
 
 def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 
 class RunLocked(RuntimeError):
@@ -18,6 +18,10 @@ class RunLocked(RuntimeError):
         self.owner = owner
 
 
+class RunLockLost(RuntimeError):
+    """This process held the run's lock, and cannot know any more that it alone writes the run: it must not go on."""
+
+
 class RunLock:
     """Context manager that holds `path` (flock) and writes this process's pid into it.
 
@@ -25,28 +29,22 @@ class RunLock:
     belongs to the open file, which is closed in programs that this process starts (PEP 446), so children do not keep
     a dead owner's run locked; an `os.fork` without exec would.
 
+    Somebody may remove the file all the same, and the lock on it then keeps nobody out: whoever writes the run calls
+    `ensure_held` before.
+
     Raises:
         RunLocked: on entry, when a living process holds it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
-        except BlockingIOError:
-            os.close(descriptor)
-            raise RunLocked(self._path, self._path.read_text().strip() or "unknown") from None
-        except OSError:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+        descriptor = None
+        while descriptor is None:
+            descriptor = _locked(self._path, os.O_CREAT)
+        _HELD[self._path.absolute()] = descriptor
         return self
 
     def __exit__(
@@ -55,9 +53,70 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        os.close(_HELD.pop(self._path.absolute()))
+
+
+_HELD: Final[dict[Path, int]] = {}
+"""Descriptors of the lock files that this process holds, by their paths."""
+
+
+def ensure_held(path: Path) -> None:
+    """Called before a run is written: if this process holds the lock file `path`, that the file is still there under
+    its name. One that was removed is made again, as nobody can have taken it: who does, leaves a file of that name.
+
+    Raises:
+        RunLockLost: another file has its name, or the run's folder is gone.
+    """
+    descriptor = _HELD.get(path.absolute())
+    if descriptor is None or _is_at(path, descriptor):
+        return
+    try:
+        made = _locked(path, os.O_CREAT | os.O_EXCL)
+    except (FileExistsError, RunLocked):
+        made = None
+    except FileNotFoundError:
+        raise RunLockLost(f"{path.parent} was removed while this process wrote it") from None
+    if made is None:
+        raise RunLockLost(
+            f"{path} was removed while this process held it, and another one has written {path.parent} since, or does "
+            "so now; this one stops and writes nothing more"
+        )
+    _HELD[path.absolute()] = made
+    os.close(descriptor)
+
+
+def _locked(path: Path, flags: int) -> int | None:
+    """Open and lock a file, with this process's pid in it. Returns its descriptor; None when the file that was locked
+    no longer has the name. Raises RunLocked."""
+    descriptor = os.open(path, os.O_RDWR | flags, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(path, descriptor):
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunLocked(path, _pid_in(path)) from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _pid_in(path: Path) -> str:
+    try:
+        return path.read_text().strip() or "unknown"
+    except FileNotFoundError:
+        return "unknown"
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def lock_owner(path: Path) -> str | None:
@@ -72,7 +131,7 @@ def lock_owner(path: Path) -> str | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return path.read_text().strip() or "unknown"
+        return _pid_in(path)
     finally:
         os.close(descriptor)
     return None

@@ -11,6 +11,7 @@ from typing import Any
 
 from rl_core.files import atomic_write_json, relative_name
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
 
 GROWING_FILE = "metrics.jsonl"
 """The log that later epochs append to: a manifest holds for the bytes that were there when its stage ended."""
@@ -70,7 +71,8 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
-    """Put the manifest in place, whole or not at all."""
+    """Put the manifest in place, whole or not at all. Raises RunLockLost when another process may write the run."""
+    ensure_held(run.lock)
     path = run.stage_manifest(manifest.stage)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_json(path, dataclasses.asdict(manifest))

@@ -11,6 +11,7 @@ from typing import Any
 from prefect import State
 from prefect.states import Completed
 
+from rl_core.run_lock import ensure_held
 from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.reuse import discard_stage, find_complete
@@ -40,6 +41,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     """
     context = current_context(run_name)
     context.stop.raise_if_requested()
+    ensure_held(context.run.lock)
     digest = context.digests[stage]
     found = find_complete(context.run, stage, digest, elsewhere=context.reuse and stage not in OWN_STAGES)
     if found is not None:

@@ -19,6 +19,7 @@ from rl_core.engine.stop import Interrupted
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLockLost
 from rl_core.tracking.metrics_log import RunLogs, read
 from tasks.context import RunContext, current_context, named
 from tasks.epoch_chain import EpochChain
@@ -57,6 +58,7 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
         AgreementError,
         NonFiniteGradients,
         ProbeMismatch,
+        RunLockLost,
         StaleWeights,
         TooFewInformativeGroups,
         TooManyFailedRewards,

@@ -34,6 +34,7 @@ class TrainingStart:
         epochs: The finished epochs that stand, in order.
         step: It goes on after this step; 0 is the model that RL starts from.
         again: Steps that were finished before and are done again.
+        ended: Every epoch stands: nothing is trained.
         foreign: What was begun here last belongs to another config, code or data.
         keep_until: Checkpoints of later steps are not continued from.
         lost: What of the steps before is not there any more, in words; None when all is.
@@ -42,17 +43,21 @@ class TrainingStart:
     epochs: list[StageManifest]
     step: int
     again: int = 0
+    ended: bool = False
     foreign: bool = False
     keep_until: float = math.inf
     lost: str | None = None
 
     def __str__(self) -> str:
         """A sentence for people; empty when there is nothing to tell."""
-        if not (self.step or self.again or self.lost):
+        lost = f" ({self.lost})" if self.lost else ""
+        if self.ended:
+            return f"training is complete{lost}" if lost else ""
+        if not (self.step or self.again or lost):
             return ""
         where = f"continues after step {self.step}" if self.step else "starts again at step 1"
         again = f"; {self.again} step(s) of the interrupted run are done again" if self.again else ""
-        return f"training {where}{again}{f' ({self.lost})' if self.lost else ''}"
+        return f"training {where}{again}{lost}"
 
 
 def training_start(run: RunDirectory, chain: Chain, store: CheckpointStore, trainer: TrainerConfig) -> TrainingStart:
@@ -72,9 +77,11 @@ def training_start(run: RunDirectory, chain: Chain, store: CheckpointStore, trai
     if step not in own[-trainer.save_limit :]:
         step = newest
     recorded = [known for known in readable_steps(run.metrics) if known <= own_until]
+    standing = [epoch for epoch in finished if last_step([epoch]) <= step]
     return TrainingStart(
-        epochs=[epoch for epoch in finished if last_step([epoch]) <= step],
+        epochs=standing,
         step=step,
+        ended=len(standing) == len(chain),
         again=max(0, *own, *recorded) - step,
         foreign=foreign,
         keep_until=own_until if step == newest else step,

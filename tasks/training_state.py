@@ -12,6 +12,7 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.files import atomic_write_json, remove_folder, replace_folder, scratch_folder
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
 from rl_core.tracking.metrics_log import RunLogs
 from tasks.manifests import StageManifest, altered_output, read_manifest
 from tasks.reuse import adopt, other_runs, remove_paths
@@ -37,12 +38,13 @@ def settle_training(
     Returns:
         Where training goes on. A loop that is opened now resumes there.
     """
+    ensure_held(run.lock)
     _finish_taking_over(run)
     own = training_start(run, chain, store, trainer)
     if elsewhere:
         taken = _take_longer(run, chain, len(own.epochs))
         if taken:
-            return TrainingStart(epochs=taken, step=last_step(taken))
+            return TrainingStart(epochs=taken, step=last_step(taken), ended=len(taken) == len(chain))
     _make_room(run, chain, own)
     return own
 

@@ -4,6 +4,7 @@ from rl_core.engine.step import StepRecord
 from rl_core.engine.validation import Validation
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
 from rl_core.tracking.metrics_log import RunLogs
 from rl_core.tracking.rollout_files import write_rollouts
 
@@ -17,7 +18,9 @@ class StepRecorder:
 
     def record(self, record: StepRecord, validation: Validation | None) -> None:
         """Write the rollouts (what was drawn, then what was kept from the step before), the answers of the validation
-        after the step, then timings, incidents and, last, the step's metrics line."""
+        after the step, then timings, incidents and, last, the step's metrics line. Raises RunLockLost when another
+        process may write the run."""
+        ensure_held(self._run.lock)
         write_rollouts(
             self._run.rollouts(record.step),
             [*record.groups, *record.stale.groups],

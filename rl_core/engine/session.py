@@ -31,6 +31,7 @@ from rl_core.planning.batches import batch_plan, prompts_a_draw
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
 from rl_core.tracking.metrics_log import RunLogs
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
@@ -133,6 +134,7 @@ class Session:
 
     def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         for rollout in self.workers.generate(requests, sampling):
+            ensure_held(self.run.lock)
             yield rollout
             self._stop.raise_if_requested()
 

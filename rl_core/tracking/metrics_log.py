@@ -16,6 +16,7 @@ from typing import Any
 from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, sweep_temporaries
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
 
 _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
@@ -108,7 +109,8 @@ class RunLogs:
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write the metrics of a step (0 is the time before training). Raises ValueError for a step that is not
-        after the last one: each step is recorded once."""
+        after the last one: each step is recorded once. Raises RunLockLost as `ensure_held` does."""
+        ensure_held(self._run.lock)
         if step <= self._last_step:
             raise ValueError(f"metrics of step {step} come after those of step {self._last_step}")
         self._metrics.append({"step": step} | {name: float(value) for name, value in metrics.items()})
@@ -131,12 +133,14 @@ class RunLogs:
 
     def drop_unreadable(self) -> None:
         """Drop lines of metrics and timings that damage has made unreadable, so that the rest can be read."""
+        ensure_held(self._run.lock)
         for lines in (self._metrics, self._timings):
             lines.cut_back(math.inf)
 
     def cut_back(self, step: int) -> None:
         """Drop the metrics, timings, rollouts and validations of later steps than `step` (-1 drops all): a run that
         resumes there writes them again. Events stay, as they did happen."""
+        ensure_held(self._run.lock)
         self._metrics.cut_back(step)
         self._timings.cut_back(step)
         for folder in (self._run.rollouts(0).parent, self._run.validation(0).parent):

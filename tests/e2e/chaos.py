@@ -1,10 +1,16 @@
-"""Kills runs at many moments, starts them again, and compares everything they leave with an unbroken run.
+"""Ends runs at many moments, starts them again, and compares everything they leave with an unbroken run.
 
     python -m tests.e2e.chaos --n 30 --seed 1 --output result.json
 
-Moments: `n` drawn from the seed over the unbroken run's wall time, each in a run of its own; and two runs that die in
-the replacement of every file that they write, one right before and one right after it, and are started again each time.
-What came out is added to the runs in the file `--output`. Exits 1 when any run differs.
+Moments: `n` drawn from the seed over the unbroken run's wall time, each in a run of its own that is ended there once or
+twice, by SIGKILL to its process group or by SIGTERM; and two runs of the first profile that die in the replacement of
+every file that they write, one right before and one right after it, and are started again each time. The lengths of
+epochs and run, the checkpoints that are saved and kept, and the validations are drawn too; every few runs share them,
+and an unbroken run of theirs.
+
+Each time a run is started again it is held against what lay in its folder (tests/e2e/continuing.py): it goes on after
+its newest intact checkpoint, does no more than `trainer.save_freq` steps again, deletes no checkpoint on the way, and
+says so. What came out is added to the runs in the file `--output`. Exits 1 when any run differs or did anything else.
 """
 
 import argparse
@@ -15,14 +21,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tasks.code_version import code_version
+from tests.e2e.continuing import Continuation, Watched
 from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
     REPOSITORY,
+    SMALL,
     command,
     environment,
     fingerprint,
@@ -33,92 +41,204 @@ from tests.e2e.runs import (
 from tests.results import differences
 
 KILLER = str(REPOSITORY / "tests" / "e2e" / "killer.py")
+TIMEOUT = 1800
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Profile:
+    """A kind of run.
+
+    Attributes:
+        name: In the committed results.
+        config: What is run.
+        overrides: Gives changes of the config, which decide which checkpoints there are and when.
+        share: Of the runs that are ended at drawn moments.
+        runs_each: How many of them have the same overrides, and so one unbroken run.
+    """
+
+    name: str
+    config: Path
+    overrides: Callable[[random.Random], list[str]]
+    share: float = 1.0
+    runs_each: int = 5
+
+
+def small_geometry(generator: random.Random) -> list[str]:
+    """Epochs, checkpoints and validations of the small config, whose step takes 4 rows."""
+    steps, epochs = generator.choice([(1, 6), (2, 4), (3, 3), (4, 2), (5, 2)])
+    val_freq = generator.choice([-1, 1, 2, 3])
+    best = val_freq > 0 and steps % val_freq == 0
+    return [
+        f"data.train.size={4 * steps}",
+        f"trainer.total_epochs={epochs}",
+        f"trainer.save_freq={generator.randint(1, 4)}",
+        f"trainer.save_limit={generator.randint(1, 3)}",
+        f"trainer.val_freq={val_freq}",
+        f"merge.checkpoint={generator.choice(['best', 'last']) if best else 'last'}",
+    ]
+
+
+PROFILES = (Profile(name="small", config=SMALL, overrides=small_geometry),)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unbroken:
-    """The reference run: its wall time and what it leaves."""
+    """The reference run: what it was asked for, its wall time and what it leaves."""
 
+    profile: Profile
+    overrides: Sequence[str]
     seconds: float
     results: Mapping[str, str]
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Of `sightline run`, for a run of the same in a folder of its own."""
+        return run_arguments(folder, self.profile.config, *self.overrides)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """A run that was killed: when, how often (0 when it had ended before), and its results that differ."""
+    """A run that was ended: its profile and overrides, when, how often (0 when it had come to its end before), how it
+    went on each time, its results that differ, and what else it should not have done."""
 
+    profile: str
+    overrides: Sequence[str]
     moment: str
     kills: int
+    continued: list[Continuation]
     different: list[str]
 
+    @property
+    def is_bad(self) -> bool:
+        return bool(self.different) or any(continuation.faults for continuation in self.continued)
 
-def unbroken_run(folder: Path) -> Unbroken:
-    """Run the small pipeline to its end."""
+
+def unbroken_run(folder: Path, profile: Profile, overrides: Sequence[str]) -> Unbroken:
+    """Run a profile to its end."""
     folder.mkdir()
     start = time.monotonic()
-    sightline(*run_arguments(folder), home=folder, timeout=900)
-    return Unbroken(seconds=time.monotonic() - start, results=fingerprint(the_run(folder / "runs")))
-
-
-def killed_at_time(folder: Path, seconds: float, reference: Unbroken) -> Outcome:
-    """Start a run, SIGKILL its process group after `seconds`, and start it again as a person would."""
-    folder.mkdir()
-    process = subprocess.Popen(
-        command(*run_arguments(folder)),
-        env=environment(folder),
-        cwd=REPOSITORY,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    sightline(*run_arguments(folder, profile.config, *overrides), home=folder, timeout=TIMEOUT)
+    seconds = time.monotonic() - start
+    return Unbroken(
+        profile=profile, overrides=overrides, seconds=seconds, results=fingerprint(the_run(folder / "runs"))
     )
-    try:
-        process.wait(seconds)
-        kills = 0
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        kills = 1
-    sightline(*run_arguments(folder), home=folder, timeout=900)
-    return Outcome(moment=f"after {seconds:.4g} s", kills=kills, different=_different(folder, reference))
+
+
+def ended_at_time(folder: Path, moments: Sequence[tuple[float, int]], reference: Unbroken) -> Outcome:
+    """Start a run, end it after each time by the signal beside it, and start it again as a person would."""
+    folder.mkdir()
+    watched = Watched(folder / "runs")
+    arguments = command(*reference.arguments(folder))
+    kills = 0
+    for number, (seconds, signum) in enumerate([*moments, (float(TIMEOUT), 0)]):
+        output = folder / f"output-{number}.txt"
+        with output.open("wb") as stream:
+            process = subprocess.Popen(
+                arguments,
+                env=environment(folder),
+                cwd=REPOSITORY,
+                start_new_session=True,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        if watched.until(lambda process=process: process.poll() is not None, seconds):
+            assert process.returncode == 0, output.read_text()
+            watched.note(output.read_text(), came_to_its_end=True)
+            break
+        kills += 1
+        _end(process, signum, watched)
+        watched.note(output.read_text(), came_to_its_end=False)
+    else:
+        raise AssertionError(f"the run takes longer than {TIMEOUT} s")
+    named = ", ".join(f"{signal.Signals(signum).name} after {seconds:.4g} s" for seconds, signum in moments)
+    return _outcome(folder, named, kills, watched, reference)
+
+
+def _end(process: subprocess.Popen[bytes], signum: int, watched: Watched) -> None:
+    """SIGTERM goes to the run itself, which saves its step; SIGKILL to all that it has started."""
+    if signum == signal.SIGTERM:
+        process.terminate()
+        if watched.until(lambda: process.poll() is not None, TIMEOUT):
+            return
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def killed_in_each_replacement(folder: Path, moment: str, reference: Unbroken) -> Outcome:
     """Start a run until it no longer dies: it does so once `moment` ("before" or "after") each file's replacement."""
     folder.mkdir()
-    deaths = folder / "deaths"
-    arguments = command(*run_arguments(folder), launcher=(KILLER, moment, f"{folder}/runs/"))
+    deaths, output = folder / "deaths", folder / "output.txt"
+    watched = Watched(folder / "runs")
+    arguments = command(*reference.arguments(folder), launcher=(KILLER, moment, f"{folder}/runs/"))
     with prefect_server(folder, folder / "server.txt") as (_, variables):
-        while (status := _call(arguments, variables | {"DEATHS_FILE": str(deaths)}, folder / "output.txt")) != 0:
-            assert status == -signal.SIGKILL, (folder / "output.txt").read_text()
+        while (status := _call(arguments, variables | {"DEATHS_FILE": str(deaths)}, output, watched)) != 0:
+            assert status == -signal.SIGKILL, output.read_text()
+            watched.note(output.read_text(), came_to_its_end=False)
             print(f"  died {moment} {deaths.read_text().splitlines()[-1]}", flush=True)
+    watched.note(output.read_text(), came_to_its_end=True)
     kills = len(deaths.read_text().splitlines())
-    return Outcome(moment=f"{moment} each replacement", kills=kills, different=_different(folder, reference))
+    return _outcome(folder, f"{moment} each replacement", kills, watched, reference)
 
 
-def _call(arguments: list[str], variables: Mapping[str, str], output: Path) -> int:
+def _call(arguments: list[str], variables: Mapping[str, str], output: Path, watched: Watched) -> int:
     with output.open("wb") as stream:  # a pipe would stay open for as long as a child that outlives the run
-        return subprocess.run(
-            arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=subprocess.STDOUT, check=False
-        ).returncode
+        process = subprocess.Popen(arguments, env=variables, cwd=REPOSITORY, stdout=stream, stderr=subprocess.STDOUT)
+    assert watched.until(lambda: process.poll() is not None, TIMEOUT), output.read_text()
+    return process.returncode
 
 
-def _different(folder: Path, reference: Unbroken) -> list[str]:
-    return differences(reference.results, fingerprint(the_run(folder / "runs")))
+def _outcome(folder: Path, moment: str, kills: int, watched: Watched, reference: Unbroken) -> Outcome:
+    return Outcome(
+        profile=reference.profile.name,
+        overrides=reference.overrides,
+        moment=moment,
+        kills=kills,
+        continued=watched.continued,
+        different=differences(reference.results, fingerprint(the_run(folder / "runs"))),
+    )
 
 
-def chaos(root: Path, reference: Unbroken, *, n: int, seed: int) -> Iterator[Outcome]:
-    """Every killed run."""
-    for moment in ("before", "after"):
-        yield killed_in_each_replacement(root / moment, moment, reference)
+def chaos(root: Path, profiles: Sequence[Profile], *, n: int, seed: int) -> Iterator[Outcome]:
+    """Every run that is ended."""
     generator = random.Random(seed)
-    for number in range(n):
-        yield killed_at_time(root / f"{number}", generator.uniform(0.0, reference.seconds), reference)
+    first = unbroken_run(root / "unbroken", profiles[0], [])
+    for moment in ("before", "after"):
+        yield killed_in_each_replacement(root / moment, moment, first)
+    for profile in profiles:
+        reference = None
+        for number in range(round(n * profile.share)):
+            if reference is None or number % profile.runs_each == 0:
+                overrides = profile.overrides(generator)
+                print(f"{profile.name}: {' '.join(overrides)}", flush=True)
+                reference = unbroken_run(root / f"{profile.name}-{number}-unbroken", profile, overrides)
+            yield ended_at_time(root / f"{profile.name}-{number}", drawn_moments(generator, reference), reference)
+
+
+def drawn_moments(generator: random.Random, reference: Unbroken) -> list[tuple[float, int]]:
+    """One or two times over the unbroken run's wall time, each with the signal that comes then."""
+    signals = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
+    count = generator.choice([1, 2])
+    return [(generator.uniform(0.0, reference.seconds), generator.choice(signals)) for _ in range(count)]
 
 
 def add_result(path: Path, summary: Mapping[str, object]) -> None:
     """Append what one call of this script found to those in the file."""
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
     path.write_text(json.dumps({"runs": [*runs, summary]}, indent=1) + "\n")
+
+
+def summary_of(outcomes: Sequence[Outcome], *, n: int, seed: int) -> dict[str, object]:
+    """What is committed of a call of this script."""
+    continued = [continuation for outcome in outcomes for continuation in outcome.continued]
+    return {
+        "command": f"python -m tests.e2e.chaos --n {n} --seed {seed}",
+        "code": str(code_version()),
+        "cores": os.cpu_count(),
+        "kills": sum(outcome.kills for outcome in outcomes),
+        "different": sum(bool(outcome.different) for outcome in outcomes),
+        "steps_done_again": sum(continuation.again for continuation in continued),
+        "faults": sum(len(continuation.faults) for continuation in continued),
+        "outcomes": [asdict(outcome) for outcome in outcomes],
+    }
 
 
 def main() -> None:
@@ -130,23 +250,17 @@ def main() -> None:
     print(f"seed {arguments.seed}", flush=True)
     outcomes = []
     with tempfile.TemporaryDirectory() as root:
-        reference = unbroken_run(Path(root) / "unbroken")
-        for outcome in chaos(Path(root), reference, n=arguments.n, seed=arguments.seed):
+        for outcome in chaos(Path(root), PROFILES, n=arguments.n, seed=arguments.seed):
             print(outcome, flush=True)
             outcomes.append(outcome)
-    bad = [outcome for outcome in outcomes if outcome.different]
-    summary = {
-        "command": f"python -m tests.e2e.chaos --n {arguments.n} --seed {arguments.seed}",
-        "code": str(code_version()),
-        "cores": os.cpu_count(),
-        "unbroken_seconds": round(reference.seconds, 1),
-        "kills": sum(outcome.kills for outcome in outcomes),
-        "different": len(bad),
-        "outcomes": [asdict(outcome) for outcome in outcomes],
-    }
+    summary = summary_of(outcomes, n=arguments.n, seed=arguments.seed)
     if arguments.output:
         add_result(arguments.output, summary)
-    print(f"{summary['kills']} kills, {len(bad)} of {len(outcomes)} runs differ")
+    bad = sum(outcome.is_bad for outcome in outcomes)
+    print(
+        f"{summary['kills']} kills, {summary['steps_done_again']} steps done again; "
+        f"{summary['different']} of {len(outcomes)} runs differ, {summary['faults']} went on otherwise than promised"
+    )
     raise SystemExit(1 if bad else 0)
 
 

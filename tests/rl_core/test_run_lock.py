@@ -1,5 +1,8 @@
 """A run has one writer."""
 
+import fcntl
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.run_lock import RunLock, RunLocked
+from rl_core.run_lock import RunLock, RunLocked, RunLockLost, ensure_held
 
 HOLD = """
 import sys, time
@@ -64,3 +67,61 @@ def test_the_lock_is_refused_within_one_process_too_and_free_after_the_block(
         pass
     with RunLock(lock_file):
         pass
+
+
+def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_file: Path) -> None:
+    with RunLock(lock_file):
+        ensure_held(lock_file)
+        lock_file.unlink()
+        ensure_held(lock_file)
+        assert lock_file.read_text() == f"{os.getpid()}\n"
+        with pytest.raises(RunLocked), RunLock(lock_file):
+            pass
+    with RunLock(lock_file):
+        pass
+
+
+def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file: Path) -> None:
+    with RunLock(lock_file):
+        lock_file.unlink()
+        other = hold_in_another_process(lock_file)
+        for _ in range(2):
+            with pytest.raises(RunLockLost, match=r"lock was removed while this process held it.*writes nothing more"):
+                ensure_held(lock_file)
+        other.kill()
+        other.wait()
+        with pytest.raises(RunLockLost):  # what it has written is there
+            ensure_held(lock_file)
+
+
+def test_an_owner_whose_folder_was_removed_is_told(lock_file: Path) -> None:
+    with RunLock(lock_file):
+        shutil.rmtree(lock_file.parent)
+        with pytest.raises(RunLockLost, match="run was removed while this process wrote it"):
+            ensure_held(lock_file)
+        assert not lock_file.parent.exists()
+
+
+def test_who_holds_no_lock_writes_as_ever(lock_file: Path) -> None:
+    ensure_held(lock_file)
+    assert not lock_file.exists()
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
+    lock_file: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening the file and locking it."""
+    original, left = fcntl.flock, after
+
+    def removing(*arguments: object) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            lock_file.unlink()
+        original(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", removing)
+    with RunLock(lock_file):
+        assert lock_file.read_text() == f"{os.getpid()}\n"
+        ensure_held(lock_file)

@@ -14,6 +14,7 @@ from rl_core.engine.sampling import StaleWeights
 from rl_core.engine.scoring import TooManyFailedRewards
 from rl_core.engine.stop import Interrupted
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLockLost
 from rl_core.training.agreement import AgreementError
 from rl_core.training.optimizer import NonFiniteGradients
 from tasks.manifests import StageManifest, finite, read_manifest, write_manifest
@@ -34,6 +35,7 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
         AgreementError(),
         NonFiniteGradients(),
         ProbeMismatch(),
+        RunLockLost(),
         StaleWeights(),
         TooFewInformativeGroups(),
         TooManyFailedRewards(),

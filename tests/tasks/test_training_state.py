@@ -3,6 +3,7 @@ killed in between costs neither."""
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLockLost, lock_owner
 from rl_core.tracking.metrics_log import read
-from tasks.manifests import Output, StageManifest
+from tasks.manifests import Output, StageManifest, read_manifest, write_manifest
 from tasks.reuse import take_file
 from tasks.training_start import Chain, TrainingStart
 from tasks.training_state import complete_epochs, settle_training
-from tests.tasks.continued import End, Geometry, attempt, intact, results, unsynced
+from tests.tasks.continued import End, Geometry, Workers, attempt, intact, results, unsynced
 
 GEOMETRY = Geometry(steps_per_epoch=2, epochs=3, save_freq=99, save_limit=3)
 """A checkpoint at the end of each epoch."""
@@ -291,3 +293,47 @@ def test_lines_of_timings_that_cannot_be_read_do_not_end_a_run(run: RunDirectory
     settle(run)
     assert [line["step"] for line in read(run.timings)] == [2]
     assert json.loads(run.stage_manifest(EPOCHS[0]).read_text())["stage"] == EPOCHS[0]
+
+
+def test_a_training_whose_lock_was_removed_and_taken_writes_nothing_more(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, before = Workers.learn, {}
+
+    def lose_the_lock(workers: Workers, step: int) -> None:
+        learn(workers, step)
+        if step == 4:
+            run.lock.unlink()
+            run.lock.write_text("another process")
+            before.update({path: path.read_bytes() for path in files_below(run.root)})
+
+    monkeypatch.setattr(Workers, "learn", lose_the_lock)
+    with RunLock(run.lock):
+        with pytest.raises(RunLockLost):
+            attempt(run, GEOMETRY)
+        assert {path: path.read_bytes() for path in files_below(run.root)} == before
+        for write in (lambda: attempt(run, GEOMETRY), lambda: write_manifest(run, settled_epoch(run))):
+            with pytest.raises(RunLockLost):
+                write()
+        assert {path: path.read_bytes() for path in files_below(run.root)} == before
+
+
+def settled_epoch(run: RunDirectory) -> StageManifest:
+    manifest = read_manifest(run, EPOCHS[0])
+    assert manifest is not None
+    return manifest
+
+
+def test_a_training_whose_lock_was_removed_and_not_taken_goes_on(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Workers.learn
+
+    def remove_the_lock(workers: Workers, step: int) -> None:
+        learn(workers, step)
+        run.lock.unlink()
+
+    monkeypatch.setattr(Workers, "learn", remove_the_lock)
+    with RunLock(run.lock):
+        assert attempt(run, GEOMETRY).ended
+        assert lock_owner(run.lock) == str(os.getpid())
