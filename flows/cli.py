@@ -115,8 +115,12 @@ def merge(
 
 @app.command()
 def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Write the report, after all that it reports of."""
-    _carry_out("baseline", config, all_overrides(changes, overrides), runs_dir)
+    """Print what a run came to; write the report first, after all that it reports of, where there is none."""
+    from flows.cli_report import carry_out_report
+    from flows.cli_run import Order
+
+    order = Order(flow="baseline", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
+    raise typer.Exit(carry_out_report(order, Console()))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or the folder of a run to continue.")]
+Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or a run by its folder or name.")]
 Changes = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Keys to change: actor.optim.lr=1e-6 rollout.n=4.")
 ]

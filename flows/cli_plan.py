@@ -13,6 +13,7 @@ from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, trained_words
 from rl_core.planning.problem import Problem
+from tasks.named_files import located_config
 from tasks.plan_facts import plan_facts
 from tasks.problems import find_gpu, static_problems
 from tasks.stage_status import StageStatus, known_batch_plan, stage_statuses
@@ -21,13 +22,13 @@ from tasks.stages import stage_digests
 
 def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
     """Show the plan. Returns the exit code: 1 when the run could not work."""
-    config, run = request.config, request.run
-    problems = static_problems(config, run)
+    config, run, files = request.config, request.run, request.files()
+    problems = static_problems(located_config(config, files), run)
     console.print(f"[bold]{run.name}[/bold]  [dim]{run.root}[/dim]", highlight=False)
     if not any(problem.fatal for problem in problems):
-        digests = stage_digests(config)
+        digests = stage_digests(config, files)
         plan = known_batch_plan(config, run, digests)
-        console.print(_stage_table(stage_statuses(config, run, digests, reuse=request.reuse, plan=plan)))
+        console.print(_stage_table(stage_statuses(config, run, digests, reuse=request.reuse, plan=plan, files=files)))
         if plan:
             console.print(batch_table(config, plan))
         _print_forecast(config, console)

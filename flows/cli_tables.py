@@ -28,7 +28,9 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     console.print(stage_table(summary))
     console.print(speed_line(summary), highlight=False)
     console.print(where_table(summary))
-    for title, lines in usage_lines(run.merged_model).items():
+    # Whoever needs room may have removed it.
+    usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
+    for title, lines in usage.items():
         console.print(f"\n{title}:\n[bold]{escape(lines)}[/bold]", highlight=False, soft_wrap=True)
 
 

@@ -24,6 +24,8 @@ from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.run_lock import RunLock
 from rl_core.tracking.metrics_log import RunLogs
 from tasks.context import RunContext, registered
+from tasks.kept_files import keep_files
+from tasks.named_files import located_config
 from tasks.progress_pages import FlowProgress
 from tasks.run_pages import show_links
 from tasks.stages import stage_digests
@@ -45,8 +47,9 @@ def name_of_run() -> str:
         return f"{runtime.flow_run.flow_name} of {asked.resume or asked.config}"  # the flow itself says what is wrong
 
 
-def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State[Any]:
+def in_run(asked: Asked, body: Callable[[RunContext], Result], *, is_settled: bool = False) -> Result | State[Any]:
     """What the body makes of the run that a flow was asked for, held for its length; tasks find the body's context.
+    Of a run that `is_settled` nothing that its config names is read anew.
 
     An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how
     to go on. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
@@ -57,15 +60,15 @@ def in_run(asked: Asked, body: Callable[[RunContext], Result]) -> Result | State
     with ending, watcher.noting_the_end():
         request = asked.resolved(start())
         ending.run = watcher.run = request.run
-        with _opened(request, watcher) as run:
+        with _opened(request, watcher, is_settled=is_settled) as run:
             return body(run)
     return ended_early(ending, flow_run_id())
 
 
 @contextmanager
-def _opened(request: RunRequest, watcher: Watcher) -> Iterator[RunContext]:
+def _opened(request: RunRequest, watcher: Watcher, *, is_settled: bool) -> Iterator[RunContext]:
     with ExitStack() as stack:
-        context = _open(request, watcher, stack, flow_run_id=str(flow_run_id()))
+        context = _open(request, watcher, stack, flow_run_id=str(flow_run_id()), is_settled=is_settled)
         try:
             yield context
         except Exception:
@@ -92,7 +95,7 @@ def start() -> datetime:
     return planned_start(context.flow_run)
 
 
-def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str) -> RunContext:
+def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool) -> RunContext:
     run = request.run
     stack.enter_context(RunLock(run.lock))
     stack.enter_context(_logging_to(run.log))
@@ -102,13 +105,19 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
     atomic_write_text(run.config, dump_config(request.config))
+    files = request.files(is_settled=is_settled)
     with watcher.stop.breaking_off():  # every data file is read
-        digests = stage_digests(request.config)
+        digests = stage_digests(request.config, files)
+        keep_files(run, request.config, files)
+    located = located_config(request.config, files)
     logs = RunLogs(run)
     logs.log_event("started", flow_run=flow_run_id)
-    tracking = PipelineTracking(request.config, run, log_event=logs.log_event)
+    shown = request.config.model_copy(update={"tracking": located.tracking})
+    tracking = PipelineTracking(shown, run, log_event=logs.log_event)
     context = RunContext(
         config=request.config,
+        located=located,
+        files=files,
         run=run,
         digests=digests,
         reuse=request.reuse,

@@ -31,7 +31,8 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
             push: Where on the hub to upload the merged model to, `owner/name`.
         """
         asked = Asked(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
-        return in_run(asked, lambda run: carry_out(run, stages))
+        # Who asks what a run came to does not mean what became of its rewards since.
+        return in_run(asked, lambda run: carry_out(run, stages), is_settled=stages in ("evaluate", "merge"))
 
     decorate = flow(
         name=stages,

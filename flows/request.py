@@ -10,6 +10,8 @@ from typing import Any, Self
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
+from tasks.kept_files import files_of_run
+from tasks.named_files import NamedFiles
 from tasks.stages import run_name
 
 RUNS_DIR = "runs"
@@ -25,11 +27,20 @@ class RunRequest:
         run: Its folder, made or not.
         reuse: Whether finished stages of other runs may be taken over; never for a tagged run, which is to show what a
             run from nothing gives.
+        is_continued: Whether the run was asked for by itself and not by a config.
     """
 
     config: RunConfig
     run: RunDirectory
     reuse: bool
+    is_continued: bool = False
+
+    def files(self, *, is_settled: bool = False) -> NamedFiles:
+        """How what the config names is read: where it says, or as the run's folder keeps it where the run was asked for
+        by itself (`is_settled`: its rewards, too)."""
+        if not self.is_continued:
+            return NamedFiles()
+        return files_of_run(self.config, self.run, is_settled=is_settled)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +49,7 @@ class Asked:
     and not None, so that Prefect's form has plain fields.
 
     Attributes:
-        config: A config file, or the folder of a run.
+        config: A config file, or a run by its folder or name.
         overrides: `key.path=value` texts laid over a config file.
         resume: Name of a run to continue, or its folder; it wins over `config`.
         fresh: Make a run of its own that takes nothing over from others, tagged with the flow run's creation: a retry
@@ -73,7 +84,13 @@ class Asked:
         if not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
-        return resolve_request(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
+        return resolve_request(self._target, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
+
+    @property
+    def _target(self) -> Path:
+        """The config file, or the run's folder, which may be called by its name."""
+        named = Path(self.runs_dir) / self.config
+        return named if (named / "config.yaml").is_file() and not Path(self.config).exists() else Path(self.config)
 
 
 def find_run(name: str, runs_dir: str) -> RunDirectory:
@@ -135,4 +152,4 @@ def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None, 
     if not run.config.is_file():
         raise ConfigError(f"{run.root} is no run (it holds no {run.config.name}): give a config file or a run's folder")
     config = _pushing(load_config(run.config), push)
-    return RunRequest(config=config, run=run, reuse=run.name == run_name(config))
+    return RunRequest(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)

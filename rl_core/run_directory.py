@@ -21,6 +21,11 @@ class RunDirectory:
         return self.root / "config.yaml"
 
     @property
+    def inputs(self) -> Path:
+        """Copies of the templates and reward files that the configuration names, with a record of them and the data."""
+        return self.root / "inputs"
+
+    @property
     def lock(self) -> Path:
         """Held (flock) by the one process that writes here; its text is the owner's pid."""
         return self.root / "lock"

@@ -11,6 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.engine.stop import StopRequest
 from rl_core.run_directory import RunDirectory
 from tasks.manifests import StageManifest
+from tasks.named_files import NamedFiles
 from tasks.progress_pages import FlowProgress
 from tasks.tracking import PipelineTracking
 
@@ -25,7 +26,9 @@ class RunContext:
     """A run that is being worked on.
 
     Attributes:
-        config: The resolved config.
+        config: The resolved config, as it was written: what is shown, named and hashed.
+        located: The same with every path as it can be read from here: what is worked with.
+        files: How what the config names is read.
         run: Its folder.
         digests: Digest of every stage (tasks.stages).
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
@@ -36,6 +39,8 @@ class RunContext:
     """
 
     config: RunConfig
+    located: RunConfig
+    files: NamedFiles
     run: RunDirectory
     digests: Mapping[str, str]
     reuse: bool
@@ -58,7 +63,7 @@ class RunContext:
         if self._session is None:
             from rl_core.engine.session import open_session
 
-            opening = open_session(self.config, self.run, progress=self.progress, stop=self.stop)
+            opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop)
             self._session = self._owned.enter_context(opening)
         return self._session
 

@@ -24,10 +24,11 @@ def preflight(run: str) -> list[str]:
         PlanError: the run cannot work; the message names every problem.
     """
     context = current_context(run)
-    if _is_finished(context):
+    # The report depends on every other stage: where it stands, nothing expensive is left.
+    if _stands(context, "report"):
         return []
     with context.stop.breaking_off():
-        problems = find_problems(context.config, context.run)
+        problems = find_problems(context.located, context.run, is_prepared=_stands(context, "prepare"))
     raise_if_fatal(problems)
     warnings = [str(problem) for problem in problems]
     for warning in warnings:
@@ -35,7 +36,6 @@ def preflight(run: str) -> list[str]:
     return warnings
 
 
-def _is_finished(context: RunContext) -> bool:
-    """Whether the report stands: it depends on every other stage, so nothing expensive is left."""
-    manifest = read_manifest(context.run, "report")
-    return manifest is not None and manifest.digest == context.digests["report"]
+def _stands(context: RunContext, stage: str) -> bool:
+    manifest = read_manifest(context.run, stage)
+    return manifest is not None and manifest.digest == context.digests[stage]

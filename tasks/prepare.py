@@ -28,7 +28,7 @@ def prepare(run: str) -> StageManifest | State[StageManifest]:
 def _make(context: RunContext) -> StageOutcome:
     run = context.run
     with context.stop.breaking_off():
-        manifest = prepare_run(context.config, run, progress=context.progress)
+        manifest = prepare_run(context.located, run, progress=context.progress)
     return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
 
 

@@ -30,14 +30,25 @@ from rl_core.types import Prompt
 _ROWS_TRIED = 8
 """Rows of each source on whose true answer the reward is tried."""
 
+_SOURCES = ("data.train", "data.validation", "cold_start.source")
+"""Where problems of the data sources begin."""
+
 _NO_LIMIT = 1 << 20
 
 
-def find_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
     """Every problem of the config, the machine, the reward and, when one of these stops the run anyway, the data: rows
-    that are alright so far are looked at by the preparation, which comes next and names its own problems at once."""
+    that are alright so far are looked at by the preparation, which comes next and names its own problems at once.
+
+    Args:
+        config: The config, with paths that can be read from here.
+        run: The run.
+        is_prepared: Whether the rows were prepared already: their sources may be gone.
+    """
     problems = [*static_problems(config, run), *reward_problems(config)]
-    if any(problem.fatal for problem in problems):
+    if is_prepared:
+        problems = [problem for problem in problems if not problem.where.startswith(_SOURCES)]
+    elif any(problem.fatal for problem in problems):
         problems += data_problems(config)
     return problems
 

@@ -6,6 +6,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest
 from rl_core.run_directory import RunDirectory
 from tasks.code_version import code_version
+from tasks.kept_files import files_of_run
 from tasks.stages import config_digest, protocol_digest, recipe_digest
 
 
@@ -22,7 +23,7 @@ def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
         "config": config_digest(config),
         "recipe": recipe_digest(config),
         "seed": f"{config.seed}",
-        "protocol": f"held-out@{protocol_digest(config)}",
+        "protocol": f"held-out@{protocol_digest(config, files_of_run(config, run, is_settled=True))}",
         "sightline.experiment": config.experiment,
         "sightline.folder": str(run.root.absolute()),
     }

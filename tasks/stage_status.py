@@ -11,6 +11,7 @@ from rl_core.planning.problem import PlanError
 from rl_core.run_directory import RunDirectory
 from tasks.epoch_chain import EpochChain
 from tasks.manifests import read_manifest
+from tasks.named_files import NamedFiles
 from tasks.reuse import other_runs, standing_manifest
 from tasks.stages import OWN_STAGES, epoch_chain, epoch_stage
 from tasks.training_start import last_step, training_start
@@ -34,14 +35,20 @@ class StageStatus:
 
 
 def stage_statuses(
-    config: RunConfig, run: RunDirectory, digests: Mapping[str, str], *, reuse: bool, plan: BatchPlan | None
+    config: RunConfig,
+    run: RunDirectory,
+    digests: Mapping[str, str],
+    *,
+    reuse: bool,
+    plan: BatchPlan | None,
+    files: NamedFiles | None = None,
 ) -> list[StageStatus]:
     """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not
     known yet, and training is one line."""
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
     training = (
-        _epoch_statuses(config, run, epoch_chain(config, digests, epochs=plan.epochs), reuse=reuse)
+        _epoch_statuses(config, run, epoch_chain(config, digests, epochs=plan.epochs, files=files), reuse=reuse)
         if plan
         else [StageStatus(stage="training", status="to do; the rows are counted first")]
     )

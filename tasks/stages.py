@@ -5,18 +5,15 @@ files that the config names, and a version bumped by hand when the stage's code 
 stage whose digest is complete anywhere is not run again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from rl_core.config.data import ARRANGING
 from rl_core.config.loading import digest_of
-from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
-from rl_core.files import hash_file, read_utf8
-from rl_core.rewards.own_code import files_of
 from tasks.epoch_chain import EpochChain, Link
+from tasks.named_files import NamedFiles
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 7,
@@ -39,9 +36,6 @@ and go on."""
 
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """What of `model` begins with RL: a cold start knows nothing of it."""
-
-Fingerprint = Callable[[Any], str]
-"""Maps a data source section to the hash of everything its rows depend on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,18 +85,18 @@ def settings(config: RunConfig) -> dict[str, Any]:
     )
 
 
-def protocol_digest(config: RunConfig) -> str:
+def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
     """Digest of how held-out rows are answered and judged; runs with an equal one can be compared item by item.
 
     Raises:
         ValueError: a reward's file cannot be read.
     """
-    parts = _evaluation_parts(config)
+    parts = _evaluation_parts(config, files or NamedFiles())
     evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
     return digest_of({**parts, "evaluation": evaluation, "seed": None})
 
 
-def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> dict[str, str]:
+def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[str, str]:
     """The digest of every stage, in the order in which they run.
 
     Two names are no stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
@@ -110,21 +104,23 @@ def stage_digests(config: RunConfig, fingerprint: Fingerprint | None = None) -> 
 
     Args:
         config: The resolved config.
-        fingerprint: Hash of a data source; the data room's `source_fingerprint` when None.
+        files: How what it names is read; where it says when None.
 
     Raises:
         ValueError: a data source or a file that the config names cannot be read.
     """
     digests: dict[str, str] = {}
-    for stage in stages_of(config, fingerprint or _source_fingerprint):
+    for stage in stages_of(config, files or NamedFiles()):
         digests[stage.name] = _digest(stage, digests)
     return digests
 
 
-def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -> EpochChain:
+def epoch_chain(
+    config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
+) -> EpochChain:
     """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
     longer run continues from the epochs of a shorter one."""
-    parts = _training_parts(config)
+    parts = _training_parts(config, files or NamedFiles())
     rows = _rows_seen(config)
 
     def link(epoch: int, before: str) -> Link:
@@ -135,12 +131,12 @@ def epoch_chain(config: RunConfig, digests: Mapping[str, str], *, epochs: int) -
     return EpochChain(epochs, first=digests["cold-start"], link=link)
 
 
-def stages_of(config: RunConfig, fingerprint: Fingerprint) -> list[Stage]:
+def stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     """Every stage of the config with what it depends on."""
-    preparation = _preparation_parts(config, fingerprint)
+    preparation = _preparation_parts(config, files)
     without_held_out = {name: part for name, part in preparation.items() if name != "validation"}
-    training = _training_parts(config) | {"length": _training_length(config)}
-    judging = _evaluation_parts(config)
+    training = _training_parts(config, files) | {"length": _training_length(config)}
+    judging = _evaluation_parts(config, files)
     trained = judging | {"checkpoint": config.merge.checkpoint}
     merging = config.merge.model_dump(exclude={"push"})
     evaluations = ("evaluate-base", "evaluate-trained")
@@ -187,19 +183,19 @@ def _push_stage(config: RunConfig) -> list[Stage]:
     return [Stage(name="push", kind="push", after=("merge", "model-card"), depends_on={"push": config.merge.push})]
 
 
-def _preparation_parts(config: RunConfig, fingerprint: Fingerprint) -> dict[str, Any]:
+def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     cold = config.cold_start
     own_source = cold.source if cold else None
     return {
         "seed": config.seed,
         "data": config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True}),
-        "template": _text_of(config.data.prompt_template),
-        "chat_template": _text_of(config.data.override_chat_template),
+        "template": files.text(config.data.prompt_template),
+        "chat_template": files.text(config.data.override_chat_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
-        "weights": _weights_fingerprint(config),
-        "train": fingerprint(config.data.train),
-        "validation": fingerprint(config.data.validation),
-        "cold_start": fingerprint(own_source) if own_source else None,
+        "weights": files.weights(config.model.source),
+        "train": files.fingerprint("train", config.data.train),
+        "validation": files.fingerprint("validation", config.data.validation),
+        "cold_start": files.fingerprint("cold_start", own_source) if own_source else None,
         "target_template": cold.target_template if cold else None,
     }
 
@@ -213,7 +209,7 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _training_parts(config: RunConfig) -> dict[str, Any]:
+def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     """What one epoch depends on: the length of the run only where the learning rate falls with it, and of the
     evaluation what a validation takes from it."""
     validating = {"accuracy_key"}
@@ -224,7 +220,7 @@ def _training_parts(config: RunConfig) -> dict[str, Any]:
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
-        "reward": _reward_parts(config),
+        "reward": _reward_parts(config, files),
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),
         "actor": config.actor.model_dump(mode="json"),
@@ -241,51 +237,15 @@ def _rates_follow_the_length(config: RunConfig) -> bool:
     return any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
 
 
-def _evaluation_parts(config: RunConfig) -> dict[str, Any]:
+def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     return {
         "seed": config.seed,
         "evaluation": config.evaluation.model_dump(mode="json"),
-        "reward": _reward_parts(config),
+        "reward": _reward_parts(config, files),
         "max_response_length": config.rollout.max_response_length,
     }
 
 
-def _reward_parts(config: RunConfig) -> dict[str, Any]:
-    named = sorted({term.function.rpartition(":")[0] for _, term in config.reward.keyed_terms()} - {""})
-    code = {path: _code_of(Path(path)) for path in named}
+def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+    code = {path: files.code(path) for path in config.reward.files}
     return {"reward": config.reward.model_dump(mode="json"), "code": code}
-
-
-def _code_of(path: Path) -> dict[str, str]:
-    """Hash of a reward file and of each neighbour that it imports, by its place beside it."""
-    try:
-        return {file.relative_to(path.parent).as_posix(): hash_file(file) for file in files_of(path)}
-    except OSError as error:
-        raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
-
-
-def _text_of(path: str | None) -> str | None:
-    """A small file's text, so that editing it counts as a change."""
-    if path is None:
-        return None
-    try:
-        return read_utf8(Path(path))
-    except OSError as error:
-        raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
-
-
-def _weights_fingerprint(config: RunConfig) -> list[list[str | int]] | None:
-    """Names, sizes and modification times of a local checkpoint's files; hashing gigabytes would cost every start
-    seconds. None for tiny models, which the config describes in full, and for hub names: whether a branch has moved
-    is not asked."""
-    source = config.model.source
-    if not isinstance(source, PretrainedModel) or not Path(source.path).is_dir():
-        return None
-    files = sorted(path for path in Path(source.path).iterdir() if path.is_file())
-    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-
-
-def _source_fingerprint(source: Any) -> str:
-    from rl_core.data.fingerprint import source_fingerprint
-
-    return source_fingerprint(source)

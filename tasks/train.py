@@ -97,7 +97,7 @@ def settle(run: str) -> range:
 
 def training_chain(context: RunContext) -> EpochChain:
     """Name and digest of every epoch's stage; needs the prepared rows, whose number decides how many there are."""
-    return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs)
+    return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs, files=context.files)
 
 
 def _plan(context: RunContext) -> BatchPlan:

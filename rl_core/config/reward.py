@@ -105,6 +105,11 @@ class RewardConfig(RewardChoice):
                 yield (f"{key}.function" if choice.function else f"{key}.mixture.{place}.function"), term
 
     @property
+    def files(self) -> list[str]:
+        """The files that functions are taken from, as they are written, each once and in order."""
+        return sorted({term.function.rpartition(":")[0] for _, term in self.keyed_terms()} - {""})
+
+    @property
     def description(self) -> str:
         """The functions in words: "math", "math + 0.5 length", "count (clevr), math (others)"."""
         words = {key: _words(choice) for key, choice in self.choices() if choice.terms}

@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
 
 from flows.baseline import baseline
+from flows.partial import evaluate_part, merge_part
 from rl_core.engine.training_loop import TrainingLoop
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
@@ -234,6 +235,23 @@ def test_a_deleted_or_altered_artefact_is_made_again(
 def test_another_gallery_writes_the_report_alone(place: Place, finished: tuple[State, RunDirectory]) -> None:
     assert rerun_stages(place.call("tracking.gallery_items=2")) == {"report"}
     assert finished[1].report.read_text().count("<article") == 2
+
+
+def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(
+    finished: tuple[State, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config names a template relative to where it was started, which a run on another machine cannot find."""
+    _, run = finished
+    moved = RunDirectory(tmp_path / "runs" / run.name)
+    shutil.copytree(run.root, moved.root)
+    record = moved.inputs / "inputs.json"
+    record.write_text(record.read_text().replace(f"{Path.cwd()}", "/nowhere"))
+    monkeypatch.chdir(tmp_path)
+    state = baseline(resume=run.name, return_state=True)
+    assert state.is_completed() and rerun_stages(state) == set()
+    for stages in (merge_part, evaluate_part):
+        state = stages(config=run.name, return_state=True)
+        assert state.is_completed() and rerun_stages(state) == set()
 
 
 def test_another_evaluation_takes_everything_else_over(place: Place, finished: tuple[State, RunDirectory]) -> None:

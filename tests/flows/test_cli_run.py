@@ -57,9 +57,9 @@ def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypa
 
     find_problems = tasks.preflight.find_problems
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         signal.raise_signal(signal.SIGTERM)
-        return find_problems(*arguments)
+        return find_problems(*arguments, **options)
 
     monkeypatch.setattr(tasks.preflight, "find_problems", interrupted)
     code, text = ended(tmp_path)

@@ -8,6 +8,7 @@ from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
+from tasks.named_files import NamedFiles
 from tasks.reproduction import dry_run_problems, judge_run, obstacles
 from tasks.stages import run_name, stage_digests
 from tests.rl_core.evaluation.builders import make_items
@@ -33,7 +34,7 @@ def test_what_is_published_is_no_part_of_a_run() -> None:
     def of_name(source) -> str:
         return source.name
 
-    assert stage_digests(config, of_name) == stage_digests(other, of_name)
+    assert stage_digests(config, NamedFiles(of_name)) == stage_digests(other, NamedFiles(of_name))
 
 
 @pytest.mark.parametrize(

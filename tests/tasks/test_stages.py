@@ -8,6 +8,7 @@ import pytest
 from rl_core.config.data import LocalSource
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from tasks.named_files import NamedFiles
 from tasks.stages import epoch_chain, run_name, stage_digests
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ def source_digest(source: object) -> str:
 
 
 def changed(before: RunConfig, after: RunConfig) -> set[str]:
-    old, new = stage_digests(before, source_digest), stage_digests(after, source_digest)
+    old, new = stage_digests(before, NamedFiles(source_digest)), stage_digests(after, NamedFiles(source_digest))
     return {stage for stage in old if old[stage] != new[stage]}
 
 
@@ -101,9 +102,9 @@ def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None
     template = tmp_path / "prompt.jinja"
     template.write_text("{{ content }}")
     config = quickstart(f"data.prompt_template={template}")
-    before = stage_digests(config, source_digest)
+    before = stage_digests(config, NamedFiles(source_digest))
     template.write_text("{{ content }} Think first.")
-    after = stage_digests(config, source_digest)
+    after = stage_digests(config, NamedFiles(source_digest))
     assert {stage for stage in before if before[stage] != after[stage]} == ALL
 
 
@@ -111,9 +112,9 @@ def test_editing_a_users_reward_file_changes_what_it_judged(tmp_path: Path) -> N
     reward = tmp_path / "reward.py"
     reward.write_text("def score(sample): return {'overall': 1.0}")
     config = quickstart(f"reward.function={reward}:score")
-    before = stage_digests(config, source_digest)
+    before = stage_digests(config, NamedFiles(source_digest))
     reward.write_text("def score(sample): return {'overall': 0.0}")
-    after = stage_digests(config, source_digest)
+    after = stage_digests(config, NamedFiles(source_digest))
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
 
 
@@ -121,15 +122,15 @@ def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Pat
     (tmp_path / "reward.py").write_text("import grading\ndef score(sample): return {'overall': grading.GRADE}")
     (tmp_path / "grading.py").write_text("GRADE = 1.0")
     config = quickstart(f"reward.function={tmp_path / 'reward.py'}:score")
-    before = stage_digests(config, source_digest)
+    before = stage_digests(config, NamedFiles(source_digest))
     (tmp_path / "grading.py").write_text("GRADE = 0.0")
-    after = stage_digests(config, source_digest)
+    after = stage_digests(config, NamedFiles(source_digest))
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
 
 
 def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
-        stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), source_digest)
+        stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), NamedFiles(source_digest))
 
 
 def test_lowering_the_number_of_kept_checkpoints_stays_in_the_run() -> None:
@@ -156,7 +157,7 @@ def test_a_reward_file_is_read_in_the_encoding_that_it_names(tmp_path: Path, coo
     digests = []
     for word in ("größe", "große"):
         reward.write_bytes(f"# -*- coding: {cookie} -*-\nWORD = '{word}'\ndef score(sample): ...\n".encode(cookie))
-        digests.append(stage_digests(config, source_digest))
+        digests.append(stage_digests(config, NamedFiles(source_digest)))
     assert digests[0]["training"] != digests[1]["training"]
 
 
@@ -165,12 +166,12 @@ def test_a_template_that_is_not_utf8_is_named(tmp_path: Path, key: str) -> None:
     template = tmp_path / "prompt.jinja"
     template.write_bytes("{{ content }} Größe?".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"{template} is not UTF-8 text \(line 1\): save it as UTF-8"):
-        stage_digests(quickstart(f"{key}={template}"), source_digest)
+        stage_digests(quickstart(f"{key}={template}"), NamedFiles(source_digest))
 
 
 def test_a_missing_template_is_named() -> None:
     with pytest.raises(ValueError, match=r"nowhere\.jinja"):
-        stage_digests(quickstart("data.prompt_template=nowhere.jinja"), source_digest)
+        stage_digests(quickstart("data.prompt_template=nowhere.jinja"), NamedFiles(source_digest))
 
 
 def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does(r
 def epoch_chains(*overrides: str) -> list[list[tuple[str, str]]]:
     """The chain of three epochs in a run of two and in a run of three."""
     configs = [quickstart(f"trainer.total_epochs={epochs}", *overrides) for epochs in (2, 3)]
-    return [list(epoch_chain(config, stage_digests(config, source_digest), epochs=3)) for config in configs]
+    return [list(epoch_chain(config, stage_digests(config, NamedFiles(source_digest)), epochs=3)) for config in configs]
 
 
 def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:

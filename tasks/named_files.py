@@ -1,0 +1,164 @@
+"""How what a config names is read: templates, reward files, data sources, a checkpoint's weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, Source
+from rl_core.config.model import ModelSource, PretrainedModel
+from rl_core.config.reward import RewardChoice, RewardConfig
+from rl_core.config.run import RunConfig
+from rl_core.files import hash_file, read_utf8
+from rl_core.rewards.own_code import files_of
+
+Fingerprint = Callable[[Any], str]
+"""Maps a data source section to the hash of everything its rows depend on."""
+
+Choice = TypeVar("Choice", bound=RewardChoice)
+
+WeightFiles = list[list[str | int]]
+"""Name, size and modification time (ns) of each file of a checkpoint's folder."""
+
+_SQLITE = "sqlite:///"
+
+
+class NamedFiles:
+    """One reading of what one config names, where it says; relative paths start in the working directory.
+
+    Args:
+        fingerprint: Hash of a data source; the data room's `source_fingerprint` when None.
+    """
+
+    def __init__(self, fingerprint: Fingerprint | None = None) -> None:
+        self._fingerprint = fingerprint or _source_fingerprint
+        self._fingerprints: dict[str, str] = {}
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths of the config start."""
+        return Path.cwd()
+
+    def template(self, path: str) -> Path:
+        """Where a template is read."""
+        return Path(path)
+
+    def reward(self, path: str) -> Path:
+        """Where a reward's file is read."""
+        return Path(path)
+
+    def data(self, path: str) -> str:
+        """Where data, their media and a database of the config are."""
+        return path
+
+    def checkpoint(self, path: str) -> str:
+        """The folder of a checkpoint, or its name on the hub."""
+        return path
+
+    def text(self, path: str | None) -> str | None:
+        """A template's text, so that editing it counts as a change. Raises ValueError where it cannot be read."""
+        if path is None:
+            return None
+        try:
+            return read_utf8(self.template(path))
+        except OSError as error:
+            raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
+
+    def code(self, path: str) -> dict[str, str]:
+        """Hash of a reward file and of each neighbour that it imports, by its place beside it. Raises ValueError where
+        it cannot be read."""
+        place = self.reward(path)
+        try:
+            return {file.relative_to(place.parent).as_posix(): hash_file(file) for file in files_of(place)}
+        except OSError as error:
+            raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
+
+    def fingerprint(self, name: str, source: Any) -> str:
+        """Hash of the data source that the config calls by this name ("train", "validation", "cold_start"). Raises
+        ValueError where it cannot be read."""
+        if name not in self._fingerprints:
+            self._fingerprints[name] = self._fingerprint(located_source(source, self))
+        return self._fingerprints[name]
+
+    def weights(self, source: ModelSource) -> WeightFiles | None:
+        """The files of a local checkpoint; hashing gigabytes would cost every start seconds. None for tiny models,
+        which the config describes in full, and for hub names: whether a branch has moved is not asked."""
+        if not isinstance(source, PretrainedModel):
+            return None
+        folder = Path(self.checkpoint(source.path))
+        if not folder.is_dir():
+            return None
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+
+
+def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
+    """The config with every path as it can be read from here. What is shown, named and hashed is the config as it was
+    written."""
+    data, cold_start = config.data, config.cold_start
+    changes: dict[str, Any] = {
+        "data": data.model_copy(
+            update={
+                "train": located_source(data.train, files),
+                "validation": located_source(data.validation, files),
+                "prompt_template": data.prompt_template and str(files.template(data.prompt_template)),
+                "override_chat_template": data.override_chat_template
+                and str(files.template(data.override_chat_template)),
+            }
+        ),
+        "model": config.model.model_copy(update={"source": _located_model(config.model.source, files)}),
+        "reward": _located_reward(config.reward, files),
+        "tracking": config.tracking.model_copy(
+            update={"mlflow_uri": _located_database(config.tracking.mlflow_uri, files)}
+        ),
+    }
+    if cold_start is not None and cold_start.source is not None:
+        changes["cold_start"] = cold_start.model_copy(update={"source": located_source(cold_start.source, files)})
+    return config.model_copy(update=changes)
+
+
+def located_source(source: Source, files: NamedFiles) -> Source:
+    """A data source with its paths as they can be read from here."""
+    match source:
+        case LocalSource():
+            return source.model_copy(
+                update={"path": files.data(source.path), "media_dir": source.media_dir and files.data(source.media_dir)}
+            )
+        case HubSource():
+            # Its name stays, be it a folder's: it is the name of its rows' data source.
+            return source.model_copy(update={"media_dir": source.media_dir and files.data(source.media_dir)})
+        case MixtureSource():
+            parts = {name: located_source(part, files) for name, part in source.sources.items()}
+            return source.model_copy(update={"sources": parts})
+        case CountingSource():
+            return source
+
+
+def _located_model(source: ModelSource, files: NamedFiles) -> ModelSource:
+    if not isinstance(source, PretrainedModel):
+        return source
+    return source.model_copy(update={"path": files.checkpoint(source.path)})
+
+
+def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
+    def of_function(function: str | None) -> str | None:
+        path, separator, name = (function or "").rpartition(":")
+        return f"{files.reward(path)}:{name}" if separator else function
+
+    def of_choice(choice: Choice) -> Choice:
+        terms = tuple(term.model_copy(update={"function": of_function(term.function)}) for term in choice.mixture)
+        return choice.model_copy(update={"function": of_function(choice.function), "mixture": terms})
+
+    by_source = {name: of_choice(choice) for name, choice in reward.by_source.items()}
+    return of_choice(reward).model_copy(update={"by_source": by_source})
+
+
+def _located_database(uri: str | None, files: NamedFiles) -> str | None:
+    if uri is None or not uri.startswith(_SQLITE):
+        return uri
+    return _SQLITE + files.data(uri.removeprefix(_SQLITE))
+
+
+def _source_fingerprint(source: Any) -> str:
+    from rl_core.data.fingerprint import source_fingerprint
+
+    return source_fingerprint(source)
