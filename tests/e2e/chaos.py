@@ -2,11 +2,11 @@
 
     python -m tests.e2e.chaos --n 30 --seed 1 --output result.json
 
-Moments: `n` drawn from the seed over the unbroken run's wall time, each in a run of its own that is ended there once or
-twice, by SIGKILL to its process group or by SIGTERM; and two runs of the first profile that die in the replacement of
-every file that they write, one right before and one right after it, and are started again each time. The lengths of
-epochs and run, the checkpoints that are saved and kept, and the validations are drawn too; every few runs share them,
-and an unbroken run of theirs.
+Moments: `n` runs (a share of them in some profiles) are ended once or several times, at moments drawn from the seed
+over the unbroken run's wall time, by SIGKILL to the process group or by SIGTERM; and two runs of the first profile
+die in the replacement of every file that they write, one right before and one right after it, and are started again
+each time. The lengths of epochs and run, the checkpoints that are saved and kept, and the validations are drawn too;
+every few runs share them, and an unbroken run of theirs. `--profile` names a profile to run; without it all are.
 
 Each time a run is started again it is held against what lay in its folder (tests/e2e/continuing.py): it goes on after
 its newest intact checkpoint, does no more than `trainer.save_freq` steps again, deletes no checkpoint on the way, and
@@ -29,6 +29,8 @@ from tasks.code_version import code_version
 from tests.e2e.continuing import Continuation, Watched
 from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
+    QUICKSTART,
+    QUICKSTART_IN_SHORT,
     REPOSITORY,
     SMALL,
     command,
@@ -39,6 +41,7 @@ from tests.e2e.runs import (
     the_run,
 )
 from tests.results import differences
+from tests.rl_core.busy import busy_cores
 
 KILLER = str(REPOSITORY / "tests" / "e2e" / "killer.py")
 TIMEOUT = 1800
@@ -54,6 +57,9 @@ class Profile:
         overrides: Gives changes of the config, which decide which checkpoints there are and when.
         share: Of the runs that are ended at drawn moments.
         runs_each: How many of them have the same overrides, and so one unbroken run.
+        most_kills: How often a run is ended at the most.
+        other_work: Processes that keep cores busy all the time.
+        in_each_replacement: Runs die in the replacement of every file too.
     """
 
     name: str
@@ -61,6 +67,9 @@ class Profile:
     overrides: Callable[[random.Random], list[str]]
     share: float = 1.0
     runs_each: int = 5
+    most_kills: int = 2
+    other_work: int = 0
+    in_each_replacement: bool = False
 
 
 def small_geometry(generator: random.Random) -> list[str]:
@@ -78,7 +87,34 @@ def small_geometry(generator: random.Random) -> list[str]:
     ]
 
 
-PROFILES = (Profile(name="small", config=SMALL, overrides=small_geometry),)
+def quickstart_geometry(generator: random.Random) -> list[str]:
+    """The same for the quickstart, whose step takes 64 rows: a few steps of its size."""
+    steps, epochs = generator.choice([(1, 6), (2, 3), (3, 2)])
+    val_freq = generator.choice([-1, 1, 2])
+    best = val_freq > 0 and steps % val_freq == 0
+    return [
+        *QUICKSTART_IN_SHORT,
+        f"data.train.size={64 * steps}",
+        f"trainer.total_epochs={epochs}",
+        f"trainer.save_freq={generator.randint(1, 3)}",
+        f"trainer.save_limit={generator.randint(1, 3)}",
+        f"trainer.val_freq={val_freq}",
+        f"merge.checkpoint={generator.choice(['best', 'last']) if best else 'last'}",
+    ]
+
+
+PROFILES = (
+    Profile(name="small", config=SMALL, overrides=small_geometry, in_each_replacement=True),
+    Profile(
+        name="quickstart",
+        config=QUICKSTART,
+        overrides=quickstart_geometry,
+        share=0.2,
+        runs_each=3,
+        most_kills=4,
+        other_work=2,
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,24 +235,33 @@ def _outcome(folder: Path, moment: str, kills: int, watched: Watched, reference:
 
 def chaos(root: Path, profiles: Sequence[Profile], *, n: int, seed: int) -> Iterator[Outcome]:
     """Every run that is ended."""
-    generator = random.Random(seed)
-    first = unbroken_run(root / "unbroken", profiles[0], [])
-    for moment in ("before", "after"):
-        yield killed_in_each_replacement(root / moment, moment, first)
     for profile in profiles:
-        reference = None
-        for number in range(round(n * profile.share)):
-            if reference is None or number % profile.runs_each == 0:
-                overrides = profile.overrides(generator)
-                print(f"{profile.name}: {' '.join(overrides)}", flush=True)
-                reference = unbroken_run(root / f"{profile.name}-{number}-unbroken", profile, overrides)
-            yield ended_at_time(root / f"{profile.name}-{number}", drawn_moments(generator, reference), reference)
+        with busy_cores(profile.other_work):
+            if profile.in_each_replacement:
+                yield from _in_each_replacement(root, profile)
+            yield from _at_drawn_moments(root, profile, runs=round(n * profile.share), seed=seed)
+
+
+def _in_each_replacement(root: Path, profile: Profile) -> Iterator[Outcome]:
+    reference = unbroken_run(root / f"{profile.name}-unbroken", profile, [])
+    for moment in ("before", "after"):
+        yield killed_in_each_replacement(root / f"{profile.name}-{moment}", moment, reference)
+
+
+def _at_drawn_moments(root: Path, profile: Profile, *, runs: int, seed: int) -> Iterator[Outcome]:
+    generator = random.Random(f"{seed} {profile.name}")
+    for number in range(runs):
+        if number % profile.runs_each == 0:
+            overrides = profile.overrides(generator)
+            print(f"{profile.name}: {' '.join(overrides)}", flush=True)
+            reference = unbroken_run(root / f"{profile.name}-{number}-unbroken", profile, overrides)
+        yield ended_at_time(root / f"{profile.name}-{number}", drawn_moments(generator, reference), reference)
 
 
 def drawn_moments(generator: random.Random, reference: Unbroken) -> list[tuple[float, int]]:
-    """One or two times over the unbroken run's wall time, each with the signal that comes then."""
+    """Times over the unbroken run's wall time, from one start to the next end, each with the signal that comes then."""
     signals = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
-    count = generator.choice([1, 2])
+    count = generator.randint(1, reference.profile.most_kills)
     return [(generator.uniform(0.0, reference.seconds), generator.choice(signals)) for _ in range(count)]
 
 
@@ -226,11 +271,11 @@ def add_result(path: Path, summary: Mapping[str, object]) -> None:
     path.write_text(json.dumps({"runs": [*runs, summary]}, indent=1) + "\n")
 
 
-def summary_of(outcomes: Sequence[Outcome], *, n: int, seed: int) -> dict[str, object]:
+def summary_of(outcomes: Sequence[Outcome], command_line: str) -> dict[str, object]:
     """What is committed of a call of this script."""
     continued = [continuation for outcome in outcomes for continuation in outcome.continued]
     return {
-        "command": f"python -m tests.e2e.chaos --n {n} --seed {seed}",
+        "command": command_line,
         "code": str(code_version()),
         "cores": os.cpu_count(),
         "kills": sum(outcome.kills for outcome in outcomes),
@@ -245,15 +290,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--profile", action="append", choices=[profile.name for profile in PROFILES])
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    chosen = [profile for profile in PROFILES if not arguments.profile or profile.name in arguments.profile]
+    words = [f"--n {arguments.n} --seed {arguments.seed}", *(f"--profile {profile.name}" for profile in chosen)]
     print(f"seed {arguments.seed}", flush=True)
     outcomes = []
     with tempfile.TemporaryDirectory() as root:
-        for outcome in chaos(Path(root), PROFILES, n=arguments.n, seed=arguments.seed):
+        for outcome in chaos(Path(root), chosen, n=arguments.n, seed=arguments.seed):
             print(outcome, flush=True)
             outcomes.append(outcome)
-    summary = summary_of(outcomes, n=arguments.n, seed=arguments.seed)
+    summary = summary_of(outcomes, f"python -m tests.e2e.chaos {' '.join(words)}")
     if arguments.output:
         add_result(arguments.output, summary)
     bad = sum(outcome.is_bad for outcome in outcomes)

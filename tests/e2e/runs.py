@@ -13,6 +13,16 @@ from tests.results import hashes
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
+QUICKSTART = REPOSITORY / "configs" / "quickstart.yaml"
+QUICKSTART_IN_SHORT = (
+    "data.validation.size=50",
+    "cold_start.steps=5",
+    "cold_start.source.size=320",
+    "reward={function: length, kwargs: {target_length: 2, max_length: 12}}",
+    "evaluation.accuracy_key=overall",
+)
+"""Steps of the quickstart's size whose model has hardly learnt to end its responses: nearly all have all their tokens,
+the others make the groups uneven."""
 RESULTS = (
     *("metrics.jsonl", "rollouts/*.parquet", "validations/*.parquet"),
     *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*"),
