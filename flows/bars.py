@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Timer
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rl_core.progress import Advance
 
 _SECONDS_BETWEEN_LINES = 20.0
+_SHORT_SECONDS = 2.0
+"""Nobody need be told of a wait that is over by then."""
 
 
 class TerminalBars:
@@ -55,6 +58,17 @@ class TerminalBars:
             else:
                 self._bars.stop_task(task)
 
+    @contextmanager
+    def wait(self, description: str) -> Iterator[None]:
+        """As Progress.wait: a moving bar with the time, and a line at the end of a long one."""
+        task = self._bars.add_task(description, total=None, figures="")
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._bars.remove_task(task)
+            _say_long(self._bars.console, description, time.monotonic() - started)
+
 
 @dataclass(slots=True)
 class LogLines:
@@ -84,3 +98,21 @@ class LogLines:
             yield advance
         finally:
             say()
+
+    @contextmanager
+    def wait(self, description: str) -> Iterator[None]:
+        """As Progress.wait: a line once it takes long, and one at its end."""
+        started = time.monotonic()
+        timer = Timer(_SHORT_SECONDS, lambda: self.console.print(f"{description} ...", highlight=False))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            _say_long(self.console, description, time.monotonic() - started)
+
+
+def _say_long(console: Console, description: str, seconds: float) -> None:
+    if seconds >= _SHORT_SECONDS:
+        console.print(f"[dim]{description}: {seconds:.0f} s[/dim]", highlight=False)

@@ -1,7 +1,7 @@
 """`sightline evaluate` by protocols: saved responses, or any model."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,13 +120,17 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: Proto
     protocols = order.resolved()
     out = order.folder(Path(name))
     sources = [order.source_of(protocol) for protocol in protocols]
-    from rl_core.engine.any_model import found_model
-    from rl_core.engine.model_evaluation import Measurement, evaluate_model
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_on(console))
+        with progress.wait("load PyTorch and its libraries"):
+            from rl_core.engine.any_model import found_model
+            from rl_core.engine.model_evaluation import Measurement, evaluate_model
 
-    measurements = [
-        Measurement(protocol=protocol, source=source) for protocol, source in zip(protocols, sources, strict=True)
-    ]
-    with found_model(name) as model, progress_on(console) as progress:
+        measurements = [
+            Measurement(protocol=protocol, source=source) for protocol, source in zip(protocols, sources, strict=True)
+        ]
+        with progress.wait(f"get the model {name}"):
+            model = stack.enter_context(found_model(name))
         verdicts = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
         for verdict, items in verdicts:
             folder = out / verdict.name

@@ -39,7 +39,7 @@ def _carry_out(asked: AskedSet, console: Console) -> int:
     with messages(console), watched_by(watcher):
         from flows.reproduce import reproduce_baselines  # what torch warns of at its import goes to the log
 
-        error = call_flow(reproduce_baselines, {"resume": asked.name, "runs_dir": asked.runs_dir})
+        error = call_flow(reproduce_baselines, {"resume": asked.name, "runs_dir": asked.runs_dir}, watcher.progress)
     if watcher.completed:
         return print_conclusion(asked.folder, console)
     if watcher.stop.signum is not None:

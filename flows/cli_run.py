@@ -75,22 +75,27 @@ def carry_out(order: Order, console: Console) -> int:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
-        error = _call(order)
+        error = _call(order, watcher.progress)
     return _say_how_it_ended(order, watcher.run or run, watcher, error, console)
 
 
-def _call(order: Order) -> BaseException | None:
+def _call(order: Order, progress: Progress) -> BaseException | None:
     asked = dataclasses.asdict(order.asked)
-    return call_flow(_flow(order.flow), {name: value for name, value in asked.items() if value or name == "runs_dir"})
+    parameters = {name: value for name, value in asked.items() if value or name == "runs_dir"}
+    with progress.wait("load Prefect"):
+        flow = _flow(order.flow)
+    return call_flow(flow, parameters, progress)
 
 
-def call_flow(flow: Any, parameters: Mapping[str, Any]) -> BaseException | None:
+def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
     """Call a flow. Returns what Prefect, or the flow before it came to its body, ended with."""
     from flows.embedded_server import PrefectAway, reached_prefect
     from tasks.artifacts import UNREACHABLE
 
     try:
-        with reached_prefect():
+        with ExitStack() as stack:
+            with progress.wait("reach Prefect's server"):
+                stack.enter_context(reached_prefect())
             state = flow(**parameters, return_state=True)
             result = state.result(raise_on_failure=False)
     except (PrefectAway, *UNREACHABLE, RuntimeError) as error:

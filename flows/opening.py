@@ -106,7 +106,8 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     stack.enter_context(remembered(run, flow_run_id))
     atomic_write_text(run.config, dump_config(request.config))
     files = request.files(is_settled=is_settled)
-    with watcher.stop.breaking_off():  # every data file is read
+    # Every data file is read.
+    with watcher.stop.breaking_off(), watcher.progress.wait("look whether the data are those that were prepared"):
         digests = stage_digests(request.config, files)
         keep_files(run, request.config, files)
     located = located_config(request.config, files)

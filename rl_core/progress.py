@@ -18,6 +18,10 @@ class Progress(Protocol):
     def bar(self, description: str, total: int) -> AbstractContextManager[Advance]:
         """A bar that is open for the length of a `with`, which yields an Advance."""
 
+    def wait(self, description: str) -> AbstractContextManager[None]:
+        """Shows what is being waited for, for the length of a `with` of which nobody knows how far it is ("start the
+        generation engine")."""
+
 
 class SilentProgress:
     """Shows nothing."""
@@ -30,3 +34,8 @@ class SilentProgress:
             return None
 
         yield advance
+
+    @contextmanager
+    def wait(self, description: str) -> Iterator[None]:
+        """Does nothing."""
+        yield

@@ -61,7 +61,8 @@ class RunContext:
         """The engine's session, opened by its first use: a run of which every stage stands needs none, and the
         libraries behind it take seconds to import."""
         if self._session is None:
-            from rl_core.engine.session import open_session
+            with self.progress.wait("load PyTorch and its libraries"):
+                from rl_core.engine.session import open_session
 
             opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop)
             self._session = self._owned.enter_context(opening)

@@ -49,7 +49,8 @@ def _merge(context: RunContext) -> StageOutcome:
         checkpoint = context.session.export_trained(folder)
         # The fresh processes of the proof need the memory that workers and engine hold.
         context.close_session()
-        proof = prove_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
+        with context.progress.wait("prove the merged model: load it in transformers and in vLLM"):
+            proof = prove_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
     result = {
         "step": checkpoint.step,
         "proof": {"num_tokens": proof.num_tokens, "largest_difference": dict(proof.largest_difference)},

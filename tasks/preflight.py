@@ -27,7 +27,7 @@ def preflight(run: str) -> list[str]:
     # The report depends on every other stage: where it stands, nothing expensive is left.
     if _stands(context, "report"):
         return []
-    with context.stop.breaking_off():
+    with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
         problems = find_problems(context.located, context.run, is_prepared=_stands(context, "prepare"))
     raise_if_fatal(problems)
     warnings = [str(problem) for problem in problems]

@@ -1,5 +1,6 @@
 """What the stage `prepare` makes of a config: the model that it names, and its rows as prompts of that model."""
 
+from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
@@ -16,7 +17,9 @@ def prepare_run(config: RunConfig, run: RunDirectory, *, progress: Progress) -> 
         ValueError: as write_initial_model and prepare_dataset do.
         OSError: the checkpoint cannot be read or downloaded.
     """
-    with committed_folder(run.initial_model) as folder:
+    source = config.model.source
+    making = "build the tiny model" if isinstance(source, TinyModel) else f"get the checkpoint {source.path}"
+    with progress.wait(making), committed_folder(run.initial_model) as folder:
         write_initial_model(config, folder)
     return prepare_dataset(
         config.data,

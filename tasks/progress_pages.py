@@ -1,5 +1,6 @@
 """A run's progress on Prefect's pages: every bar with the time that is left."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rl_core.progress import Advance, Progress
 from tasks.artifacts import PAGES
 from tasks.durations import duration
+
+logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_UPDATES = 5.0
 
@@ -43,6 +46,15 @@ class FlowProgress:
                     listener()
 
             yield advance
+
+    @contextmanager
+    def wait(self, description: str) -> Iterator[None]:
+        """As Progress.wait; the run's log and the flow's page have a line, too."""
+        logger.info("%s ...", description)
+        started = time.monotonic()
+        with self._shown.wait(description):
+            yield
+        logger.info("%s: %s", description, duration(time.monotonic() - started))
 
 
 class _ProgressPage:

@@ -37,6 +37,8 @@ def first_loss(
 
     The manifests of finished epochs know the hashes of their records; of later steps only what is missing can be told.
     """
+    if until < 1:
+        return None  # before the first step nothing is there that could be lost: the validation there is made again too
     losses = [*_lost_metrics(run, trainer, finished, until), *_lost_files(run, trainer, finished, until)]
     return min(losses, key=lambda loss: loss.step, default=None)
 

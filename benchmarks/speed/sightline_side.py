@@ -8,12 +8,12 @@ from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_version
 from rl_core.config.loading import load_config
 from rl_core.engine.session import open_session
 from rl_core.engine.stop import StopRequest
-from rl_core.progress import Advance
+from rl_core.progress import Advance, SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.metrics_log import read
 
 
-class ClockProgress:
+class ClockProgress(SilentProgress):
     """Reads the clock whenever the training bar moves, which is once before the first step and after every step."""
 
     def __init__(self) -> None:

@@ -56,7 +56,8 @@ def prepare_dataset(
         prompt_template=data.prompt_template,
         system_prompt=data.system_prompt,
     )
-    readers = _open_all(data, cold_start_source)
+    with progress.wait("open the data"):
+        readers = _open_all(data, cold_start_source)
     fingerprint = preparation_fingerprint(data, model_folder=model_folder, cold_start_source=cold_start_source)
     with committed_folder(out) as folder:
         splits, image_count = _write_splits(folder, readers, renderer, data=data, progress=progress)

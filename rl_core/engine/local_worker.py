@@ -29,6 +29,7 @@ from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.value import load_value_model
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.progress import Progress, SilentProgress
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.timing import PhaseTimer
 from rl_core.training.determinism import deterministic_on_cpu
@@ -48,7 +49,13 @@ class LocalWorker:
     """
 
     def __init__(
-        self, config: RunConfig, folders: WorkerFolders, *, total_optimizer_steps: int, total_critic_steps: int = 0
+        self,
+        config: RunConfig,
+        folders: WorkerFolders,
+        *,
+        total_optimizer_steps: int,
+        total_critic_steps: int = 0,
+        progress: Progress | None = None,
     ) -> None:
         """Load the policy.
 
@@ -57,11 +64,13 @@ class LocalWorker:
             folders: What is read.
             total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
             total_critic_steps: The same for the critic; 0 without one.
+            progress: Shows that the engine is being started; None shows nothing.
         """
         self._config = config
         self._total_optimizer_steps = total_optimizer_steps
         self._total_critic_steps = total_critic_steps
         self._folders = folders
+        self._progress = progress or SilentProgress()
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._images = ImageStore.open(folders.data / IMAGES_FILE)
         self._pixels = PixelCache(load_processor(folders.model), self._images)
@@ -81,7 +90,9 @@ class LocalWorker:
     def sync_weights(self) -> None:
         """Wake the engine and hand it the trainer's weights and their version, unless it has them."""
         if self._engine is None:
-            self._engine = self._start_engine()
+            is_eager = self._config.rollout.is_eager(on_gpu=self._device.type == "cuda")
+            with self._progress.wait(f"start the generation engine (vLLM{'' if is_eager else ', which compiles'})"):
+                self._engine = self._start_engine()
         self._engine.wake()
         if not self._engine_is_current:
             self._engine.load_weights(named_hf_weights(self._policy.model), policy_version=self._policy_version)

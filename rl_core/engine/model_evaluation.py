@@ -75,7 +75,8 @@ def evaluate_model(
             )
             for measurement, questions in zip(measurements, rendered, strict=True)
         ]
-        engine = _start_engine(model, asked, store_path, dtype=dtype, seed=seed)
+        with progress.wait("start the generation engine (vLLM)"):
+            engine = _start_engine(model, asked, store_path, dtype=dtype, seed=seed)
         stack.callback(engine.close)
         for one in asked:
             items = _answer(one, engine, seed=seed, progress=progress)

@@ -70,12 +70,14 @@ class Session:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))
             folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
-            self._workers = LocalWorker(
-                self.config,
-                folders,
-                total_optimizer_steps=plan.total_optimizer_steps,
-                total_critic_steps=plan.total_critic_steps,
-            )
+            with self._progress.wait("load the model"):
+                self._workers = LocalWorker(
+                    self.config,
+                    folders,
+                    total_optimizer_steps=plan.total_optimizer_steps,
+                    total_critic_steps=plan.total_critic_steps,
+                    progress=self._progress,
+                )
         return self._workers
 
     @cached_property

@@ -1,10 +1,15 @@
 """How far, and how long still."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.progress_pages import Eta
+from rl_core.progress import SilentProgress
+from tasks.progress_pages import Eta, FlowProgress
 
 
 def test_the_rest_takes_as_long_as_the_units_so_far() -> None:
@@ -41,3 +46,20 @@ def test_the_share_stays_between_0_and_100(counts: list[int], total: int) -> Non
         eta.advance(count, now=float(now))
     assert 0.0 <= eta.percent <= 100.0
     assert eta.percent == pytest.approx(100 * min(sum(counts), total) / total)
+
+
+def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Recorder(SilentProgress):
+        open: list[str] = []
+
+        @contextmanager
+        def wait(self, description: str) -> Iterator[None]:
+            self.open.append(description)
+            yield
+            self.open.remove(description)
+
+    shown = Recorder()
+    with caplog.at_level(logging.INFO, logger="tasks.progress_pages"), FlowProgress(shown).wait("start the engine"):
+        assert shown.open == ["start the engine"]
+        assert caplog.messages == ["start the engine ..."]
+    assert shown.open == [] and caplog.messages[1].startswith("start the engine: ")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rl_core.config.training import TrainerConfig
 from rl_core.run_directory import RunDirectory
-from tasks.step_records import step_files
+from tasks.step_records import first_loss, step_files
 
 
 def test_the_validation_before_training_belongs_to_the_first_step() -> None:
@@ -13,3 +13,10 @@ def test_the_validation_before_training_belongs_to_the_first_step() -> None:
     assert step_files(run, trainer, 2) == [run.rollouts(2), run.validation(2)]
     assert step_files(run, trainer, 3) == [run.rollouts(3)]
     assert step_files(run, TrainerConfig(val_freq=2, val_before_train=False), 1) == [run.rollouts(1)]
+
+
+def test_before_the_first_step_nothing_is_lost(tmp_path: Path) -> None:
+    """A run that begins has no validation yet, and one that was stopped before its first checkpoint makes it again."""
+    trainer = TrainerConfig(val_freq=1)
+    assert first_loss(RunDirectory(tmp_path), trainer, [], until=0) is None
+    assert first_loss(RunDirectory(tmp_path), trainer, [], until=1) is not None

@@ -232,7 +232,7 @@ def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) 
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
 
 
-class StopsAfterTheSave:
+class StopsAfterTheSave(SilentProgress):
     """A bar that is moved right after the save, and asks for a stop there."""
 
     def __init__(self, stop: StopRequest) -> None:
