@@ -57,7 +57,7 @@ def run(
 
 @app.command()
 def init(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A Parquet or JSONL file, or a folder.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A Parquet, JSONL, JSON or CSV file, or a folder.")],
     validation: Annotated[Path | None, typer.Option(help="Held-out data; found beside DATA or set apart.")] = None,
     model: Annotated[str | None, typer.Option(help="Folder or hub name of a checkpoint; else a tiny model.")] = None,
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),

@@ -56,17 +56,21 @@ class CountingSource(Section):
     """The question asked of every scene."""
 
 
+FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv")
+"""Files of rows, by the ending of their names."""
+
+
 class LocalSource(Section):
-    """A Parquet or JSONL file, or a folder of them or of items, on this machine."""
+    """A Parquet, JSONL, JSON or CSV file, or a folder of them or of items, on this machine."""
 
     type: Literal["local"]
     """Selects this source."""
     path: str
     """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says. A `*` in the last
     part takes every file of such a name, in order: `rows/train-*-of-00003.parquet`."""
-    format: Literal["auto", "parquet", "jsonl", "geometry3k"] = "auto"
-    """How rows are stored; `auto` goes by the ending. `geometry3k` is the published folder of item folders
-    (data.json + img_diagram.png)."""
+    format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k"] = "auto"
+    """How rows are stored; `auto` goes by the ending. `json` is an array of objects, or one object a line. `geometry3k`
+    is the published folder of item folders (data.json + img_diagram.png)."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None

@@ -63,7 +63,7 @@ def _other_json(start: bytes) -> str | None:
         return None
     first = lines[0].strip()
     if first.startswith("[") and first[1:].lstrip()[:1] in ("", "{"):
-        return "one JSON array: write each of its objects on a line of its own"
+        return "one JSON array: let its name end in .json"
     if len(lines) > 1 and not lines[1].lstrip().startswith("{") and _breaks_off(first):
         return "JSON whose objects go over several lines: write each on a line of its own"
     return None

@@ -33,7 +33,7 @@ class Inspection:
 
     Attributes:
         source: The data as a config would name it, with the guessed columns.
-        kind: "parquet", "jsonl" or "geometry3k".
+        kind: "parquet", "jsonl", "json", "csv" or "geometry3k".
         row_count: Number of rows.
         columns: Names of all columns; empty for item folders.
         rows: The first rows, read with the guessed columns.
@@ -49,7 +49,7 @@ class Inspection:
 
 
 def inspect_data(path: Path) -> Inspection:
-    """Look at a Parquet or JSONL file or a folder, and guess its columns.
+    """Look at a file of rows or a folder, and guess its columns.
 
     Raises:
         ValueError: There is nothing readable, or no column looks like a question or an answer; names the columns.

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from rl_core.config.data import LocalSource
+from rl_core.config.data import FILE_KINDS, LocalSource
 from rl_core.data.columns import check_columns
 from rl_core.data.file_kinds import check_json_lines
 from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.data.shards import check_shards
 from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
+from rl_core.data.whole_tables import CsvReader, JsonReader, is_json_array
 from rl_core.files import check_regular, files_named
 
 
@@ -45,8 +46,12 @@ def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:
             return _geometry3k(path, source)
         case "parquet":
             return ParquetReader(files=_files_of(path, ".parquet"), source=source)
-        case _:
-            return JsonlReader(files=_files_of(path, ".jsonl"), source=source)
+        case "csv":
+            return CsvReader(files=_files_of(path, ".csv"), source=source)
+        case "json" if all(map(is_json_array, files := _files_of(path, ".json"))):
+            return JsonReader(files=files, source=source)
+        case kind:
+            return JsonlReader(files=_files_of(path, f".{kind}"), source=source)
 
 
 def _geometry3k(path: Path, source: LocalSource) -> Geometry3kReader:
@@ -59,13 +64,17 @@ def _geometry3k(path: Path, source: LocalSource) -> Geometry3kReader:
 def _find_format(path: Path) -> str:
     if not path.is_dir():
         kind = path.suffix.removeprefix(".")
-        if kind not in ("parquet", "jsonl"):
-            raise ValueError(f"data source {path}: the file must end in .parquet or .jsonl, or `format` must name one")
+        if kind not in FILE_KINDS:
+            endings = ", ".join(f".{kind}" for kind in FILE_KINDS)
+            raise ValueError(f"data source {path}: the file must end in one of {endings}, or `format` must name one")
         return kind
     patterns = {"parquet": "*.parquet", "jsonl": "*.jsonl", "geometry3k": f"*/{ITEM_FILE}"}
     found = [kind for kind, pattern in patterns.items() if next(path.glob(pattern), None)]
     if not found:
-        raise ValueError(f"data source {path}: the folder has no .parquet or .jsonl file and no item folder")
+        raise ValueError(
+            f"data source {path}: the folder has no .parquet or .jsonl file and no item folder; `format` may name json "
+            "or csv"
+        )
     if len(found) > 1:
         raise ValueError(f"data source {path}: the folder holds {' and '.join(found)}; choose with `format`")
     return found[0]
@@ -81,7 +90,7 @@ def _files_of(path: Path, ending: str) -> list[Path]:
             check_shards(files)
         for file in files:
             check_regular(file)
-            if ending == ".jsonl":
+            if ending == ".jsonl" or (ending == ".json" and not is_json_array(file)):
                 check_json_lines(file)
     except ValueError as error:
         raise ValueError(f"data source {path}: {error}") from None

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rl_core.config.data import SPLIT_NAME
+from rl_core.config.data import FILE_KINDS, SPLIT_NAME
 from rl_core.config.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
 
 _PLACES = "here, beside the config or above it: give its path from here"
@@ -119,6 +119,9 @@ def _folder(path: str, split: str, key: str) -> dict[str, str]:
 
 
 def _file(path: str, split: str, key: str) -> dict[str, str]:
+    if Path(path).suffix.removeprefix(".") not in FILE_KINDS:
+        endings = ", ".join(f".{kind}" for kind in FILE_KINDS)
+        raise NoEquivalent(f"a file must end in one of {endings}; set {key} to one")
     source = {"type": "local", "path": path}
     if split not in ("", "train"):  # a file's rows are the split `train` in EasyR1
         raise NoEquivalent(

@@ -234,11 +234,11 @@ def test_a_column_of_later_rows_counts_as_present(write_jsonl):
     [
         (lambda folder: folder / "nothing.jsonl", "no such file or folder"),
         (lambda folder: folder, "no .parquet or .jsonl file"),
-        (lambda folder: _touch(folder / "rows.csv"), "must end in .parquet or .jsonl"),
+        (lambda folder: _touch(folder / "rows.tsv"), "must end in one of .parquet, .jsonl, .json, .csv"),
         (lambda folder: _touch(folder / "a.jsonl", folder / "b.parquet").parent, "holds parquet and jsonl"),
         (lambda folder: _touch(folder / "rows.parquet"), "no readable Parquet file"),
         (lambda folder: folder / "train-*.parquet", "no such file or folder"),
-        (lambda folder: _touch(folder / "train-0.csv").parent / "train-*", "must end in .parquet or .jsonl"),
+        (lambda folder: _touch(folder / "train-0.tsv").parent / "train-*", "must end in one of .parquet"),
         (
             lambda folder: _touch(folder / "a-0-of-1.jsonl", folder / "b-0-of-1.jsonl").parent / "*.jsonl",
             r"the splits a, b; .*/a-\*\.jsonl",

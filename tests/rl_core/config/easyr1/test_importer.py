@@ -297,6 +297,16 @@ def test_local_data_and_the_folder_of_its_images_are_found_from_the_config(impor
     assert train["media_dir"] == valid(imported).data.validation.model_dump()["media_dir"] == str(checkout / "rows")
 
 
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_json_and_csv_are_taken_over_and_other_files_are_named(importing: Import, checkout: Path, kind: str) -> None:
+    for name in (f"rows.{kind}", "rows.txt"):
+        (checkout / name).touch()
+    assert valid(importing(f"data.train_files=rows.{kind}")).data.train.model_dump()["path"].endswith(f"rows.{kind}")
+    other = importing("data.train_files=rows.txt")
+    assert "must end in one of .parquet, .jsonl, .json, .csv" in lost(other)["data.train_files"]
+    assert other.missing == ["data.train"]
+
+
 @pytest.fixture
 def geo(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with both splits, as somebody downloads it."""
