@@ -1,6 +1,9 @@
 """`sightline plan`: what would run, in under two seconds. Imports neither Prefect nor torch."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
+from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 
@@ -13,29 +16,50 @@ from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, trained_words
 from rl_core.planning.problem import Problem
-from tasks.named_files import located_config
+from tasks.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
+from tasks.known_rows import known_rows
+from tasks.named_files import NamedFiles, located_config
 from tasks.plan_facts import plan_facts
-from tasks.problems import find_gpu, static_problems
-from tasks.stage_status import StageStatus, known_batch_plan, stage_statuses
-from tasks.stages import stage_digests
+from tasks.problems import find_gpu, planned_problems
+from tasks.source_glance import Glance, glance_at, split_glance
+from tasks.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 
 
 def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
     """Show the plan. Returns the exit code: 1 when the run could not work."""
     config, run, files = request.config, request.run, request.files()
-    problems = static_problems(located_config(config, files), run)
-    console.print(f"[bold]{run.name}[/bold]  [dim]{run.root}[/dim]", highlight=False)
+    console.print(f"[bold]{run.name}[/bold]  [dim]{escape(str(run.root))}[/dim]", highlight=False)
+    located, is_prepared = located_config(config, files), request.is_continued and is_prepared_as(config, run, files)
+    glances = {} if is_prepared else glance_at(located)
+    answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
+    problems = planned_problems(located, run, glances, answers)
     if not any(problem.fatal for problem in problems):
-        digests = stage_digests(config, files)
-        plan = known_batch_plan(config, run, digests)
-        console.print(_stage_table(stage_statuses(config, run, digests, reuse=request.reuse, plan=plan, files=files)))
-        if plan:
-            console.print(batch_table(config, plan))
-        _print_forecast(config, console)
+        with no_waiting(answers):
+            problems += _print_stages(request, files, glances, console)
+        _print_forecast(located, console)
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
     return code
+
+
+def _print_stages(
+    request: RunRequest, files: NamedFiles, glances: Mapping[str, Glance], console: Console
+) -> list[Problem]:
+    """Stages and batches. Returns what does not fit the number of rows."""
+    config, run = request.config, request.run
+    train = split_glance(config, config.data.train, "data.train", glances) if glances else None
+    try:
+        digests = digests_to_compare(config, run, files, reuse=request.reuse)
+    except (ValueError, OSError) as error:
+        return [Problem(where="data", what=str(error), fix="correct what it names")]
+    rows = known_rows(config, run, digests, train)
+    plan = rows.plan(config) if rows else None
+    statuses = stage_statuses(config, run, digests, reuse=request.reuse, plan=plan, files=files)
+    console.print(_stage_table(statuses))
+    if plan is not None and rows is not None:
+        console.print(batch_table(config, plan, rows_told=rows.told))
+    return rows.problems(config) if rows else []
 
 
 def _stage_table(statuses: list[StageStatus]) -> Table:
@@ -47,9 +71,11 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
     return table
 
 
-def batch_table(config: RunConfig, plan: BatchPlan) -> Table:
-    """What the batch sizes come to."""
+def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> Table:
+    """What the batch sizes come to; `rows_told` says where a number of rows comes from that may not be the last."""
     table = Table(title="Batches", title_justify="left", show_header=False)
+    if rows_told:
+        table.add_row("the rows", rows_told)
     for name, value in plan_facts(config, plan).items():
         table.add_row(name, value)
     return table

@@ -19,8 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+NOTHING_THERE = "nothing is there"
+"""Why there is no file, in the usual case."""
+
 _WHY_NOT = {
-    errno.ENOENT: "nothing is there",
+    errno.ENOENT: NOTHING_THERE,
     errno.ENOTDIR: "a file is named as a folder on the way to it",
     errno.ELOOP: "symbolic links lead round in a circle",
     errno.ENAMETOOLONG: "the name is too long for the file system",

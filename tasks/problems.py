@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,9 @@ from rl_core.planning.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
+from tasks.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
+from tasks.source_glance import Glance, glance_at, judged_name_problems, source_problems
+from tasks.text_problems import text_problems
 
 _ROWS_TRIED = 8
 """Rows of each source on whose true answer the reward is tried."""
@@ -37,26 +40,76 @@ _NO_LIMIT = 1 << 20
 
 
 def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
-    """Every problem of the config, the machine, the reward and, when one of these stops the run anyway, the data: rows
-    that are alright so far are looked at by the preparation, which comes next and names its own problems at once.
+    """Every problem of the config, the machine, the sources, the hub, the reward and, when one of these stops the run
+    anyway, the data: rows that are alright so far are looked at by the preparation, which comes next and names its own
+    problems at once.
 
     Args:
         config: The config, with paths that can be read from here.
         run: The run.
         is_prepared: Whether the rows were prepared already: their sources may be gone.
     """
-    problems = [*static_problems(config, run), *reward_problems(config)]
     if is_prepared:
-        problems = [problem for problem in problems if not problem.where.startswith(_SOURCES)]
-    elif any(problem.fatal for problem in problems):
+        problems = planned_problems(config, run, {}, [])
+    else:
+        problems = planned_problems(config, run, glance_at(config), ask_hub(config, seconds=SECONDS_OF_RUN))
+    if not _has_fatal(problems, _OF_THE_REWARD):
+        problems += reward_problems(config)
+    if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
 
 
+def planned_problems(
+    config: RunConfig, run: RunDirectory, glances: Mapping[str, Glance], answers: Sequence[HubAnswer]
+) -> list[Problem]:
+    """What is known without calling the reward and reading every row: a source of
+    which a path is wrong is not named again.
+
+    Args:
+        config: The config, with paths that can be read from here.
+        run: The run.
+        glances: The data sources by their keys; empty where the rows were prepared already: their sources may be gone.
+        answers: What the hub says.
+    """
+    problems = static_problems(config, run)
+    if not glances:
+        return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
+    named = [problem.where for problem in problems]
+    unread = {key for key in glances if any(where.startswith(key) for where in named)}
+    problems += [problem for problem in source_problems(config, glances) if problem.where not in unread]
+    return [*problems, *hub_problems(answers)]
+
+
+_OF_THE_REWARD = (
+    "reward",
+    "cold_start.target_template",
+    "evaluation.accuracy_key",
+    "algorithm.online_filtering.filter_key",
+)
+"""Keys without which the reward cannot be tried."""
+
+_OF_THE_ROWS = (
+    "data.train",
+    "data.validation",
+    "cold_start.",
+    "data.prompt_template",
+    "data.override_chat",
+    "model.source",
+)
+"""Keys without which no row can be prepared."""
+
+
+def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
+    return any(problem.fatal and problem.where.startswith(keys) for problem in problems)
+
+
 def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
-    """What config and machine say by themselves, in milliseconds."""
+    """What config, small files and machine say by themselves, in milliseconds."""
     problems = check_config(config, gpu=find_gpu())
-    if not any(problem.fatal and problem.where.startswith(("model.source", "model.lora")) for problem in problems):
+    named = {problem.where for problem in problems}
+    problems += [problem for problem in text_problems(config) if problem.where not in named]
+    if not _has_fatal(problems, ("model.source", "model.lora")):
         problems += disk_problems(config, run)
     return problems
 
@@ -151,7 +204,12 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
     """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
     otherwise from them (tasks.stages)."""
     rows = manifest.splits["train"]
-    return [*_weighting_problems(config, rows), *row_problems(config, rows.rows)]
+    names = {name for split in manifest.splits.values() for name in split.data_sources}
+    return [
+        *_weighting_problems(config, rows),
+        *judged_name_problems(config, names),
+        *row_problems(config, rows.rows),
+    ]
 
 
 def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rl_core.checkpoints.store import CheckpointStore
-from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
-from rl_core.planning.batches import BatchPlan, batch_plan
-from rl_core.planning.problem import PlanError
+from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
 from tasks.epoch_chain import EpochChain
 from tasks.manifests import read_manifest
 from tasks.named_files import NamedFiles
 from tasks.reuse import other_runs, standing_manifest
-from tasks.stages import OWN_STAGES, epoch_chain, epoch_stage
+from tasks.stages import OWN_STAGES, epoch_chain, epoch_stage, stage_digests
 from tasks.training_start import last_step, training_start
 from tasks.training_state import complete_epochs
 
@@ -32,6 +30,24 @@ class StageStatus:
     def is_finished(self) -> bool:
         """Whether nothing is to be done for it."""
         return self.status.startswith("finished")
+
+
+def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> bool:
+    """Whether the rows of this very config were prepared in a run. Raises ValueError as stage_digests does."""
+    manifest = read_manifest(run, "prepare")
+    return manifest is not None and manifest.digest == stage_digests(config, files)["prepare"]
+
+
+def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, *, reuse: bool) -> dict[str, str]:
+    """The digests of the stages. Where no run lies yet that could have one of them, no data are read to know them: they
+    are those of a run that nobody made.
+
+    Raises:
+        ValueError: a data source or a file that the config names cannot be read.
+    """
+    if run.root.is_dir() or (reuse and next(other_runs(run), None) is not None):
+        return stage_digests(config, files)
+    return stage_digests(config, NamedFiles(lambda _: "not read"))
 
 
 def stage_statuses(
@@ -57,26 +73,6 @@ def stage_statuses(
         *training,
         *(_status(run, stage, digests[stage], reuse=reuse) for stage in after),
     ]
-
-
-def known_batch_plan(config: RunConfig, run: RunDirectory, digests: Mapping[str, str]) -> BatchPlan | None:
-    """The batch arithmetic as far as the rows are known: prepared here or elsewhere, or scenes that are counted
-    beforehand. None when they are not, or when the sizes do not fit."""
-    rows = _prepared_rows(run, digests["prepare"])
-    if rows is None and isinstance(config.data.train, CountingSource):
-        rows = config.data.train.size
-    try:
-        return None if rows is None else batch_plan(config, rows)
-    except PlanError:
-        return None
-
-
-def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
-    for place in (run, *other_runs(run)):
-        manifest = read_manifest(place, "prepare")
-        if manifest is not None and manifest.digest == digest:
-            return int(manifest.result["splits"]["train"]["rows"])
-    return None
 
 
 def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> StageStatus:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_LONGEST = 4000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
@@ -21,7 +23,12 @@ class Problem:
     fatal: bool = True
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}; {self.fix}"
+        return f"{self.where}: {_bounded(self.what)}; {_bounded(self.fix)}"
+
+
+def _bounded(text: str) -> str:
+    """As much of a sentence as a person reads; a value in it may be of any length."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... and {len(text) - _LONGEST} more characters"
 
 
 class PlanError(ValueError):

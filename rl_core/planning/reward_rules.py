@@ -1,11 +1,14 @@
 """Rules between the values of the reward's section."""
 
+import difflib
 from collections import Counter
 from collections.abc import Iterator
 
 from rl_core.config.reward import RewardChoice
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
+from rl_core.planning.reward_components import COMPONENTS, components_of, is_file
+from rl_core.wording import shortened
 
 _GRADED = ("math", "r1v")
 _LENGTH_LIMIT = "max_response_length"
@@ -16,6 +19,8 @@ def reward_problems(config: RunConfig) -> Iterator[Problem]:
     reward = config.reward
     for key, choice in reward.choices():
         yield from _choice_problems(key, choice, is_optional=key == "reward" and bool(reward.by_source))
+    yield from _unknown_problems(config)
+    yield from _component_problems(config)
     functions = {term.function for _, term in reward.keyed_terms()}
     if reward.grader is not None and not functions & set(_GRADED):
         yield Problem(
@@ -70,3 +75,31 @@ def _limit_problems(config: RunConfig) -> Iterator[Problem]:
                 fix=f"set kwargs.{_LENGTH_LIMIT} to {limit}",
                 fatal=False,
             )
+
+
+def _unknown_problems(config: RunConfig) -> Iterator[Problem]:
+    for key, term in config.reward.keyed_terms():
+        if term.function not in COMPONENTS and not is_file(term):
+            close = difflib.get_close_matches(term.function, COMPONENTS, n=1, cutoff=0.5)
+            there = f"did you mean {close[0]}?" if close else f"there is {', '.join(COMPONENTS)}"
+            yield Problem(
+                where=key,
+                what=f"{shortened(term.function)!r} is no built-in reward; {there}",
+                fix="correct the name; a function of your own is written path/to/file.py:function",
+            )
+
+
+def _component_problems(config: RunConfig) -> Iterator[Problem]:
+    """Components that are read and that a reward never returns, as far as that can be known without calling it."""
+    read = {"evaluation.accuracy_key": config.evaluation.accuracy_key}
+    if config.algorithm.online_filtering is not None:
+        read["algorithm.online_filtering.filter_key"] = config.algorithm.online_filtering.filter_key
+    for key, choice in config.reward.choices():
+        returned = components_of(choice) if choice.terms else None
+        for reader, component in read.items():
+            if returned is not None and component not in returned:
+                yield Problem(
+                    where=reader,
+                    what=f"{key} never returns a component {component!r}; it returns {', '.join(returned)}",
+                    fix="name one of them",
+                )

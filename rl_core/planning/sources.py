@@ -1,17 +1,23 @@
 """Rules about what the configuration points at: files, folders, the hub."""
 
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from huggingface_hub import constants
 
 from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
-from rl_core.files import check_regular, files_named
+from rl_core.files import NOTHING_THERE, files_named, why_no_file
 from rl_core.planning.problem import Problem
 from rl_core.planning.scene_rules import scene_problems
+from rl_core.wording import shortened
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def configured_sources(config: RunConfig) -> Iterator[tuple[str, SingleSource]]:
@@ -35,16 +41,24 @@ def file_problems(config: RunConfig) -> list[Problem]:
 
 
 def _path_problems(key: str, path: Path, kind: str) -> Iterator[Problem]:
-    is_folder = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+    is_folder = _is_folder(str(path))
+    if is_folder and "folder" in kind:
+        return
     found = [path] if is_folder else files_named(path)
-    if not found or (kind == "folder" and not is_folder):
-        yield Problem(where=key, what=f"there is no {kind} {path}", fix=f"write {path.absolute()}, or correct the path")
-    elif not (is_folder and "folder" in kind):
-        for file in found:
-            try:
-                check_regular(file)
-            except ValueError as error:
-                yield Problem(where=key, what=str(error), fix="name a file on a disk")
+    if kind != "folder" and found:
+        wrong = [(file, why) for file in found if (why := why_no_file(file)) is not None]
+        yield from (
+            Problem(where=key, what=f"{shortened(str(file))} cannot be read: {why}", fix="name a file on a disk")
+            for file, why in wrong
+        )
+        return
+    why = why_no_file(path) or "it is a file"
+    reason = "" if why == NOTHING_THERE else f": {why}"
+    yield Problem(
+        where=key,
+        what=f"there is no {kind} {shortened(str(path))}{reason}",
+        fix=f"write {shortened(str(path.absolute()))}, or correct the path",
+    )
 
 
 def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
@@ -121,18 +135,70 @@ def _names_rows(source: SingleSource) -> bool:
     return not isinstance(source, CountingSource) and source.columns.data_source_key is not None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubName:
+    """Something that is fetched from the hub.
+
+    Attributes:
+        key: Where the config names it.
+        kind: What it is.
+        repository: `owner/name`.
+        revision: Branch, tag or commit; None is the main branch.
+    """
+
+    key: str
+    kind: Literal["model", "dataset"]
+    repository: str
+    revision: str | None
+
+    @property
+    def told(self) -> str:
+        """Its name in messages."""
+        return shortened(self.repository if self.revision is None else f"{self.repository} at {self.revision}")
+
+    @property
+    def cache(self) -> Path:
+        """Its folder in the cache of this machine."""
+        return Path(constants.HF_HUB_CACHE) / f"{self.kind}s--{self.repository.replace('/', '--')}"
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether some of it was fetched before."""
+        return os.path.isdir(self.cache)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is asked of the hub any more: a dataset's branch may have moved."""
+        is_commit = self.revision is not None and _COMMIT.fullmatch(self.revision) is not None
+        return self.is_cached and (self.kind == "model" or is_commit)
+
+
+def hub_names(config: RunConfig) -> list[HubName]:
+    """Everything that is fetched from the hub; folders of this machine go before it."""
+    names = []
+    model = config.model.source
+    if isinstance(model, PretrainedModel) and not _is_folder(model.path) and _is_hub_path(model.path):
+        names.append(HubName(key="model.source.path", kind="model", repository=model.path, revision=model.revision))
+    for key, source in configured_sources(config):
+        if isinstance(source, HubSource):
+            name = source.name.partition("@")[0]
+            if not _is_folder(name):
+                names.append(HubName(key=f"{key}.name", kind="dataset", repository=name, revision=source.revision))
+    return names
+
+
 def offline_problems(config: RunConfig) -> list[Problem]:
     """What must come from the hub while HF_HUB_OFFLINE forbids to ask it."""
     if not constants.HF_HUB_OFFLINE:
         return []
     problems = [
         Problem(
-            where=key,
-            what=f"{name} must come from the hub, HF_HUB_OFFLINE is set, and {cache} does not hold it",
+            where=name.key,
+            what=f"{name.told} must come from the hub, HF_HUB_OFFLINE is set, and {name.cache} does not hold it",
             fix="unset HF_HUB_OFFLINE, or download it on a machine that reaches the hub and copy the cache",
         )
-        for key, name, cache in _hub_names(config)
-        if not cache.is_dir()
+        for name in hub_names(config)
+        if not name.is_cached
     ]
     if config.merge.push is not None:
         problems.append(
@@ -145,31 +211,29 @@ def offline_problems(config: RunConfig) -> list[Problem]:
     return problems
 
 
-def _hub_names(config: RunConfig) -> Iterator[tuple[str, str, Path]]:
-    """Key, name and cache folder of everything that is fetched from the hub."""
-    cache = Path(constants.HF_HUB_CACHE)
-    model = config.model.source
-    if isinstance(model, PretrainedModel) and not Path(model.path).is_dir():
-        yield "model.source.path", model.path, cache / f"models--{model.path.replace('/', '--')}"
-    for key, source in configured_sources(config):
-        if isinstance(source, HubSource):
-            name = source.name.partition("@")[0]
-            if not Path(name).is_dir():
-                yield f"{key}.name", name, cache / f"datasets--{name.replace('/', '--')}"
-
-
 def model_path_problems(config: RunConfig) -> list[Problem]:
     """A model path that is neither a folder with a config.json nor a name on the hub."""
     source = config.model.source
     if not isinstance(source, PretrainedModel):
         return []
     folder = Path(source.path)
-    if folder.is_dir():
+    if _is_folder(source.path):
         if (folder / "config.json").is_file():
             return []
         what, fix = f"{folder} has no config.json, so it is no checkpoint", "name the folder that holds config.json"
-    elif source.path.count("/") == 1 and not source.path.startswith((".", os.sep, "~")):
+    elif _is_hub_path(source.path):
         return []
     else:
-        what, fix = f"there is no folder {folder}", "correct the path, or name a checkpoint of the hub as owner/name"
+        what, fix = (
+            f"there is no folder {shortened(source.path)}",
+            "correct the path, or name a checkpoint of the hub as owner/name",
+        )
     return [Problem(where="model.source.path", what=what, fix=fix)]
+
+
+def _is_hub_path(path: str) -> bool:
+    return path.count("/") == 1 and not path.startswith((".", os.sep, "~"))
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long

@@ -29,6 +29,6 @@ FOUND: dict[str, tuple[Tree, str]] = {
     ),
     "a filter that looks for nothing": (
         _llama(algorithm={"online_filtering": {"filter_key": "nothing"}}),
-        "reward",
+        "algorithm.online_filtering.filter_key",
     ),
 }

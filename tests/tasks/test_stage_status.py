@@ -7,8 +7,9 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
+from tasks.known_rows import known_rows
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
-from tasks.stage_status import known_batch_plan, stage_statuses
+from tasks.stage_status import stage_statuses
 from tasks.stages import epoch_chain, stage_digests
 from tests.tasks.continued import End, Geometry, attempt
 
@@ -40,7 +41,8 @@ def finish(run: RunDirectory, config: RunConfig, stage: str, path: Path, **resul
 
 def statuses(config: RunConfig, run: RunDirectory, *, reuse: bool = True) -> dict[str, str]:
     digests = stage_digests(config)
-    plan = known_batch_plan(config, run, digests)
+    rows = known_rows(config, run, digests)
+    plan = rows.plan(config) if rows else None
     return {status.stage: status.status for status in stage_statuses(config, run, digests, reuse=reuse, plan=plan)}
 
 

@@ -10,9 +10,12 @@ from rl_core.planning.reward_rules import reward_problems
 Configure = Callable[..., RunConfig]
 
 
-def told(configure: Configure, **reward) -> list[tuple[str, str, bool]]:
-    changed = RunConfig.model_validate(configure().model_dump() | {"reward": reward})
+def told(configure: Configure, *overrides: str, **reward) -> list[tuple[str, str, bool]]:
+    changed = RunConfig.model_validate(configure(*overrides).model_dump() | {"reward": reward})
     return [(problem.where, problem.what, problem.fatal) for problem in reward_problems(changed)]
+
+
+READS_OVERALL = "evaluation.accuracy_key=overall"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +25,7 @@ def told(configure: Configure, **reward) -> list[tuple[str, str, bool]]:
         {"function": "r1v", "grader": "math_verify"},
         {"mixture": [{"function": "math"}, {"function": "length", "weight": 0.1}]},
         {"by_source": {"a": {"function": "count"}}},
-        {"mixture": [{"function": "length"}, {"function": "length", "name": "long"}]},
+        {"mixture": [{"function": "count"}, {"function": "length"}, {"function": "length", "name": "long"}]},
     ],
 )
 def test_a_reward_that_fits_has_no_problem(configure: Configure, reward: dict) -> None:
@@ -49,7 +52,51 @@ def test_what_does_not_fit_is_named(configure: Configure, reward: dict, where: s
 
 def test_an_overlong_penalty_for_another_limit_is_a_warning(configure: Configure) -> None:
     kwargs = {"max_response_length": configure().rollout.max_response_length}
-    assert told(configure, function="overlong", kwargs=kwargs) == []
-    ((where, what, fatal),) = told(configure, function="overlong", kwargs={"max_response_length": 3})
+    assert told(configure, READS_OVERALL, function="overlong", kwargs=kwargs) == []
+    ((where, what, fatal),) = told(configure, READS_OVERALL, function="overlong", kwargs={"max_response_length": 3})
     assert (where, fatal) == ("reward.function", False)
     assert what.startswith("its max_response_length is 3, and responses end at")
+
+
+@pytest.mark.parametrize(
+    ("reward", "where", "words"),
+    [
+        ({"function": "cuont"}, "reward.function", "did you mean count?"),
+        ({"mixture": [{"function": "count"}, {"function": "xyz"}]}, "reward.mixture.1.function", "there is choice, "),
+        (
+            {"function": "count", "by_source": {"a": {"function": "mth"}}},
+            "reward.by_source.a.function",
+            "did you mean math?",
+        ),
+    ],
+)
+def test_a_built_in_reward_that_there_is_not_is_named(
+    configure: Configure, reward: dict, where: str, words: str
+) -> None:
+    (found,) = told(configure, **reward)
+    assert found[0] == where and words in found[1] and found[2]
+
+
+@pytest.mark.parametrize(
+    ("component", "reward", "is_known"),
+    [
+        ("accuracy", {"function": "count"}, True),
+        ("acuracy", {"function": "count"}, False),
+        ("accuracy", {"function": "length"}, False),
+        ("anything", {"function": "own.py:score"}, True),
+        ("accuracy", {"mixture": [{"function": "length"}, {"function": "count"}]}, False),
+        ("count/accuracy", {"mixture": [{"function": "length"}, {"function": "count"}]}, True),
+        ("right/accuracy", {"mixture": [{"function": "length"}, {"function": "count", "name": "right"}]}, True),
+        ("length/overall", {"mixture": [{"function": "count"}, {"function": "length"}]}, True),
+        ("anything", {"mixture": [{"function": "count"}, {"function": "own.py:score"}]}, True),
+        ("accuracy", {"by_source": {"a": {"function": "count"}, "b": {"function": "format"}}}, False),
+    ],
+)
+def test_a_component_that_no_reward_returns_is_told_by_the_key_that_reads_it(
+    configure: Configure, component: str, reward: dict, *, is_known: bool
+) -> None:
+    keys = {found[0] for found in told(configure, f"evaluation.accuracy_key={component}", **reward)}
+    assert keys == (set() if is_known else {"evaluation.accuracy_key"})
+    filtering = f"algorithm.online_filtering={{filter_key: {component}}}"
+    keys = {found[0] for found in told(configure, filtering, **reward)} - {"evaluation.accuracy_key"}
+    assert keys == (set() if is_known else {"algorithm.online_filtering.filter_key"})

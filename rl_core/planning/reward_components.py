@@ -1,0 +1,44 @@
+"""The components that the built-in rewards return; a test compares them with what the functions do."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rl_core.config.reward import RewardChoice, RewardTerm
+
+_JUDGED: Final = ("overall", "accuracy", "format")
+
+COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "choice": _JUDGED,
+    "count": _JUDGED,
+    "dapo": ("overall", "accuracy", "accuracy_normalized", "overlong"),
+    "format": ("overall",),
+    "geoqa": _JUDGED,
+    "length": ("overall",),
+    "math": _JUDGED,
+    "overlong": ("overall",),
+    "r1v": _JUDGED,
+    "repetition": ("overall",),
+}
+
+OVERALL: Final = "overall"
+
+
+def is_file(term: RewardTerm) -> bool:
+    """Whether a term names a function of a person's own."""
+    return ":" in term.function or "/" in term.function or term.function.endswith(".py")
+
+
+def components_of(choice: RewardChoice) -> tuple[str, ...] | None:
+    """Every component that a choice returns; None where a function of a person's own has a say."""
+    if any(term.function not in COMPONENTS for term in choice.terms):
+        return None
+    if choice.function is not None:
+        return COMPONENTS[choice.function]
+    return tuple(dict.fromkeys([OVERALL, *_of_mixture(choice.mixture)]))
+
+
+def _of_mixture(terms: tuple[RewardTerm, ...]) -> Iterator[str]:
+    """Of the first term they keep their names, of the others they have its name before them; each has its `overall`."""
+    for place, term in enumerate(terms):
+        for name in COMPONENTS[term.function]:
+            yield name if place == 0 and name != OVERALL else f"{term.label}/{name}"

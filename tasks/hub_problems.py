@@ -1,0 +1,109 @@
+"""Whether the hub gives what the config wants of it: asked once for each name, all at one time, before anything waits
+for an answer that does not come."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Final, Literal
+
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.problem import Problem
+from rl_core.planning.sources import HubName, hub_names
+from rl_core.wording import shortened
+
+SECONDS_OF_PLAN: Final = 1.5
+"""A plan is to be quick, and says what it could not find out."""
+
+SECONDS_OF_RUN: Final = 10.0
+"""A run needs the answer."""
+
+_State = Literal["there", "missing", "away", "silent"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubAnswer:
+    """What the hub says of a name: it is there; it is missing, or not for this account; the hub cannot be reached; or
+    it has not answered yet."""
+
+    name: HubName
+    state: _State
+    reason: str = ""
+
+
+def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
+    """The answer for every name that the cache does not settle; nothing is asked while HF_HUB_OFFLINE is set."""
+    names = [name for name in hub_names(config) if not name.is_settled]
+    return [] if constants.HF_HUB_OFFLINE else _asked(names, _ask, seconds=seconds)
+
+
+def hub_problems(answers: Sequence[HubAnswer]) -> list[Problem]:
+    """What is missing on the hub, and what only a hub that cannot be reached has."""
+    return [problem for answer in answers if not answer.name.is_cached for problem in _problems(answer)]
+
+
+@contextmanager
+def no_waiting(answers: Sequence[HubAnswer]) -> Iterator[None]:
+    """Take everything from the cache where the hub has not answered: every library would try again and again."""
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or any(answer.state in ("away", "silent") for answer in answers)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _problems(answer: HubAnswer) -> Iterator[Problem]:
+    name, where = answer.name, answer.name.key
+    if answer.state == "missing":
+        what = f"the hub has no {name.kind} {name.told}, or none for this account: {answer.reason}"
+        yield Problem(where=where, what=what, fix="correct the name or the revision, or log in (HF_TOKEN)")
+    elif answer.state == "away":
+        yield Problem(
+            where=where,
+            what=f"{name.told} must come from the hub, and {constants.ENDPOINT} does not give it: {answer.reason}",
+            fix="see that this machine reaches it (HF_ENDPOINT names another one), or copy the cache of one that does",
+        )
+    elif answer.state == "silent":
+        yield Problem(
+            where=where,
+            what=f"{name.told} must come from the hub, and {constants.ENDPOINT} did not answer in time",
+            fix="see that this machine reaches it (HF_ENDPOINT names another one)",
+            fatal=False,
+        )
+
+
+def _asked(names: Sequence[HubName], ask: Callable[[HubName, float], HubAnswer], *, seconds: float) -> list[HubAnswer]:
+    """All answers that come in time. The threads are not waited for: name resolution cannot be interrupted."""
+    answers: SimpleQueue[HubAnswer] = SimpleQueue()
+    for name in names:
+        threading.Thread(target=lambda name=name: answers.put(ask(name, seconds)), daemon=True).start()
+    until = monotonic() + seconds
+    came: dict[HubName, HubAnswer] = {}
+    while len(came) < len(names):
+        try:
+            answer = answers.get(timeout=max(0.0, until - monotonic()))
+        except Empty:
+            break
+        came[answer.name] = answer
+    return [came.get(name) or HubAnswer(name=name, state="silent") for name in names]
+
+
+def _ask(name: HubName, seconds: float) -> HubAnswer:
+    api = HfApi()
+    try:
+        api.repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
+    except (RepositoryNotFoundError, RevisionNotFoundError, LocalTokenNotFoundError) as error:
+        return HubAnswer(name=name, state="missing", reason=_first_line(error))
+    except Exception as error:  # noqa: BLE001 - whatever the client beneath raises, there is no answer
+        return HubAnswer(name=name, state="away", reason=_first_line(error))
+    return HubAnswer(name=name, state="there")
+
+
+def _first_line(error: Exception) -> str:
+    return shortened(f"{error}".strip().partition("\n")[0])
