@@ -57,16 +57,34 @@ def run(
 
 @app.command()
 def init(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A Parquet, JSONL, JSON or CSV file, or a folder.")],
-    validation: Annotated[Path | None, typer.Option(help="Held-out data; found beside DATA or set apart.")] = None,
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file, a folder, or a data set of the hub: owner/name[@split].")
+    ],
+    validation: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Held-out data; found beside DATA or set apart.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Folder or hub name of a checkpoint; else a tiny model.")] = None,
+    media_dir: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where paths of images and videos start.")
+    ] = None,
+    prompt_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the question.")] = None,
+    answer_key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the answer; the question's, if conversations end with it."),
+    ] = None,
+    image_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the images.")] = None,
+    video_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the videos.")] = None,
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
     """Write a config for your own data, and show what it makes of the first rows."""
     from flows.cli_init import init_config
+    from rl_core.data.column_guesses import NamedColumns
+    from tasks.new_config import Wishes
 
-    init_config(data, Console(), validation=validation, model=model, out=out, force=force)
+    columns = NamedColumns(prompt_key=prompt_key, answer_key=answer_key, image_key=image_key, video_key=video_key)
+    wishes = Wishes(validation=validation, model=model, columns=columns, media_dir=media_dir)
+    raise typer.Exit(init_config(data, wishes, Console(), out=out, force=force))
 
 
 @imports.command()

@@ -1,8 +1,6 @@
 """Opening a run for writing: its lock, its config and log, signals, its place in Prefect and MLflow."""
 
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -19,7 +17,7 @@ from flows.output import outlive_the_reader
 from flows.request import Asked, RunRequest, resume_command
 from flows.terminal import Watcher, current_watcher
 from rl_core.config.loading import dump_config
-from rl_core.engine.stop import StopRequest
+from rl_core.engine.stop import stopped_by_signals
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.run_lock import RunLock
 from rl_core.tracking.metrics_log import RunLogs
@@ -146,18 +144,3 @@ def _logging_to(path: Path) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         handler.close()
-
-
-@contextmanager
-def stopped_by_signals(stop: StopRequest) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the run to stop after its step; a second one ends the process at once. Only the main
-    thread may set handlers; a flow that runs elsewhere is stopped by whoever started it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {signum: signal.signal(signum, stop.handle) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

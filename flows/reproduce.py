@@ -15,11 +15,12 @@ from pydantic import Field
 from flows.alone import run_alone
 from flows.endings import Ending, ended_early, last_word, show_ending
 from flows.flow_runs import planned_start
-from flows.opening import flow_run_id, outlive_the_worker, start, stopped_by_signals
+from flows.opening import flow_run_id, outlive_the_worker, start
 from flows.parameters import Overrides
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
 from flows.request import RUNS_DIR, RunRequest
 from flows.terminal import current_watcher, watched_by
+from rl_core.engine.stop import stopped_by_signals
 from tasks.artifacts import PAGES
 from tasks.reproduction_record import Conclusion, conclude, markdown
 from tasks.reproduction_set import Member, is_finished

@@ -1,43 +1,60 @@
 """Held-out rows for a dataset that comes without any: a share of its rows, set apart once and for all."""
 
 import hashlib
-import json
-import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from rl_core.config.data import Columns, LocalSource, Source
+from rl_core.config.data import HubSource, LocalSource
 from rl_core.data.local import find_reader
-from rl_core.data.rows import ImageInput, Row, Turn
+from rl_core.data.rows import BadRow, ImageInput, Row
 from rl_core.data.shards import shards_pattern
 from rl_core.data.sources import iter_rows
-from rl_core.data.tables import json_column
-from rl_core.files import atomic_write_bytes, files_named, hash_file, is_regular
+from rl_core.data.survey import with_files_checked
+from rl_core.files import files_named, hash_file
 from rl_core.randomness import keyed_seed
+from tasks.row_files import RowFile, encoded
 
-_HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
+HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
 _SHARE = 0.1
 _MOST = 500
 
-_TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-_MEDIA = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
-_USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unusable:
+    """Rows of some data that cannot be used.
+
+    Attributes:
+        data: What the data is called.
+        rows: The rows.
+        total: How many rows the data has.
+        is_read_again: A run reads them too; else they were left out.
+    """
+
+    data: str
+    rows: Sequence[BadRow]
+    total: int
+    is_read_again: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
-    """Training and held-out rows, and in words where they come from."""
+    """Training and held-out rows.
 
-    train: LocalSource
-    validation: LocalSource
+    Attributes:
+        train: Rows to train on.
+        validation: Held-out rows.
+        origin: In words, where they come from.
+        unusable: Rows that cannot be used, of each of the data.
+    """
+
+    train: LocalSource | HubSource
+    validation: LocalSource | HubSource
     origin: str
+    unusable: Sequence[Unusable]
 
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
@@ -50,7 +67,7 @@ def find_split(path: Path) -> tuple[Path, Path] | None:
     given = set(files_named(path))
     folder = path if path.is_dir() else path.parent
     named = _data_by_name(folder)
-    held_out = next((named[name] for name in _HELD_OUT_NAMES if name in named), None)
+    held_out = next((named[name] for name in HELD_OUT_NAMES if name in named), None)
     train = named.get("train") if path.is_dir() else [path]
     if train is None or held_out is None or any(given & set(files_named(child)) for child in held_out):
         return None
@@ -64,12 +81,12 @@ def _data_by_name(folder: Path) -> dict[str, list[Path]]:
         claims = named.setdefault(re.split(r"[-_.]", child.name.lower(), maxsplit=1)[0], [])
         pattern = shards_pattern(child) if child.is_file() else None
         claim = pattern if pattern is not None and len(files_named(pattern)) > 1 else child
-        if claim not in claims and _is_data(child):
+        if claim not in claims and is_data(child):
             claims.append(claim)
     return {name: claims for name, claims in named.items() if claims}
 
 
-def _is_data(child: Path) -> bool:
+def is_data(child: Path) -> bool:
     """Whether a local source could read it: pictures and programs beside the rows are none."""
     try:
         find_reader(LocalSource(type="local", path=str(child)))
@@ -87,43 +104,104 @@ def _only(claims: Sequence[Path]) -> Path:
     return claims[0]
 
 
-def set_rows_apart(source: Source, folder: Path) -> Split:
+def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     """Write train.parquet and validation.parquet into `folder`: about a tenth of the rows, at most 500, is held out.
-    Every column goes with its row.
+    Every column goes with its row. Unusable rows are left out, and named in the result.
 
     Rows that share an image (or the question, where they have none) stay on one side, so that nothing held out is seen
     in training. Which side that is depends on their content alone.
 
     Raises:
-        ValueError: there are no two rows that could be on different sides.
+        ValueError: there are no two rows that could be on different sides; says why.
     """
-    rows = [row for row in iter_rows(source) if isinstance(row, Row)]
-    clusters = sorted(_clusters(rows), key=lambda cluster: keyed_seed(0, "held-out", cluster[0].question, len(cluster)))
-    wanted = max(1, min(_MOST, int(len(rows) * _SHARE)))
-    validation: list[Row] = []
-    while clusters and len(validation) < wanted:
-        validation += clusters.pop()
-    if not clusters:
-        raise ValueError(f"{len(rows)} readable row(s) cannot be split into training and held-out rows")
-    train = [row for cluster in clusters for row in cluster]
+    outlines: list[_Outline] = []
+    bad: list[BadRow] = []
+    extra: dict[str, None] = {}
+    for row in with_files_checked(iter_rows(source)):
+        if isinstance(row, BadRow):
+            bad.append(row)
+        else:
+            outlines.append(_Outline(row.index, row.question, _contents(row)))
+            extra.update(dict.fromkeys(row.extra))
+    held_out = _choose(outlines, bad)
+    sides = {
+        name: RowFile(folder / f"{name}.parquet", extra=extra).write(_rows_of(source, chosen))
+        for name, chosen in (
+            ("train", {outline.number for outline in outlines} - held_out),
+            ("validation", held_out),
+        )
+    }
     return Split(
-        train=_write(train, folder / "train.parquet"),
-        validation=_write(validation, folder / "validation.parquet"),
-        origin=f"{len(validation)} of {len(rows)} rows were set apart in {folder}",
+        train=sides["train"],
+        validation=sides["validation"],
+        origin=f"{len(held_out)} of {len(outlines)} usable rows were set apart in {folder}",
+        unusable=[Unusable(data=name_of(source), rows=bad, total=len(bad) + len(outlines), is_read_again=False)],
     )
 
 
-def _clusters(rows: Sequence[Row]) -> list[list[Row]]:
+def survey(source: LocalSource | HubSource) -> Unusable:
+    """Every row of a source that cannot be used, as far as that is known without opening an image."""
+    rows, total = [], 0
+    for row in with_files_checked(iter_rows(source)):
+        total += 1
+        if isinstance(row, BadRow):
+            rows.append(row)
+    return Unusable(data=name_of(source), rows=rows, total=total, is_read_again=True)
+
+
+def name_of(source: LocalSource | HubSource) -> str:
+    """What a person called the data."""
+    return source.path if isinstance(source, LocalSource) else source.name
+
+
+class _Outline(NamedTuple):
+    """What decides on which side a row may be: its number, its question, and what it shows."""
+
+    number: int
+    question: str
+    contents: Sequence[str]
+
+
+def _choose(outlines: Sequence[_Outline], bad: Sequence[BadRow]) -> set[int]:
+    """Numbers of the rows to hold out. Raises ValueError where nothing would be left to train on."""
+    first = f"; the first of {len(bad)} unusable row(s): {bad[0]}" if bad else ""
+    if not outlines:
+        raise ValueError(f"no row can be used{first}")
+    clusters = sorted(_clusters(outlines), key=lambda rows: keyed_seed(0, "held-out", rows[0].question, len(rows)))
+    wanted = max(1, min(_MOST, int(len(outlines) * _SHARE)))
+    held_out: set[int] = set()
+    while clusters and len(held_out) < wanted:
+        held_out |= {row.number for row in clusters.pop()}
+    if not clusters:
+        raise ValueError(
+            f"none of the {len(outlines)} usable row(s) can be held out, because all of them share an image, a video "
+            f"or a question; name held-out data with --validation{first}"
+        )
+    return held_out
+
+
+def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
     """Rows that are linked by shared content, together."""
-    cluster_of: dict[str, list[Row]] = {}
-    for row in rows:
-        contents = _contents(row)
-        joined = [row]
-        for cluster in {id(found): found for key in contents if (found := cluster_of.get(key))}.values():
-            joined += cluster
-        for key in {key for member in joined for key in _contents(member)}:
-            cluster_of[key] = joined
-    return list({id(cluster): cluster for cluster in cluster_of.values()}.values())
+    leader = list(range(len(outlines)))  # a forest: each row points to one that it hangs together with
+
+    def root(place: int) -> int:
+        while leader[place] != place:
+            leader[place] = leader[leader[place]]
+            place = leader[place]
+        return place
+
+    first_with: dict[str, int] = {}
+    for place, outline in enumerate(outlines):
+        for content in outline.contents:
+            leader[root(place)] = root(first_with.setdefault(content, place))
+    clusters: dict[int, list[_Outline]] = {}
+    for place, outline in enumerate(outlines):
+        clusters.setdefault(root(place), []).append(outline)
+    return list(clusters.values())
+
+
+def _rows_of(source: LocalSource | HubSource, chosen: Collection[int]) -> Iterator[Row]:
+    return (row for row in iter_rows(source) if isinstance(row, Row) and row.index in chosen)
 
 
 @cache
@@ -138,64 +216,5 @@ def _contents(row: Row) -> list[str]:
 
 def _content(medium: ImageInput) -> str:
     if isinstance(medium, Path):
-        return _hash_of_file(medium) if is_regular(medium) else str(medium)
+        return _hash_of_file(medium)
     return hashlib.sha256(encoded(medium)).hexdigest()
-
-
-def encoded(image: ImageInput) -> bytes:
-    """The image's or video's bytes; a decoded image becomes PNG."""
-    if isinstance(image, bytes):
-        return image
-    if isinstance(image, Path):
-        return image.read_bytes()
-    buffer = BytesIO()
-    image.save(buffer, format="PNG")
-    return buffer.getvalue()
-
-
-def _write(rows: Sequence[Row], path: Path) -> LocalSource:
-    others = list(dict.fromkeys(name for row in rows for name in row.extra))
-    names = {usual: _free_name(usual, others) for usual in (*_USUAL, "answer")}
-    fields = [(names[usual], kind) for usual, kind in _USUAL.items()]
-    schema = pa.schema([*fields, *map(json_column, [names["answer"], *others])])
-    table = pa.Table.from_pylist([_record(row, names) for row in rows], schema=schema)
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
-    atomic_write_bytes(path, buffer.getvalue().to_pybytes())
-    columns = Columns(
-        prompt_key=names["problem"],
-        image_key=names["images"],
-        video_key=names["videos"],
-        answer_key=names["answer"],
-    )
-    return LocalSource(type="local", path=str(path), columns=columns, media_dir=_media_folder(rows))
-
-
-def _free_name(name: str, taken: Collection[str]) -> str:
-    """`name`, made longer until no other column has it."""
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _media_folder(rows: Sequence[Row]) -> str | None:
-    """The folder that holds every file the rows name; paths may not lead out of it."""
-    folders = {str(m.absolute().parent) for row in rows for m in (*row.images, *row.videos) if isinstance(m, Path)}
-    return os.path.commonpath(folders) if folders else None
-
-
-def _record(row: Row, names: Mapping[str, str]) -> dict[str, object]:
-    turns = [*row.history, Turn(role="user", content=row.question)]
-    return {
-        names["problem"]: [turn._asdict() for turn in turns],
-        names["images"]: [_stored(image) for image in row.images],
-        names["videos"]: [_stored(video) for video in row.videos],
-        names["answer"]: json.dumps(row.answer, ensure_ascii=False),
-        **{name: json.dumps(value, ensure_ascii=False) for name, value in row.extra.items()},
-    }
-
-
-def _stored(medium: ImageInput) -> dict[str, object]:
-    if isinstance(medium, Path):
-        return {"bytes": None, "path": str(medium.absolute())}
-    return {"bytes": encoded(medium), "path": None}

@@ -68,9 +68,10 @@ class LocalSource(Section):
     path: str
     """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says. A `*` in the last
     part takes every file of such a name, in order: `rows/train-*-of-00003.parquet`."""
-    format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k"] = "auto"
+    format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder"] = "auto"
     """How rows are stored; `auto` goes by the ending. `json` is an array of objects, or one object a line. `geometry3k`
-    is the published folder of item folders (data.json + img_diagram.png)."""
+    is the published folder of item folders (data.json + img_diagram.png). `imagefolder` is a folder of classes, each a
+    folder of images or videos: the class is the answer."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None

@@ -44,9 +44,9 @@ class RowParser:
             column = keys.answer_key
             answer = read_answer(asked.answer if is_answered else values.get(keys.answer_key))
             column = keys.image_key or ""
-            images = self._images(_items_of(values, keys.image_key), asked.images)
+            images = self._images(items_of(values, keys.image_key), asked.images)
             column = keys.video_key or ""
-            videos = self._videos(_items_of(values, keys.video_key), asked.videos)
+            videos = self._videos(items_of(values, keys.video_key), asked.videos)
             column = keys.prompt_key
             question = self._with_places(asked.question, asked.history, images=len(images), videos=len(videos))
             column = keys.data_source_key or ""
@@ -112,7 +112,7 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
         "data_source_key": columns.data_source_key,
     }
     problems = [
-        f"data source {place} has no column {name!r} (columns.{key}){_nearest(name, available)}"
+        f"data source {place} has no column {name!r} (columns.{key}){nearest_columns(name, available)}"
         for key, name in required.items()
         if name is not None and name not in available
     ]
@@ -120,14 +120,14 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
         if name is not None and name not in available and not _may_be_absent(key, name, available):
             problems.append(
                 f"data source {place} has no column {name!r} (columns.{key}; null for rows without)"
-                f"{_nearest(name, available)}"
+                f"{nearest_columns(name, available)}"
             )
     if problems:
         raise ValueError("\n".join(problems))
 
 
-def _items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
-    """What a media column holds: nothing, one thing or a list."""
+def items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
+    """What a media column of a row holds: nothing, one thing or a list."""
     value = values.get(column) if column else None
     if value is None:
         return ()
@@ -150,7 +150,8 @@ def _close(name: str, available: Collection[str]) -> list[str]:
     return [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
 
 
-def _nearest(name: str, available: Collection[str]) -> str:
+def nearest_columns(name: str, available: Collection[str]) -> str:
+    """The end of a sentence about a column that is not there: the nearest names, or all."""
     close = _close(name, available)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"

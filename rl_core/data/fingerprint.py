@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rl_core.config.data import ARRANGING, CountingSource, DataConfig, HubSource, LocalSource, MixtureSource, Source
 from rl_core.config.loading import digest_of
+from rl_core.data.class_folders import ClassFolderReader
 from rl_core.data.hub import HubReader, is_local_folder, resolve_commit
 from rl_core.data.local import open_local
 from rl_core.data.rows import Row, RowReader
@@ -104,6 +105,7 @@ def _local_content(source: LocalSource) -> dict[str, object]:
         "limit": source.limit,
         "files": _hashes(reader.files),
         "media": _hashes(_media_files(reader)),
+        **({"names": reader.names} if isinstance(reader, ClassFolderReader) else {}),
     }
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from rl_core.config.data import HubSource
 from rl_core.data.columns import RowParser, check_columns
 from rl_core.data.rows import BadRow, Row
-from rl_core.data.tables import Unreadable, arrow_rows
+from rl_core.data.shards import check_splits
+from rl_core.data.tables import RawRow, Unreadable, arrow_rows
+from rl_core.files import files_below
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -29,18 +31,22 @@ class HubReader:
     """One split of a dataset repository, at one commit. A local folder in place of `owner/name` works as well.
 
     Raises:
-        ValueError: The dataset, split or revision does not exist or cannot be reached, or a column is missing.
+        ValueError: The dataset, split or revision does not exist or cannot be reached.
     """
 
     source: HubSource
 
     def __post_init__(self) -> None:
-        check_columns(self._dataset.column_names, self.source.columns, place=self.source.name)
+        _ = self._dataset
 
     @property
     def name(self) -> str:
         """The repository's name."""
         return _repository(self.source)
+
+    def columns(self) -> set[str]:
+        """Names of the split's columns."""
+        return set(self._dataset.column_names)
 
     @property
     def _media_dir(self) -> Path:
@@ -59,14 +65,46 @@ class HubReader:
         parser = RowParser(
             columns=self.source.columns, data_source=self.name, media_dir=self._media_dir, caches=_caches()
         )
+        for index, raw in enumerate(islice(self.raw_rows(), self.source.limit)):
+            if isinstance(raw.values, str):
+                yield BadRow(index=index, column=raw.column, reason=raw.values)
+            else:
+                yield parser.parse(raw.values, index=index)
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """Every row of the split."""
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        rows = (values for table in tables for values in arrow_rows(table))
-        for index, values in enumerate(islice(rows, self.source.limit)):
+        for values in (values for table in tables for values in arrow_rows(table)):
             if isinstance(values, Unreadable):
-                yield BadRow(index=index, column=values.column, reason=values.reason)
+                yield RawRow(values.reason, self._media_dir, self.name, column=values.column)
             else:
-                yield parser.parse(values, index=index)
+                yield RawRow(values, self._media_dir, self.name)
+
+
+def open_hub(source: HubSource) -> HubReader:
+    """The reader of a split, its columns checked. Raises ValueError as HubReader does, and for a column that is
+    missing."""
+    reader = HubReader(source)
+    check_columns(reader.columns(), source.columns, place=source.name)
+    return reader
+
+
+def split_names(repository: str) -> list[str]:
+    """The splits of a data set of the hub.
+
+    Raises:
+        ValueError: It does not exist or cannot be reached; names it.
+    """
+    import datasets
+
+    source = HubSource(type="hub", name=f"{repository}@train")
+    try:
+        revision = None if is_local_folder(source) else resolve_commit(source)
+        names: list[str] = datasets.get_dataset_split_names(repository, revision=revision)
+    except (OSError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
+        raise ValueError(f"data set {repository}: {error}") from None
+    return names
 
 
 def _caches() -> tuple[Path, ...]:
@@ -118,6 +156,8 @@ def _load(source: HubSource) -> "Dataset":
     repository, _, split = source.name.rpartition("@")
     revision = None if is_local_folder(source) else resolve_commit(source)
     try:
+        if revision is None:
+            check_splits(files_below(Path(repository)))
         dataset = datasets.load_dataset(repository, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
         raise ValueError(f"data source {source.name}: {error}") from None

@@ -3,16 +3,19 @@
 from pathlib import Path
 
 from rl_core.config.data import FILE_KINDS, LocalSource
+from rl_core.data.class_folders import ClassFolderReader, is_class_folder
 from rl_core.data.columns import check_columns
 from rl_core.data.file_kinds import check_json_lines
 from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.data.shards import check_shards
 from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
 from rl_core.data.whole_tables import CsvReader, JsonReader, is_json_array
-from rl_core.files import check_regular, files_named
+from rl_core.files import check_regular, files_named, is_regular
+
+LocalReader = TableReader | Geometry3kReader | ClassFolderReader
 
 
-def open_local(source: LocalSource) -> TableReader | Geometry3kReader:
+def open_local(source: LocalSource) -> LocalReader:
     """The reader for a path, its columns checked.
 
     Raises:
@@ -36,7 +39,7 @@ def check_rows(reader: TableReader) -> None:
         raise ValueError(f"data source {reader.source.path}: none of its rows can be read; {why}")
 
 
-def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:
+def find_reader(source: LocalSource) -> LocalReader:
     """The reader for a path, chosen by `source.format` or by what is there. Raises ValueError as open_local does."""
     path = Path(source.path)
     if not files_named(path):
@@ -44,6 +47,8 @@ def find_reader(source: LocalSource) -> TableReader | Geometry3kReader:
     match _find_format(path) if source.format == "auto" else source.format:
         case "geometry3k":
             return _geometry3k(path, source)
+        case "imagefolder":
+            return _class_folders(path, source)
         case "parquet":
             return ParquetReader(files=_files_of(path, ".parquet"), source=source)
         case "csv":
@@ -61,6 +66,13 @@ def _geometry3k(path: Path, source: LocalSource) -> Geometry3kReader:
     return reader
 
 
+def _class_folders(path: Path, source: LocalSource) -> ClassFolderReader:
+    reader = ClassFolderReader(folder=path, limit=source.limit)
+    if not path.is_dir() or not reader.files:
+        raise ValueError(f"data source {path}: no folder with images or videos in it")
+    return reader
+
+
 def _find_format(path: Path) -> str:
     if not path.is_dir():
         kind = path.suffix.removeprefix(".")
@@ -70,10 +82,14 @@ def _find_format(path: Path) -> str:
         return kind
     patterns = {"parquet": "*.parquet", "jsonl": "*.jsonl", "geometry3k": f"*/{ITEM_FILE}"}
     found = [kind for kind, pattern in patterns.items() if next(path.glob(pattern), None)]
+    if not found and any(child.is_dir() and is_class_folder(child) for child in path.iterdir()):
+        return "imagefolder"
+    if not found and is_regular(path / "metadata.csv"):  # as `datasets` calls the rows beside a folder of images
+        return "csv"
     if not found:
         raise ValueError(
-            f"data source {path}: the folder has no .parquet or .jsonl file and no item folder; `format` may name json "
-            "or csv"
+            f"data source {path}: the folder has no .parquet or .jsonl file, no item folder, and no folder of images "
+            "or videos; `format` may name json or csv"
         )
     if len(found) > 1:
         raise ValueError(f"data source {path}: the folder holds {' and '.join(found)}; choose with `format`")

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -39,6 +39,16 @@ def check_shards(files: Sequence[Path]) -> None:
         )
     if shards:
         _check_complete({int(shard["number"]) for shard in shards}, shards[0])
+
+
+def check_splits(files: Iterable[Path]) -> None:
+    """Raises ValueError as check_shards, for files of any folders and splits, each taken by itself."""
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for file in files:
+        if match := _SHARD.fullmatch(file.name):
+            groups.setdefault((file.parent, match["split"]), []).append(file)
+    for group in groups.values():
+        check_shards(group)
 
 
 def _check_complete(found: set[int], shard: re.Match[str]) -> None:

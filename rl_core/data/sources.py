@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, Source
 from rl_core.data.counting import CountingReader
-from rl_core.data.hub import HubReader
+from rl_core.data.hub import open_hub
 from rl_core.data.local import open_local
 from rl_core.data.mixture import MixtureReader
 from rl_core.data.rows import BadRow, Row, RowReader
@@ -22,7 +22,7 @@ def open_source(source: Source) -> RowReader:
         case LocalSource():
             return open_local(source)
         case HubSource():
-            return HubReader(source)
+            return open_hub(source)
         case MixtureSource():
             return MixtureReader(_open_parts(source))
 

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -62,3 +63,18 @@ class StopRequest:
         """Raises Interrupted when a signal has come."""
         if self.signum is not None:
             raise Interrupted(self.signum)
+
+
+@contextmanager
+def stopped_by_signals(stop: StopRequest) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the work to stop; a second one ends the process at once. Only the main thread may set
+    handlers; a flow that runs elsewhere is stopped by whoever started it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {signum: signal.signal(signum, stop.handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rl_core.config.data import Columns, HubSource
-from rl_core.data.hub import HubReader, resolve_commit
+from rl_core.data.hub import HubReader, open_hub, resolve_commit, split_names
 from rl_core.data.rows import BadRow, Row
 from rl_core.data.sources import iter_rows
 from tests.rl_core.data.samples import png_bytes, write_broken_text
@@ -65,7 +65,7 @@ def test_a_limit_takes_the_first_rows(dataset_folder):
 
 def test_a_misspelt_key_and_a_missing_split_are_refused(dataset_folder):
     with pytest.raises(ValueError, match="did you mean 'answer'"):
-        HubReader(hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")))
+        open_hub(hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")))
     with pytest.raises(ValueError, match="Unknown split"):
         HubReader(hub(f"{dataset_folder}@validation"))
 
@@ -117,3 +117,16 @@ def test_a_text_that_is_no_utf8_costs_its_row(tmp_path):
     assert (first.extra, last.extra) == ({"note": "a"}, {"note": "c"})
     assert (bad.index, bad.column) == (1, "note")
     assert "no UTF-8" in bad.reason
+
+
+def test_a_folder_with_a_missing_shard_is_refused(tmp_path):
+    for name in ("train-00000-of-00003", "train-00002-of-00003", "test-00000-of-00001"):
+        pq.write_table(pa.table({"problem": ["?"], "answer": ["1"]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"@train: 1 of 3 shards of train are missing: train-00001-of-00003\.parquet"):
+        open_hub(hub(f"{tmp_path}@train"))
+
+
+def test_the_splits_of_a_data_set_are_known_without_reading_it(dataset_folder):
+    assert split_names(str(dataset_folder)) == ["train", "test"]
+    with pytest.raises(ValueError, match="the hub cannot be reached and the cache does not know"):
+        split_names("owner/name")

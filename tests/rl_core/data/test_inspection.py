@@ -2,24 +2,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.config.data import Columns
+from rl_core.config.data import Columns, HubSource
+from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import inspect_data
 from rl_core.data.rows import BadRow, Row
-from tests.rl_core.data.samples import png_bytes
+from rl_core.data.sources import iter_rows
+from tests.rl_core.data.samples import local, png_bytes
+
+
+def columns(**options):
+    return Columns(**({"video_key": None} | options))
 
 
 def test_usual_names_are_guessed_without_a_doubt(write_jsonl):
     path = write_jsonl([{"question": "<image>How many?", "image": "a.png", "solution": 3, "id": 1}] * 7)
-    found = inspect_data(path)
-    assert found.source.columns == Columns(prompt_key="question", image_key="image", answer_key="solution")
+    found = inspect_data(local(path))
+    assert found.source.columns == columns(prompt_key="question", image_key="image", answer_key="solution")
     assert (found.kind, found.row_count, found.doubts) == ("jsonl", 7, ())
     assert found.columns == ("id", "image", "question", "solution")
-    assert len(found.rows) == 5
-    assert all(isinstance(row, Row) for row in found.rows)
+    assert all(isinstance(row, Row) for row in iter_rows(found.source))
 
 
 def test_several_candidates_are_a_doubt(write_jsonl):
-    found = inspect_data(write_jsonl([{"problem": "a?", "prompt": "b?", "answer": "1", "label": "2"}]))
+    found = inspect_data(local(write_jsonl([{"problem": "a?", "prompt": "b?", "answer": "1", "label": "2"}])))
     assert found.source.columns.prompt_key == "problem"
     assert found.doubts == (
         "prompt_key: 'problem' was chosen, 'prompt' would fit too",
@@ -28,48 +33,108 @@ def test_several_candidates_are_a_doubt(write_jsonl):
 
 
 def test_a_usual_name_with_unusual_values_is_passed_over(write_jsonl):
-    found = inspect_data(write_jsonl([{"problem": {"x": 1}, "question": "a?", "label": True, "answer": "1"}]))
+    found = inspect_data(local(write_jsonl([{"problem": {"x": 1}, "question": "a?", "label": True, "answer": "1"}])))
     assert (found.source.columns.prompt_key, found.source.columns.answer_key) == ("question", "answer")
 
 
 def test_images_without_places_are_put_first_and_said_so(write_jsonl):
-    found = inspect_data(write_jsonl([{"problem": "How many?", "image": "a.png", "answer": "1"}]))
+    found = inspect_data(local(write_jsonl([{"problem": "How many?", "image": "a.png", "answer": "1"}])))
     assert found.source.columns.images_first
-    assert found.rows[0].question == "<image>How many?"
+    assert next(iter_rows(found.source)).question == "<image>How many?"
     assert "images_first" in found.doubts[0]
 
 
 def test_videos_are_found_by_name_and_ending(write_jsonl):
-    marked = inspect_data(write_jsonl([{"problem": "<video>How many?", "video": "a.mp4", "answer": "1"}]))
+    marked = inspect_data(local(write_jsonl([{"problem": "<video>How many?", "video": "a.mp4", "answer": "1"}])))
     assert (marked.source.columns.video_key, marked.source.columns.images_first) == ("video", False)
-    plain = inspect_data(write_jsonl([{"problem": "How many?", "video": {"path": "a.mp4"}, "answer": "1"}]))
+    plain = inspect_data(local(write_jsonl([{"problem": "How many?", "video": {"path": "a.mp4"}, "answer": "1"}])))
     assert plain.source.columns.images_first
     assert "videos are put before it" in plain.doubts[0]
 
 
 def test_places_without_an_image_column_are_a_doubt(write_jsonl):
-    found = inspect_data(write_jsonl([{"problem": "<image>How many?", "answer": "1"}]))
+    found = inspect_data(local(write_jsonl([{"problem": "<image>How many?", "answer": "1"}])))
     assert found.source.columns.image_key is None
-    assert "no column looks like images" in found.doubts[0]
-    assert isinstance(found.rows[0], BadRow)
+    assert "no column looks like images: name it with --image-key" in found.doubts[0]
+    assert isinstance(next(iter_rows(found.source)), BadRow)
 
 
 def test_embedded_images_of_parquet_are_found(tmp_path):
     rows = [{"problem": "<image>?", "images": [{"bytes": png_bytes(), "path": None}], "answer": "1"}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    found = inspect_data(tmp_path)
-    assert (found.kind, found.source.columns, found.doubts) == ("parquet", Columns(), ())
+    found = inspect_data(local(tmp_path))
+    assert (found.kind, found.source.columns, found.doubts) == ("parquet", columns(), ())
 
 
 def test_item_folders_need_no_columns(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "data.json").write_text('{"annotat_text": "x", "choices": ["7"], "answer": "A"}')
-    found = inspect_data(tmp_path)
-    assert (found.kind, found.row_count, found.rows[0].answer) == ("geometry3k", 1, "7")
+    found = inspect_data(local(tmp_path))
+    assert (found.kind, found.row_count, next(iter_rows(found.source)).answer) == ("geometry3k", 1, "7")
+    with pytest.raises(ValueError, match="a geometry3k, which has no columns to be named"):
+        inspect_data(local(tmp_path), NamedColumns(answer_key="answer"))
 
 
 def test_data_without_a_question_or_an_answer_is_refused_with_its_columns(write_jsonl):
     with pytest.raises(ValueError, match="like the question or the answer; its columns are a, b"):
-        inspect_data(write_jsonl([{"a": "x", "b": "y"}]))
-    with pytest.raises(ValueError, match="no readable row"):
-        inspect_data(write_jsonl(["{"]))
+        inspect_data(local(write_jsonl([{"a": "x", "b": "y"}])))
+    with pytest.raises(ValueError, match=r"none of its rows can be read; rows\.jsonl line 1: the line is not JSON"):
+        inspect_data(local(write_jsonl(["{"])))
+
+
+SHAREGPT = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A cat."}]
+OPENAI = [{"role": "user", "content": "<image>What?"}, {"role": "assistant", "content": "A cat."}]
+
+
+@pytest.mark.parametrize(("name", "turns"), [("conversations", SHAREGPT), ("messages", OPENAI)])
+def test_a_conversation_with_its_answer_is_recognised(write_jsonl, name, turns):
+    found = inspect_data(local(write_jsonl([{"id": 1, name: turns, "image": "a.png"}])))
+    assert found.source.columns == columns(prompt_key=name, answer_key=name, image_key="image")
+    assert found.doubts == (f"answer_key: the answer is the last turn of {name!r}, the assistant's",)
+    (row,) = iter_rows(found.source)
+    assert (row.answer, row.images[0].name) == ("A cat.", "a.png")
+
+
+def test_a_conversation_that_ends_with_the_question_has_its_answer_elsewhere(write_jsonl):
+    found = inspect_data(local(write_jsonl([{"messages": OPENAI[:1], "image": "a.png", "label": "A cat."}])))
+    assert found.source.columns == columns(prompt_key="messages", answer_key="label", image_key="image")
+
+
+def test_images_inside_the_turns_need_no_column(write_jsonl, write_image):
+    path = write_image("a.png")
+    parts = [{"type": "image", "image": str(path)}, {"type": "text", "text": "What?"}]
+    found = inspect_data(local(write_jsonl([{"messages": [{"role": "user", "content": parts}], "answer": "A cat."}])))
+    assert (found.source.columns.image_key, found.source.columns.images_first, found.doubts) == (None, False, ())
+    (row,) = iter_rows(found.source)
+    assert row.images == (path,)
+
+
+def test_columns_of_unusual_names_are_found_by_what_they_hold_or_named(write_jsonl):
+    row = {"q": "What?", "shown": ["a.png"], "gold_label": "A cat."}
+    with pytest.raises(ValueError, match="name it: --prompt-key COLUMN --answer-key COLUMN"):
+        inspect_data(local(write_jsonl([row])))
+    found = inspect_data(local(write_jsonl([row])), NamedColumns(prompt_key="q", answer_key="gold_label"))
+    assert found.source.columns == columns(
+        prompt_key="q", answer_key="gold_label", image_key="shown", images_first=True
+    )
+    assert found.doubts[0] == "image_key: 'shown' was chosen, for what it holds"
+
+
+def test_a_named_column_that_is_not_there_is_refused_with_the_nearest(write_jsonl):
+    named = NamedColumns(prompt_key="problm", image_key="pictures")
+    with pytest.raises(ValueError, match=r"'problm' \(--prompt-key\); did you mean 'problem'") as caught:
+        inspect_data(local(write_jsonl([{"problem": "?", "answer": "1"}])), named)
+    assert "no column 'pictures' (--image-key)" in str(caught.value)
+
+
+def test_a_column_of_a_usual_name_that_does_not_fit_says_why(write_jsonl):
+    turns = [{"role": "tool", "content": "a"}]
+    with pytest.raises(ValueError, match=r"of 'messages' the first row says: turn 0 .* none of the roles"):
+        inspect_data(local(write_jsonl([{"messages": turns, "answer": "1"}])))
+
+
+def test_a_hub_data_set_is_looked_at_like_a_file(tmp_path):
+    pq.write_table(pa.table({"question": ["?"], "solution": ["1"]}), tmp_path / "train-00000-of-00001.parquet")
+    found = inspect_data(HubSource(type="hub", name=f"{tmp_path}@train"))
+    assert (found.kind, found.row_count, found.columns) == ("hub", 1, ("question", "solution"))
+    assert found.source.columns == columns(prompt_key="question", answer_key="solution", image_key=None)

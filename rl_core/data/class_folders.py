@@ -1,0 +1,98 @@
+"""A folder of classes, as `datasets` calls it an ImageFolder or VideoFolder: one folder a class, its pictures inside.
+
+The answer is the class; the question names the classes where they are few.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE
+from rl_core.data.rows import BadRow, ImageInput, Row, VideoInput
+from rl_core.files import lies_below
+
+_IMAGE_ENDINGS = frozenset(
+    {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
+)
+_VIDEO_ENDINGS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v"})
+_MOST_NAMED = 50
+
+
+def is_class_folder(folder: Path) -> bool:
+    """Whether a folder holds pictures or videos itself, so that it can be a class of the folder around it."""
+    return next(_media_in(folder), None) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFolderReader:
+    """The pictures and videos of every class, in the order of their names. `limit` takes only the first rows, which are
+    taken from all classes in turn."""
+
+    folder: Path
+    limit: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.absolute().name
+
+    @cached_property
+    def _classes(self) -> dict[str, list[Path]]:
+        found = {child.name: sorted(_media_in(child)) for child in sorted(self.folder.iterdir()) if child.is_dir()}
+        return {name: files for name, files in found.items() if files}
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Every picture and video; where there is a limit, of the classes in turn."""
+        classes = list(self._classes.values())
+        if self.limit is None:
+            return [file for files in classes for file in files]
+        longest = max(map(len, classes), default=0)
+        in_turn = (files[number] for number in range(longest) for files in classes if number < len(files))
+        return sorted(islice(in_turn, self.limit))
+
+    @property
+    def names(self) -> list[str]:
+        """`class/file` of every row: what the answers are read from."""
+        return [f"{file.parent.name}/{file.name}" for file in self.files]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for index, (path, origin) in enumerate(zip(self.files, self.names, strict=True)):
+            yield self._row(index, path, origin)
+
+    def _row(self, index: int, path: Path, origin: str) -> Row | BadRow:
+        if not lies_below(path, self.folder):
+            return BadRow(index=index, column="file", reason=f"it is a link out of {self.folder}", origin=origin)
+        is_video = path.suffix.lower() in _VIDEO_ENDINGS
+        images: tuple[ImageInput, ...] = () if is_video else (path,)
+        videos: tuple[VideoInput, ...] = (path,) if is_video else ()
+        return Row(
+            index=index,
+            question=self._question(is_video=is_video),
+            images=images,
+            answer=path.parent.name,
+            data_source=self.name,
+            videos=videos,
+            origin=origin,
+            image_column="file",
+            video_column="file",
+        )
+
+    def _question(self, *, is_video: bool) -> str:
+        place, what = (VIDEO_PLACE, "video") if is_video else (IMAGE_PLACE, "image")
+        names = list(self._classes)
+        if not 1 < len(names) <= _MOST_NAMED:
+            return f"{place}What does the {what} show?"
+        return f"{place}What does the {what} show: {', '.join(names[:-1])} or {names[-1]}?"
+
+
+def _media_in(folder: Path) -> Iterator[Path]:
+    """Pictures and videos right below a folder, by their endings; hidden files are no rows."""
+    for path in folder.iterdir():
+        if path.suffix.lower() in _IMAGE_ENDINGS | _VIDEO_ENDINGS and not path.name.startswith("."):
+            yield path

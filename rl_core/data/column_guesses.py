@@ -1,0 +1,238 @@
+"""Which column of a table is the question, which the answer, and which hold images and videos."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from rl_core.answers import read_answer
+from rl_core.config.data import Columns
+from rl_core.data.columns import image_input, nearest_columns
+from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+
+_QUESTION_NAMES = (
+    *("problem", "question", "prompt", "query", "instruction", "input"),
+    *("messages", "conversations", "conversation", "turns", "text"),
+)
+_IMAGE_NAMES = ("images", "image", "image_path", "image_paths", "img", "picture", "file_name")
+_VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
+_VIDEO_ENDINGS = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v")
+_ANSWER_NAMES = (
+    *("answer", "solution", "label", "ground_truth", "target", "final_answer", "gold", "gt", "answers"),
+    *("output", "response", "completion"),
+)
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedColumns:
+    """Columns that a person named; None leaves a guess to be made."""
+
+    prompt_key: str | None = None
+    answer_key: str | None = None
+    image_key: str | None = None
+    video_key: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The named ones, by key."""
+        return {key: name for key, name in asdict(self).items() if name is not None}
+
+
+def guess_columns(
+    place: str, names: Sequence[str], sample: Sequence[Values], named: NamedColumns
+) -> tuple[Columns, list[str]]:
+    """The columns of a table, and in words what was guessed among several possibilities.
+
+    Args:
+        place: What the table is called in messages.
+        names: Its columns.
+        sample: Its first rows.
+        named: Columns that need no guess.
+
+    Raises:
+        ValueError: A named column is not there, or no column looks like the question or the answer.
+    """
+    _check_named(place, names, named)
+    guesses = _Guesses(names=names, sample=sample)
+    question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
+    answer = named.answer_key or _guess_answer(guesses, question)
+    missing = {"prompt-key": "question"} if question is None else {}
+    missing |= {"answer-key": "answer"} if answer is None else {}
+    if question is None or answer is None:
+        options = " ".join(f"--{option} COLUMN" for option in missing)
+        raise ValueError(
+            f"{place}: no column looks like the {' or the '.join(missing.values())}; its columns are "
+            f"{', '.join(names)}; name it: {options}{guesses.why_not(question, answer)}"
+        )
+    image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image, fallback=_is_surely_an_image)
+    video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video, fallback=_is_video)
+    images_first = _puts_media_first(guesses, question, image=image, video=video)
+    columns = Columns(
+        prompt_key=question, image_key=image, video_key=video, answer_key=answer, images_first=images_first
+    )
+    return columns, guesses.doubts
+
+
+@dataclass(kw_only=True)
+class _Guesses:
+    """Chooses among columns by their names and values, and keeps what is doubtful about it."""
+
+    names: Sequence[str]
+    sample: Sequence[Values]
+
+    def __post_init__(self) -> None:
+        self.doubts: list[str] = []
+
+    def find(
+        self,
+        key: str,
+        known: Sequence[str],
+        fits: Callable[[Any], bool],
+        *,
+        fallback: Callable[[Any], bool] | None = None,
+    ) -> str | None:
+        """The column of a usual name whose values fit; without one, the only other whose values the fallback takes.
+        Others that fit as well are a doubt."""
+        usual = sorted((name for name in self.names if name.lower() in known), key=lambda one: known.index(one.lower()))
+        found = [name for name in usual if self._any(name, fits)]
+        if not found and fallback is not None:
+            found = [name for name in self.names if self._any(name, fallback)]
+            if len(found) == 1:
+                self.doubts.append(f"{key}: {found[0]!r} was chosen, for what it holds")
+        if len(found) > 1:
+            self.doubts.append(f"{key}: {found[0]!r} was chosen, {' and '.join(map(repr, found[1:]))} would fit too")
+        return found[0] if found else None
+
+    def _any(self, name: str, fits: Callable[[Any], bool]) -> bool:
+        return any(fits(values.get(name)) for values in self.sample)
+
+    def why_not(self, question: str | None, answer: str | None) -> str:
+        """What the first row says against the columns of usual names; empty where none has one."""
+        tried = [*(_QUESTION_NAMES if question is None else ()), *(_ANSWER_NAMES if answer is None else ())]
+        for name in self.names:
+            if name.lower() in tried and self.sample:
+                reader = read_conversation if name.lower() in _QUESTION_NAMES else read_answer
+                try:
+                    reader(self.sample[0].get(name))
+                except ValueError as error:
+                    return f" (of {name!r} the first row says: {error})"
+        return ""
+
+
+def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
+    """Raises ValueError where a column that a person named is not there."""
+    problems = [
+        f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
+        for key, name in named.given().items()
+        if name not in names
+    ]
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _guess_answer(guesses: _Guesses, question: str | None) -> str | None:
+    """The column of the answer: that of the question, where conversations end with the assistant's turn."""
+    if question is not None and any(_is_answered(values.get(question)) for values in guesses.sample):
+        guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
+        return question
+    return guesses.find("answer_key", _ANSWER_NAMES, _is_answer)
+
+
+def _puts_media_first(guesses: _Guesses, question: str, *, image: str | None, video: str | None) -> bool:
+    """Whether images and videos have no place in the questions."""
+    first = False
+    for kind, column, place in (("image", image, IMAGE_PLACE), ("video", video, VIDEO_PLACE)):
+        is_marked = any(place in _text(values.get(question)) for values in guesses.sample)
+        shows = any(values.get(column) for values in guesses.sample) if column else False
+        if is_marked and column is None and not any(_shows(values.get(question), kind) for values in guesses.sample):
+            guesses.doubts.append(
+                f"questions have {place}, and no column looks like {kind}s: name it with --{kind}-key"
+            )
+        if shows and not is_marked:
+            first = True
+            guesses.doubts.append(
+                f"no question of the first rows has {place}: {kind}s are put before it (images_first)"
+            )
+    return first
+
+
+def _conversation(value: Any) -> Any:
+    """The conversation of a value, with or without an answer at its end; None where it is none."""
+    for is_answered in (False, True):
+        try:
+            return read_conversation(value, is_answered=is_answered)
+        except ValueError:
+            continue
+    return None
+
+
+def _is_question(value: Any) -> bool:
+    asked = _conversation(value)
+    return asked is not None and bool(asked.question.strip())
+
+
+def _is_answered(value: Any) -> bool:
+    asked = _conversation(value)
+    return asked is not None and asked.answer is not None
+
+
+def _text(value: Any) -> str:
+    """Everything that is said before the answer."""
+    asked = _conversation(value)
+    return "" if asked is None else "".join([*(turn.content for turn in asked.history), asked.question])
+
+
+def _shows(value: Any, kind: str) -> bool:
+    """Whether the turns hold images or videos themselves."""
+    asked = _conversation(value)
+    return asked is not None and bool(asked.images if kind == "image" else asked.videos)
+
+
+def _is_answer(value: Any) -> bool:
+    try:
+        read_answer(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _first_of(value: Any) -> Any:
+    """The first thing of a media column, whatever it is wrapped in."""
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return value
+
+
+def _is_video(value: Any) -> bool:
+    """Paths that end like a video's; bytes alone do not tell."""
+    item = _first_of(value)
+    path = item.get("path") if isinstance(item, Mapping) else item
+    return isinstance(path, str | Path) and str(path).lower().endswith(_VIDEO_ENDINGS)
+
+
+def _is_image(value: Any) -> bool:
+    """Encoded bytes, a decoded image, or a path that ends like an image's."""
+    try:
+        image = image_input(_first_of(value), media_dir=Path("/"))
+    except ValueError:
+        return False
+    return not isinstance(image, Path) or image.suffix.lower() in Image.registered_extensions()
+
+
+def _is_surely_an_image(value: Any) -> bool:
+    """Likewise, of a column whose name says nothing: bytes must begin as an image does."""
+    item = _first_of(value)
+    if not _is_image(item):
+        return False
+    image = image_input(item, media_dir=Path("/"))
+    if not isinstance(image, bytes):
+        return True
+    try:
+        Image.open(BytesIO(image))
+    except (UnidentifiedImageError, OSError, ValueError):
+        return False
+    return True

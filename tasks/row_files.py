@@ -1,0 +1,98 @@
+"""Rows of any source as a Parquet file of our own form, written a few at a time."""
+
+import json
+import os
+from collections.abc import Collection, Iterable
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.config.data import Columns, LocalSource
+from rl_core.data.rows import ImageInput, Row, Turn
+from rl_core.data.tables import json_column
+from rl_core.files import fsync_folder, fsync_tree, scratch_folder
+
+_WRITTEN_ROWS = 64
+
+_TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_MEDIA = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+_USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
+
+
+class RowFile:
+    """A Parquet file that is there whole or not at all.
+
+    Args:
+        path: The file.
+        extra: Names of the other columns that any row has.
+    """
+
+    def __init__(self, path: Path, *, extra: Collection[str]) -> None:
+        self._path = path
+        self._extra = list(extra)
+        self._names = {usual: _free_name(usual, extra) for usual in (*_USUAL, "answer")}
+        self._folders: set[Path] = set()
+
+    def write(self, rows: Iterable[Row]) -> LocalSource:
+        """Write all rows, in order, and return the source that reads them."""
+        fields = [(self._names[usual], kind) for usual, kind in _USUAL.items()]
+        schema = pa.schema([*fields, *map(json_column, [self._names["answer"], *self._extra])])
+        remaining = iter(rows)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(self._path) as scratch:
+            with pq.ParquetWriter(scratch / self._path.name, schema, compression="zstd") as writer:
+                while group := list(islice(remaining, _WRITTEN_ROWS)):
+                    writer.write_table(pa.Table.from_pylist([self._record(row) for row in group], schema=schema))
+            fsync_tree(scratch)
+            os.replace(scratch / self._path.name, self._path)
+        fsync_folder(self._path.parent)
+        return self._source()
+
+    def _source(self) -> LocalSource:
+        names = self._names
+        columns = Columns(
+            prompt_key=names["problem"],
+            image_key=names["images"],
+            video_key=names["videos"],
+            answer_key=names["answer"],
+        )
+        # Paths may not lead out of it.
+        media_dir = os.path.commonpath(self._folders) if self._folders else None
+        return LocalSource(type="local", path=str(self._path), columns=columns, media_dir=media_dir)
+
+    def _record(self, row: Row) -> dict[str, object]:
+        turns = [*row.history, Turn(role="user", content=row.question)]
+        return {
+            self._names["problem"]: [turn._asdict() for turn in turns],
+            self._names["images"]: [self._stored(image) for image in row.images],
+            self._names["videos"]: [self._stored(video) for video in row.videos],
+            self._names["answer"]: json.dumps(row.answer, ensure_ascii=False),
+            **{name: json.dumps(value, ensure_ascii=False) for name, value in row.extra.items()},
+        }
+
+    def _stored(self, medium: ImageInput) -> dict[str, object]:
+        if isinstance(medium, Path):
+            self._folders.add(medium.absolute().parent)
+            return {"bytes": None, "path": str(medium.absolute())}
+        return {"bytes": encoded(medium), "path": None}
+
+
+def encoded(medium: ImageInput) -> bytes:
+    """The image's or video's bytes; a decoded image becomes PNG."""
+    if isinstance(medium, bytes):
+        return medium
+    if isinstance(medium, Path):
+        return medium.read_bytes()
+    buffer = BytesIO()
+    medium.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """`name`, made longer until no other column has it."""
+    while name in taken:
+        name += "_"
+    return name

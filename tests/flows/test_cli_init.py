@@ -1,0 +1,181 @@
+"""`sightline init` on the kinds of data that people have: a config that runs, or a sentence that says what is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.cli import app
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+from tests.rl_core.data.samples import png_bytes, write_video
+
+Init = Callable[..., tuple[str, RunConfig]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`run(data, *options)`: what the command said, called in a folder of its own."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def call(data: object, *options: str) -> Result:
+        return CliRunner().invoke(app, ["init", str(data), *options])
+
+    return call
+
+
+@pytest.fixture
+def init(run: Callable[..., Result]) -> Init:
+    """`init(data, *options)`: what was said, and the config that was written."""
+
+    def call(data: object, *options: str) -> tuple[str, RunConfig]:
+        said = run(data, *options)
+        assert said.exit_code == 0, said.output or repr(said.exception)
+        return " ".join(said.output.split()), load_config(Path("config.yaml"))
+
+    return call
+
+
+def refusal(result: Result) -> str:
+    assert isinstance(result.exception, ValueError), result.output
+    assert not Path("config.yaml").exists()
+    return str(result.exception)
+
+
+def jsonl(path: Path, rows: list[dict[str, Any] | str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return path
+
+
+def image(path: Path, number: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(png_bytes(colour=(number % 256, number // 256, 0)))
+    return path
+
+
+def rows_of(config: RunConfig) -> list[Row]:
+    rows = [*iter_rows(config.data.train), *iter_rows(config.data.validation)]
+    assert all(isinstance(row, Row) for row in rows)
+    return rows
+
+
+def test_absolute_paths_of_images(init: Init, tmp_path: Path) -> None:
+    rows = [
+        {"problem": "<image>How many?", "images": [str(image(tmp_path / "pictures" / f"{n}.png", n))], "answer": n}
+        for n in range(20)
+    ]
+    said, config = init(jsonl(tmp_path / "data" / "rows.jsonl", rows))
+    assert f"all images and videos lie in {tmp_path / 'pictures'}" in said
+    assert len(rows_of(config)) == 20
+    assert config.reward.function == "count"
+    assert "wrote config.yaml" in said
+
+
+def test_conversations_of_sharegpt_with_pictures_in_a_folder_beside(init: Init, tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "<image>\nWhich letter?"}, {"from": "gpt", "value": "B"}]
+    rows = [
+        {"conversations": turns, "image": f"{image(tmp_path / 'data' / 'images' / f'{n}.png', n).name}"}
+        for n in range(12)
+    ]
+    said, config = init(jsonl(tmp_path / "data" / "rows.jsonl", rows))
+    assert "the answer is the last turn of 'conversations'" in said
+    assert f"images and videos were found from {tmp_path / 'data' / 'images'}" in said
+    assert {row.answer for row in rows_of(config)} == {"B"}
+    assert config.reward.function == "choice"
+    assert "reward choice on the first true answers: 1, 1" in said
+
+
+def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) -> None:
+    for number in range(12):
+        image(
+            tmp_path / "pets" / ("test" if number > 8 else "train") / ("dog", "cat")[number % 2] / f"{number}.png",
+            number,
+        )
+    said, config = init(tmp_path / "pets")
+    assert "9 rows of imagefolder; held-out rows are those of" in said
+    assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
+    assert "reward r1v on the first true answers: 1, 1" in said
+
+
+def test_videos(init: Init, tmp_path: Path) -> None:
+    for number in range(6):
+        write_video(tmp_path / f"{number}.avi", np.full((8, 32, 32, 3), 30 * number, np.uint8), fps=4)
+    rows = [{"question": "How bright?", "video": f"{number}.avi", "label": number} for number in range(6)]
+    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "videos are put before it (images_first)" in said
+    assert all(row.question == "<video>How bright?" for row in rows_of(config))
+
+
+def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable[..., Result], tmp_path: Path) -> None:
+    image(tmp_path / "far" / "away" / "0.png")
+    data = jsonl(tmp_path / "rows.jsonl", [{"ask": f"{n}?", "pic": "0.png", "truth": n} for n in range(5)])
+    assert "name it: --prompt-key COLUMN --answer-key COLUMN" in refusal(run(data))
+    named = ["--prompt-key", "ask", "--answer-key", "truth", "--image-key", "pic"]
+    said = refusal(run(data, *named))
+    assert (
+        "can be used; the first of 5 unusable row(s): row 0 (rows.jsonl line 1), column 'pic': the image file" in said
+    )
+    said = refusal(run(data, *named, "--media-dir", str(tmp_path / "far" / "away")))
+    assert "none of the 5 usable row(s) can be held out, because all of them share an image" in said
+    image(tmp_path / "far" / "away" / "1.png", 1)
+    held_out = jsonl(tmp_path / "others.jsonl", [{"ask": "?", "pic": "1.png", "truth": 1}])
+    said, config = init(data, *named, "--media-dir", str(tmp_path / "far" / "away"), "--validation", str(held_out))
+    assert len(rows_of(config)) == 6
+    assert "'ask'" in said
+
+
+def test_every_unusable_row_is_named_and_counted(init: Init, tmp_path: Path) -> None:
+    rows: list[dict[str, Any] | str] = [{"problem": f"{n}?", "answer": n} for n in range(30)]
+    for place in range(0, 30, 2):
+        rows[place] = "{" if place % 4 else {"problem": "?", "answer": None}
+    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert f"15 row(s) of {tmp_path / 'rows.jsonl'} cannot be used: row 0" in said
+    assert "row 0 (rows.jsonl line 1), column 'answer': the answer is missing" in said
+    assert "and 5 more" in said
+    named = [json.loads(line) for line in Path("config.data/rejected.jsonl").read_text().splitlines()]
+    assert [record["index"] for record in named] == list(range(0, 30, 2))
+    assert len(rows_of(config)) == 15
+
+
+def test_unusable_rows_of_a_given_split_are_named_too(init: Init, tmp_path: Path) -> None:
+    jsonl(tmp_path / "d" / "train.jsonl", [{"problem": "a?", "answer": "1"}, "{", {"problem": "b?", "answer": "1"}])
+    jsonl(tmp_path / "d" / "test.jsonl", [{"problem": "c?", "answer": "1"}, {"problem": "", "answer": "1"}])
+    said, _ = init(tmp_path / "d")
+    assert f"1 row(s) of {tmp_path / 'd' / 'train.jsonl'} cannot be used" in said
+    assert f"1 row(s) of {tmp_path / 'd' / 'test.jsonl'} cannot be used" in said
+    assert "data.max_bad_share" in said
+
+
+def test_an_image_that_cannot_be_decoded_is_named_by_the_trial(init: Init, tmp_path: Path) -> None:
+    rows = [{"problem": f"{n}?", "image": image(tmp_path / f"{n}.png", n).name, "answer": n} for n in range(20)]
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(png_bytes()[:60] + bytes([number]))
+    said, _ = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "the image is damaged" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"problem": "?"', "none of its rows can be read; rows.jsonl line 1: the line is not JSON"),
+        ('{"problem": "?", "answer": null}', "no column looks like the answer; its columns are answer, problem"),
+        ("", "it holds no row"),
+        ('[{"problem": "?", "answer": 1}]', "one JSON array"),
+    ],
+)
+def test_why_a_file_is_refused_is_said(run: Callable[..., Result], tmp_path: Path, content: str, reason: str) -> None:
+    assert reason in refusal(run(jsonl(tmp_path / "rows.jsonl", [content])))
+
+
+def test_an_existing_config_is_kept(run: Callable[..., Result], tmp_path: Path) -> None:
+    Path("config.yaml").write_text("mine")
+    assert isinstance(run(tmp_path).exception, ValueError)
+    assert Path("config.yaml").read_text() == "mine"

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from rl_core.data.fingerprint import source_fingerprint
+from rl_core.data.rows import BadRow
+from rl_core.data.sources import iter_rows, open_source
+from tests.rl_core.data.samples import local, png_bytes
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, name in enumerate(
+        ("dog/2.png", "cat/1.PNG", "dog/1.png", "cat/notes.txt", "cat/.hidden.png", "empty/x")
+    ):
+        (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pets" / name).write_bytes(png_bytes(colour=(number, 0, 0)))
+    return tmp_path / "pets"
+
+
+def test_the_folder_of_a_picture_is_its_answer(folder):
+    rows = list(iter_rows(local(folder)))
+    assert [(row.index, row.origin, row.answer) for row in rows] == [
+        (0, "cat/1.PNG", "cat"),
+        (1, "dog/1.png", "dog"),
+        (2, "dog/2.png", "dog"),
+    ]
+    assert {row.question for row in rows} == {"<image>What does the image show: cat or dog?"}
+    assert rows[1].images == (folder / "dog" / "1.png",)
+    assert {row.data_source for row in rows} == {"pets"}
+    assert len(open_source(local(folder))) == 3
+
+
+def test_the_first_rows_are_of_all_classes(folder):
+    assert [row.answer for row in iter_rows(local(folder, limit=2))] == ["cat", "dog"]
+
+
+def test_videos_and_many_or_no_other_classes_are_asked_for_in_their_own_words(tmp_path):
+    for number in range(60):
+        (tmp_path / "many" / f"{number:02}").mkdir(parents=True)
+        (tmp_path / "many" / f"{number:02}" / "a.mp4").touch()
+    rows = list(iter_rows(local(tmp_path / "many")))
+    assert {row.question for row in rows} == {"<video>What does the video show?"}
+    assert rows[7].videos == (tmp_path / "many" / "07" / "a.mp4",)
+
+
+def test_a_link_out_of_the_folder_costs_its_row(folder, tmp_path):
+    (tmp_path / "private.png").write_bytes(png_bytes())
+    (folder / "cat" / "0.png").symlink_to(tmp_path / "private.png")
+    first, *others = iter_rows(local(folder))
+    assert isinstance(first, BadRow)
+    assert "a link out of" in first.reason
+    assert len(others) == 3
+
+
+def test_another_name_of_a_class_is_another_content(folder):
+    before = source_fingerprint(local(folder))
+    (folder / "cat").rename(folder / "bat")
+    assert source_fingerprint(local(folder)) != before
+
+
+def test_the_format_can_be_said_and_needs_its_folders(folder, tmp_path):
+    (folder / "labels.jsonl").write_text('{"problem": "?", "answer": "1"}\n')
+    assert len(list(iter_rows(local(folder)))) == 1
+    assert len(list(iter_rows(local(folder, format="imagefolder")))) == 3
+    for path in (tmp_path, folder / "labels.jsonl"):
+        with pytest.raises(ValueError, match="no folder with images or videos in it"):
+            open_source(local(path, format="imagefolder"))
