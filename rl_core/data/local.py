@@ -82,10 +82,10 @@ def _find_format(path: Path) -> str:
         return kind
     patterns = {"parquet": "*.parquet", "jsonl": "*.jsonl", "geometry3k": f"*/{ITEM_FILE}"}
     found = [kind for kind, pattern in patterns.items() if next(path.glob(pattern), None)]
-    if not found and any(child.is_dir() and is_class_folder(child) for child in path.iterdir()):
-        return "imagefolder"
     if not found and is_regular(path / "metadata.csv"):  # as `datasets` calls the rows beside a folder of images
         return "csv"
+    if not found and _has_classes(path):
+        return "imagefolder"
     if not found:
         raise ValueError(
             f"data source {path}: the folder has no .parquet or .jsonl file, no item folder, and no folder of images "
@@ -94,6 +94,12 @@ def _find_format(path: Path) -> str:
     if len(found) > 1:
         raise ValueError(f"data source {path}: the folder holds {' and '.join(found)}; choose with `format`")
     return found[0]
+
+
+def _has_classes(path: Path) -> bool:
+    """Whether a folder is one of classes, and not one of images beside a file of rows."""
+    beside = [child for child in path.iterdir() if child.suffix in (".json", ".csv")]
+    return not beside and sum(child.is_dir() and is_class_folder(child) for child in path.iterdir()) > 1
 
 
 def _files_of(path: Path, ending: str) -> list[Path]:

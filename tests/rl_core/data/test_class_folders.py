@@ -66,3 +66,24 @@ def test_the_format_can_be_said_and_needs_its_folders(folder, tmp_path):
     for path in (tmp_path, folder / "labels.jsonl"):
         with pytest.raises(ValueError, match="no folder with images or videos in it"):
             open_source(local(path, format="imagefolder"))
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.csv"])
+def test_a_folder_of_images_beside_rows_is_no_class(tmp_path, name):
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.png").write_bytes(png_bytes())
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match="`format` may name json or csv"):
+        open_source(local(tmp_path))
+    (tmp_path / "metadata.csv").write_text("problem,file_name,answer\n<image>?,images/a.png,1\n")
+    (tmp_path / name).unlink()
+    (row,) = iter_rows(local(tmp_path, columns={"image_key": "file_name"}))
+    assert row.images == (tmp_path / "images" / "a.png",)
+
+
+def test_one_folder_of_images_is_no_choice(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(png_bytes())
+    with pytest.raises(ValueError, match="no folder of images"):
+        open_source(local(tmp_path))
