@@ -87,6 +87,10 @@ class RewardConfig(RewardChoice):
     """Time limit of one call; a call over it costs that sample."""
     batch_timeout_seconds: float = Field(default=120.0, gt=0.0)
     """Time limit of a call with a whole batch (REWARD_TYPE batch). One that fails is made again sample by sample."""
+    load_timeout_seconds: float = Field(default=120.0, gt=0.0)
+    """Time limit of the import of a reward file, in each process; a function's first call there has so much more time
+    than later ones. A model is loaded in one or the other. Where a first call is seen to end within the limit of later
+    ones, that limit holds for all."""
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
     """Address space a worker process may use, GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)

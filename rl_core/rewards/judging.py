@@ -5,16 +5,19 @@ import inspect
 import random
 import sys
 import time
+import traceback
 import zlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
 from rl_core.redaction import redact
 from rl_core.rewards.components import components_of, plain_text
 from rl_core.rewards.loading import Scorer
 from rl_core.rewards.messages import Outcome
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.spec import PARSER
+from rl_core.rewards.spec import PARSER, RewardSpec
 
 SLICE_SECONDS = 0.1
 """A process gives back the rest of its chunk after this long: then another one may take it, and the time limit of a
@@ -35,18 +38,21 @@ class Judge:
 
     Attributes:
         scorer: The function.
-        timeout_seconds: Limit of one call of an `async def` function; the server watches over all others.
         memory_limit_bytes: For messages.
         runner: The process's event loop. One for its whole life: a client that a reward file keeps belongs to a loop.
     """
 
     scorer: Scorer
-    timeout_seconds: float
     memory_limit_bytes: int
     runner: asyncio.Runner
 
-    def outcomes(self, samples: Sequence[RewardSample]) -> list[Outcome]:
+    def outcomes(self, samples: Sequence[RewardSample], *, timeout_seconds: float, reason: str) -> list[Outcome]:
         """Outcomes of the first samples, at least of one; of all of them for a batch or an `async def` function.
+
+        Args:
+            samples: One or more.
+            timeout_seconds: Limit of one call of an `async def` function; the server watches over all others.
+            reason: The outcome of one that took longer.
 
         Raises:
             BatchFailed: a call with more than one sample failed as a whole.
@@ -54,14 +60,14 @@ class Judge:
         if self.scorer.spec.style == "batch":
             return self._as_batch(samples)
         if self.scorer.spec.is_async:
-            return self.runner.run(self._together(samples))
+            return self.runner.run(self._together(samples, timeout_seconds, reason))
         return self._in_turn(samples)
 
-    def describe(self, error: Exception) -> str:
+    def describe(self, error: BaseException) -> str:
         """An exception of the function, in words."""
         if isinstance(error, MemoryError):
             return f"MemoryError: more than reward.memory_limit_gib = {self.memory_limit_bytes / 2**30:g}"
-        return error_text(error)
+        return error_text(error, self.scorer.spec)
 
     def _in_turn(self, samples: Sequence[RewardSample]) -> list[Outcome]:
         began = time.perf_counter()
@@ -76,45 +82,46 @@ class Judge:
         _seed_library_generators([sample])
         try:
             return self._outcome(sample, self._finished(self.scorer.score(sample)))
-        except Exception as error:  # noqa: BLE001 - a stranger's function may raise anything; it costs this sample
+        except BaseException as error:  # noqa: BLE001 - a stranger's function may raise anything; it costs this sample
             return self._failure(error)
 
     def _finished(self, result: object) -> object:
         """A plain function may return an awaitable too: a decorated `async def`, say."""
         return self.runner.run(_await(result)) if inspect.isawaitable(result) else result
 
-    async def _together(self, samples: Sequence[RewardSample]) -> list[Outcome]:
+    async def _together(self, samples: Sequence[RewardSample], timeout_seconds: float, reason: str) -> list[Outcome]:
         # Calls that take turns share the library generators: they are seeded, but not sample by sample.
         _seed_library_generators(samples)
-        return await asyncio.gather(*map(self._one_of_several, samples))
+        calls = [self._one_of_several(sample, timeout_seconds, reason) for sample in samples]
+        return await asyncio.gather(*calls)
 
-    async def _one_of_several(self, sample: RewardSample) -> Outcome:
-        limit = asyncio.timeout(self.timeout_seconds)
+    async def _one_of_several(self, sample: RewardSample, timeout_seconds: float, reason: str) -> Outcome:
+        limit = asyncio.timeout(timeout_seconds)
         try:
             async with limit:
                 result = self.scorer.score(sample)
                 return self._outcome(sample, await result if inspect.isawaitable(result) else result)
-        except Exception as error:  # noqa: BLE001 - as above
-            return Outcome({}, None, timeout_reason(self.timeout_seconds)) if limit.expired() else self._failure(error)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return Outcome({}, None, reason) if limit.expired() else self._failure(error)
 
     def _as_batch(self, samples: Sequence[RewardSample]) -> list[Outcome]:
         _seed_library_generators(samples)
         try:
             results = _one_each(self._finished(self.scorer.score_batch(samples)), len(samples))
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - as above
             if len(samples) == 1:
                 return [self._failure(error)]
-            raise BatchFailed(self.describe(error)) from None  # in words: a stranger's exception may not pickle
+            raise BatchFailed(self.describe(error)) from None
         return [self._checked(sample, result) for sample, result in zip(samples, results, strict=True)]
 
     def _checked(self, sample: RewardSample, result: object) -> Outcome:
         try:
             return self._outcome(sample, result)
-        except ValueError as error:
+        except BaseException as error:  # noqa: BLE001 - a result may be an object of the stranger's
             return self._failure(error)
 
     def _outcome(self, sample: RewardSample, result: object) -> Outcome:
-        return Outcome(components_of(result), self._parsed(sample.response), None)
+        return Outcome(components_of(_the_only_one(result)), self._parsed(sample.response), None)
 
     def _parsed(self, response: str) -> str | None:
         parsed = self.scorer.parse(response) if self.scorer.parse else None
@@ -122,31 +129,59 @@ class Judge:
             raise ValueError(f"`{PARSER}` returned {type(parsed).__name__}, not text or None")
         return None if parsed is None else plain_text(parsed)
 
-    def _failure(self, error: Exception) -> Outcome:
+    def _failure(self, error: BaseException) -> Outcome:
         return Outcome({}, None, self.describe(error))
 
 
-def error_text(error: BaseException) -> str:
-    """A stranger's exception, in words that any file can hold, not too many of them: every sample may raise it."""
-    text = redact(f"{type(error).__name__}: {error}")  # a client's error may repeat the key that it was refused with
+def error_text(error: BaseException, spec: RewardSpec) -> str:
+    """A stranger's exception, in words that any file can hold, not too many of them: every sample may raise it. Ends
+    with the place in the user's file, or in a neighbour of it, that it came from."""
+    try:
+        message = f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - a stranger's exception may fail to describe itself
+        message = f"{type(error).__name__}, whose text cannot be made"
+    text = redact(message)  # a client's error may repeat the key that it was refused with
     cut = text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}... (of {len(text)} characters)"
-    return plain_text(cut)
+    return plain_text(cut) + _place(error, spec)
 
 
-def timeout_reason(timeout_seconds: float) -> str:
-    """Why a call that took too long has no score."""
-    return f"no result within reward.timeout_seconds = {timeout_seconds:g}"
+def _place(error: BaseException, spec: RewardSpec) -> str:
+    """The innermost line of the user's folder that the exception passed; nothing for a built-in."""
+    if not isinstance(spec.source, Path):
+        return ""
+    places = [
+        f" ({path.relative_to(spec.source.parent)} line {line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if (path := Path(frame.f_code.co_filename)).is_relative_to(spec.source.parent)
+    ]
+    return places[-1] if places else ""
 
 
 async def _await(result: Awaitable[object]) -> object:
     return await result
 
 
+def _the_only_one(result: object) -> object:
+    """The result itself, or what a generator yields as its only one."""
+    if not isinstance(result, Generator):
+        return result
+    yielded = list(islice(result, 2))
+    if len(yielded) != 1:
+        found = "nothing" if not yielded else "several results"
+        raise ValueError(f"yielded {found} for one sample")
+    return yielded[0]
+
+
 def _one_each(results: object, count: int) -> Sequence[object]:
-    if not isinstance(results, Sequence) or len(results) != count:
-        found = f"{len(results)} results" if isinstance(results, Sequence) else type(results).__name__
-        raise ValueError(f"returned {found} for a batch of {count}, not a list with one result a sample")
-    return results
+    """What a batch call returned: a list, or whatever else gives one result a sample when it is gone through."""
+    wanted = f"for a batch of {count}, not a list with one result a sample"
+    if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable):
+        raise ValueError(f"returned {type(results).__name__} {wanted}")
+    found = list(islice(results, count + 1))
+    if len(found) != count:
+        number = f"{len(found)} results" if len(found) < count else "more results than samples"
+        raise ValueError(f"returned {number} {wanted}")
+    return found
 
 
 def _seed_library_generators(samples: Sequence[RewardSample]) -> None:

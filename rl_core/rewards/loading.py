@@ -1,19 +1,15 @@
 """Loading reward functions, in a scoring process and nowhere else."""
 
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from rl_core.rewards.reward_modules import import_reward
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.spec import PARSER, RewardSpec
-
-_USER_MODULE = "sightline_user_reward"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,27 +48,15 @@ def load_scorer(spec: RewardSpec) -> Scorer:
     """Import the source, unless another function of it was loaded before, and bind the keyword arguments.
 
     Raises:
-        Exception: whatever the file raises while it is imported.
+        BaseException: whatever the file raises while it is imported.
         AttributeError: it does not define the function after all.
+        TypeError: what it defines by that name cannot be called.
     """
-    module = _import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
-    function = partial(getattr(module, spec.function), **spec.kwargs)
-    return Scorer(spec=spec, function=function, parse=getattr(module, PARSER) if spec.has_parser else None)
-
-
-def _import_file(path: Path) -> ModuleType:
-    name = f"{_USER_MODULE}:{path}"
-    if name in sys.modules:
-        return sys.modules[name]
-    # Last on the path: the file may import its neighbours, but none of them takes the place of a library.
-    sys.path.append(str(path.parent))
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "resolve_rewards lets just .py files through"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]  # a second function of the file must not find half a module
-        raise
-    return module
+    module = import_reward(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
+    if not hasattr(module, spec.function):
+        raise AttributeError(f"{spec.source} defines no `{spec.function}` when it is imported")
+    function = getattr(module, spec.function)
+    if not callable(function):
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, no function")
+    bound = partial(function, **spec.kwargs)
+    return Scorer(spec=spec, function=bound, parse=getattr(module, PARSER) if spec.has_parser else None)

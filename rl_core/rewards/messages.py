@@ -26,7 +26,24 @@ class PoolOrder:
     workers: int
     timeout_seconds: float
     batch_timeout_seconds: float
+    load_timeout_seconds: float
     memory_limit_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """What the server asks a scoring process for: the function `lane` on the samples start .. stop-1 of a pickled list.
+
+    `timeout_seconds` is the limit of one call of an `async def` function, `timeout_reason` says that it was passed; the
+    server watches over all other functions by itself.
+    """
+
+    lane: int
+    samples: bytes
+    start: int
+    stop: int
+    timeout_seconds: float
+    timeout_reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -91,6 +91,7 @@ class RewardPool:
             workers=self._config.workers,
             timeout_seconds=self._config.timeout_seconds,
             batch_timeout_seconds=self._config.batch_timeout_seconds,
+            load_timeout_seconds=self._config.load_timeout_seconds,
             memory_limit_bytes=int(self._config.memory_limit_gib * 2**30),
         )
 

@@ -1,43 +1,37 @@
 """The reward server: a small process between the run and the scoring processes.
 
-`python -m rl_core.rewards.server FD` is started by RewardPool. It exists for three reasons. A spawned process imports
-the main module of its parent: the run's is a command line, a test runner or a user's script, and may load torch and
-vLLM; this one's is the file you read. Watching processes and clocks costs the generating process nothing. And when
-the run is killed, in whatever way, its end of the connection closes, and the server takes a hanging reward down too.
+`python -m rl_core.rewards.server FD` is started by RewardPool. It exists for three reasons. The run's main module is a
+command line, a test runner or a user's script, and may have loaded torch and vLLM; what a scoring process is started
+from is the few files below this one. Watching processes and clocks costs the generating process nothing. And when the
+run is killed, in whatever way, its end of the connection closes, and the server takes a hanging reward down too.
 
-One thread decides; a second one receives; pebble's own threads hand in finished tasks. All of them meet in one queue.
+It decides in one thread, an event loop: a coroutine a scoring process, one process after the other. Two threads beside
+it receive what the run sends and send what it is to know.
 """
 
-import itertools
-import multiprocessing
+import asyncio
 import os
 import queue
-import signal
 import sys
 import threading
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from pebble import ProcessExpired, ProcessPool
-
-from rl_core.rewards.judging import SLICE_SECONDS, BatchFailed, error_text, timeout_reason
-from rl_core.rewards.messages import BatchRetry, Chunk, Outcome, PoolOrder, Report
-from rl_core.rewards.spec import RewardSpec
-from rl_core.rewards.worker import score_chunk, start_process
+from rl_core.rewards.call_limits import CallLimit, CallLimits
+from rl_core.rewards.components import components_of
+from rl_core.rewards.keeper import adopt_orphans
+from rl_core.rewards.loading_record import LoadingRecord
+from rl_core.rewards.messages import BatchRetry, Call, Chunk, Outcome, PoolOrder, Report
+from rl_core.rewards.printed import Printer
+from rl_core.rewards.scoring_process import Ended, ScoringProcess
 
 MAX_BREAKS = 3
-"""A sample that was waiting or running when the pool broke this often has no score. One break is bad luck (a process
-was killed from outside); a reward that cannot be loaded breaks every pool."""
-
-ASYNC_GRACE_SECONDS = 2.0
-"""Calls of `async def` functions end their own time in the process. It is killed after this much more: one of them
-blocks the others."""
-
-_WATCH_SECONDS = 0.5
-"""A pool that breaks while no task of it has begun tells nobody, so it is looked at this often."""
+"""A sample whose process was gone this often before its call began has no score. Once is bad luck: a process was killed
+from outside."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,21 +44,17 @@ class _Task:
     breaks: int = 0
 
     @property
-    def count(self) -> int:
-        return self.stop - self.start
+    def lane(self) -> int:
+        return self.chunk.lane
 
     @property
-    def is_single(self) -> bool:
-        return self.count == 1
+    def count(self) -> int:
+        return self.stop - self.start
 
     def parts(self, size: int, *, done: int = 0) -> list["_Task"]:
         """What is left after the first `done` samples, in tasks of at most `size`."""
         starts = range(self.start + done, self.stop, size)
         return [replace(self, start=start, stop=min(start + size, self.stop)) for start in starts]
-
-
-_Outcomes = tuple[list[Outcome], float]
-_Finished = tuple[int, "Future[_Outcomes]"]
 
 
 class RewardServer:
@@ -73,156 +63,247 @@ class RewardServer:
     def __init__(self, connection: "Connection[Report | BatchRetry, Chunk | None]", order: PoolOrder) -> None:
         self._connection = connection
         self._order = order
-        self._events: queue.Queue[Chunk | _Finished | None] = queue.Queue()
-        self._outstanding: dict[int, _Task] = {}
-        self._numbers = itertools.count()
-        self._pool = self._start_pool()
+        self._limits = CallLimits(order)
+        self._loading = LoadingRecord(order)
+        self._waiting: deque[_Task] = deque()
+        self._turns: deque[asyncio.Future[_Task | None]] = deque()
+        self._reports: queue.SimpleQueue[Report | BatchRetry | None] = queue.SimpleQueue()
+        self._printer = Printer(sys.stderr.fileno())
 
-    def serve(self) -> None:
-        """Runs until the other end closes, then kills what is still scoring."""
-        threading.Thread(target=self._receive, name="reward-receiver", daemon=True).start()
+    async def serve(self) -> None:
+        """Runs until the other end closes, then ends what is still scoring."""
+        self._loop = asyncio.get_running_loop()
+        self._closed = self._loop.create_future()
+        for work in (self._receive, self._send):
+            threading.Thread(target=work, name=f"reward{work.__name__}", daemon=True).start()
+        seats = [asyncio.ensure_future(self._seat()) for _ in range(self._order.workers)]
         try:
-            while (event := self._next_event()) is not None:
-                if isinstance(event, Chunk):
-                    self._schedule(_Task(chunk=event, start=0, stop=event.count))
-                else:
-                    self._finish(*event)
-        except BrokenPipeError:
-            return  # nobody waits for the reports any more
+            await asyncio.wait([self._closed, *seats], return_when=asyncio.FIRST_COMPLETED)
+            for seat in seats:
+                if seat.done():
+                    seat.result()  # a seat ends by a mistake of ours alone
         finally:
-            self._discard_pool()
+            for seat in seats:
+                seat.cancel()
+            await asyncio.gather(*seats, return_exceptions=True)
+            self._printer.close()
 
     def _receive(self) -> None:
+        """A thread: what the run sends goes to the loop."""
         try:
-            while True:
-                self._events.put(self._connection.recv())
+            while (chunk := self._connection.recv()) is not None:
+                self._loop.call_soon_threadsafe(self._schedule, _Task(chunk=chunk, start=0, stop=chunk.count))
         except (EOFError, ConnectionResetError):
-            self._events.put(None)
+            pass
+        self._loop.call_soon_threadsafe(self._close)
 
-    def _next_event(self) -> Chunk | _Finished | None:
-        while True:
-            try:
-                return self._events.get(timeout=_WATCH_SECONDS if self._outstanding else None)
-            except queue.Empty:
-                if not self._pool.active:
-                    self._replace_pool()
-
-    def _schedule(self, task: _Task) -> None:
-        number = next(self._numbers)
-        self._outstanding[number] = task
-        arguments = (task.chunk.lane, task.chunk.samples, task.start, task.stop)
+    def _send(self) -> None:
+        """A thread: a run that is slow to read holds no clock up."""
         try:
-            future = self._pool.schedule(score_chunk, args=arguments, timeout=self._limit(task))
-        except RuntimeError:  # the pool broke while nothing ran in it
-            self._replace_pool()
+            while (report := self._reports.get()) is not None:
+                self._connection.send(report)
+        except (BrokenPipeError, ConnectionResetError):  # nobody waits for the reports any more
+            self._loop.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _schedule(self, task: _Task, *, first: bool = False) -> None:
+        """Let a task wait for a process; the answer is known where its function cannot be loaded."""
+        if (reason := self._loading.problem(task.lane)) is not None:
+            self._report(task, [Outcome({}, None, reason)] * task.count, 0.0)
             return
-        future.add_done_callback(lambda finished: self._events.put((number, finished)))
+        (self._waiting.appendleft if first else self._waiting.append)(task)
+        self._dispatch()
 
-    def _limit(self, task: _Task) -> float:
-        """Seconds after which the process of a task is killed."""
-        spec = self._spec(task)
-        if self._is_batch(task):
-            return self._order.batch_timeout_seconds
-        if spec.is_async:
-            return self._order.timeout_seconds + ASYNC_GRACE_SECONDS
-        # A single call has exactly its own limit; in a chunk the last call may begin just before the slice is over.
-        return self._order.timeout_seconds + (0.0 if task.is_single else SLICE_SECONDS)
+    def _dispatch(self) -> None:
+        """Tasks to the processes that wait for one."""
+        while self._waiting and self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():  # else its process has ended
+                turn.set_result(self._waiting.popleft())
 
-    def _spec(self, task: _Task) -> RewardSpec:
-        return self._order.specs[task.chunk.lane]
+    async def _next_task(self, process: ScoringProcess | None) -> _Task | None:
+        """The next task; None when this process ends before one comes."""
+        turn: asyncio.Future[_Task | None] = self._loop.create_future()
+        self._turns.append(turn)
+        if process is not None:
+            process.tell_end(turn)
+        self._dispatch()
+        return await turn
 
-    def _is_batch(self, task: _Task) -> bool:
-        """Whether it is one call with several samples."""
-        return self._spec(task).style == "batch" and not task.is_single
+    async def _seat(self) -> None:
+        """One scoring process after the other."""
+        while True:
+            lanes = self._loading.lanes()
+            process = await ScoringProcess.start(self._order, lanes, self._printer)
+            try:
+                if await self._load(process, lanes):
+                    while (task := await self._next_task(process)) is not None:
+                        if not await self._score(task, process):
+                            break
+                    else:
+                        # It died while it had nothing to do, and so may the next one: not before it has something.
+                        await self._until_there_is_work()
+            finally:
+                await process.end()
 
-    def _finish(self, number: int, future: "Future[_Outcomes]") -> None:
-        task = self._outstanding.pop(number, None)
-        if task is None:  # it went to a new pool after this future's pool broke
+    async def _until_there_is_work(self) -> None:
+        task = await self._next_task(None)
+        assert task is not None
+        self._schedule(task, first=True)
+
+    async def _load(self, process: ScoringProcess, lanes: Sequence[int]) -> bool:
+        """Whether all functions are loaded there, or have said why not; else the process has ended."""
+        lane: int | None = None
+        try:
+            await process.hear(_started)
+            self._loading.started()
+            for lane in lanes:
+                async with asyncio.timeout(self._order.load_timeout_seconds):
+                    await process.hear(_loaded)
+                self._loading.succeeded(lane)
+        except (TimeoutError, Ended) as error:
+            if lane is None or isinstance(error, Ended) or process.has_died:
+                self._loading.ended(lane, await process.fate())
+            else:
+                await process.end()
+                self._loading.took_too_long(lane)
+        else:
+            return True
+        waiting, self._waiting = self._waiting, deque()
+        for task in waiting:  # those of a function that was given up have their answer now
+            self._schedule(task)
+        return False
+
+    async def _score(self, task: _Task, process: ScoringProcess) -> bool:
+        """Have a task scored, and deal with what comes of it. Whether the process can take another one."""
+        is_first = task.lane not in process.called
+        limit = self._limits.of(task.lane, samples=task.count, is_first=is_first)
+        process.called.add(task.lane)
+        began, has_begun = self._loop.time(), False
+        timeout = asyncio.timeout(limit.seconds)
+        try:
+            async with timeout:
+                self._limits.watch(task.lane, limit, timeout)
+                await process.ask(_call_of(task, limit))
+                await process.hear(_begun)
+                has_begun = True
+                answer = await process.hear(partial(_answer_of, task.count))
+        except (TimeoutError, Ended) as error:
+            if isinstance(error, Ended) or process.has_died:
+                self._limits.forget(task.lane, timeout)
+                self._died(task, await process.fate(), has_begun=has_begun)
+            else:
+                self._limits.learn(task.lane, limit, timeout, seconds=None)
+                reason = limit.words(self._loop.time() - began)
+                await process.end()
+                self._failed(task, reason)
+            return False
+        if isinstance(answer, str):
+            self._limits.forget(task.lane, timeout)
+            self._failed(task, answer)
+        else:
+            outcomes, seconds = answer
+            took_too_long = any(outcome.error == limit.reason for outcome in outcomes)
+            self._limits.learn(task.lane, limit, timeout, seconds=None if took_too_long else seconds)
+            self._report(task, outcomes, seconds)
+        return True
+
+    def _failed(self, task: _Task, reason: str) -> None:
+        """No outcome came of a task. One of its samples is to blame: each gets its own call, with the whole limit."""
+        if task.count == 1:
+            self._report(task, [Outcome({}, None, reason)], self._order.timeout_seconds)
             return
-        error = future.exception()
-        if error is None:
-            self._report(task, *future.result())
-        elif isinstance(error, BrokenProcessPool):
-            self._outstanding[number] = task
-            self._replace_pool()
-        elif task.is_single:
-            self._report_error(task, self._reason(error))
-        else:  # one of its samples is to blame: each gets its own call, with the whole limit
-            self._tell_of_batch(task, error)
-            for single in task.parts(1):
-                self._schedule(single)
-
-    def _tell_of_batch(self, task: _Task, error: BaseException) -> None:
         if self._is_batch(task):
-            limit = f"no result within reward.batch_timeout_seconds = {self._order.batch_timeout_seconds:g}"
-            reason = limit if isinstance(error, TimeoutError) else self._reason(error)
-            self._connection.send(BatchRetry(lane=task.chunk.lane, count=task.count, reason=reason))
+            self._reports.put(BatchRetry(lane=task.lane, count=task.count, reason=reason))
+        for single in task.parts(1):
+            self._schedule(single)
+
+    def _died(self, task: _Task, fate: str, *, has_begun: bool) -> None:
+        """Its process is gone. If that was before the call began, another one takes the task."""
+        if has_begun:
+            self._failed(task, f"the process died in the call: {fate}")
+            return
+        for part in [task] if self._is_batch(task) else task.parts(1):
+            if part.breaks + 1 >= MAX_BREAKS:
+                reason = f"the scoring processes died {MAX_BREAKS} times before the call"
+                self._report(part, [Outcome({}, None, reason)] * part.count, 0.0)
+            else:
+                self._schedule(replace(part, breaks=part.breaks + 1))
 
     def _report(self, task: _Task, outcomes: list[Outcome], seconds: float) -> None:
         chunk = task.chunk
         report = Report(chunk=chunk.number, lane=chunk.lane, start=task.start, outcomes=outcomes, seconds=seconds)
-        self._connection.send(report)
+        self._reports.put(report)
         # A task that was given back unfinished held slow calls: as many as it got through are a slice of time, and the
         # other processes take their share of the rest.
         for part in task.parts(len(outcomes), done=len(outcomes)):
             self._schedule(part)
 
-    def _report_error(self, task: _Task, reason: str) -> None:
-        self._report(task, [Outcome({}, None, reason)] * task.count, self._order.timeout_seconds * task.count)
-
-    def _reason(self, error: BaseException) -> str:
-        if isinstance(error, TimeoutError):
-            return timeout_reason(self._order.timeout_seconds)
-        if isinstance(error, BatchFailed):
-            return str(error)
-        if isinstance(error, ProcessExpired):
-            return f"the process died in the call: {_exit_words(error.exitcode)}"
-        return error_text(error)
-
-    def _start_pool(self) -> ProcessPool:
-        pool = ProcessPool(
-            max_workers=self._order.workers,
-            initializer=start_process,
-            initargs=(self._order,),
-            context=multiprocessing.get_context("spawn"),
-        )
-        if not pool.active:  # asking starts its processes, so that they are ready when the first chunk comes
-            raise RuntimeError("the scoring processes did not start")
-        return pool
-
-    def _replace_pool(self) -> None:
-        """A process died outside a call: go on with new ones, and take up what was waiting or running."""
-        self._discard_pool()
-        self._pool = self._start_pool()
-        tasks, self._outstanding = list(self._outstanding.values()), {}
-        for task in tasks:
-            for part in [task] if self._is_batch(task) else task.parts(1):
-                if part.breaks + 1 >= MAX_BREAKS:
-                    self._report_error(part, f"the scoring processes died {MAX_BREAKS} times outside a call")
-                else:
-                    self._schedule(replace(part, breaks=part.breaks + 1))
-
-    def _discard_pool(self) -> None:
-        for process in multiprocessing.active_children():
-            process.kill()
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+    def _is_batch(self, task: _Task) -> bool:
+        """Whether it is one call with several samples."""
+        return self._order.specs[task.lane].style == "batch" and task.count > 1
 
 
-def _exit_words(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+def _started(words: list[Any]) -> None:
+    _after("started", words)
+
+
+def _loaded(words: list[Any]) -> None:
+    _after("loaded", words)
+
+
+def _begun(words: list[Any]) -> None:
+    _after("begun", words)
+
+
+def _answer_of(count: int, words: list[Any]) -> tuple[list[Outcome], float] | str:
+    """The outcomes of at most `count` samples and the seconds that they took; or why the whole batch failed. Raises
+    ValueError or TypeError for anything else."""
+    if words[:1] == ["batch failed"]:
+        return str(words[1])
+    spoken, seconds = _after("scored", words)
+    outcomes = [_outcome_of(*outcome) for outcome in spoken]
+    if not 0 < len(outcomes) <= count:
+        raise ValueError(f"{len(outcomes)} outcomes of {count} samples")
+    return outcomes, float(seconds)
+
+
+def _outcome_of(components: Any, parsed: str | None, error: str | None) -> Outcome:
+    return Outcome(components_of(components), parsed, None) if error is None else Outcome({}, None, str(error))
+
+
+def _after(word: str, words: list[Any]) -> list[Any]:
+    first, *rest = words
+    if first != word:
+        raise ValueError(f"{first!r}, not {word!r}")
+    return rest
+
+
+def _call_of(task: _Task, limit: CallLimit) -> Call:
+    return Call(
+        lane=task.lane,
+        samples=task.chunk.samples,
+        start=task.start,
+        stop=task.stop,
+        timeout_seconds=limit.call_seconds,
+        timeout_reason=limit.reason,
+    )
 
 
 def main() -> None:
     """Serve the connection whose file descriptor is the first argument."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a reward prints must not mix with the run's output
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing here must mix with the run's output
+    adopt_orphans()
     connection: Connection[Report | BatchRetry, Any] = Connection(int(sys.argv[1]))
     try:
         order = connection.recv()
     except EOFError:
         return
     assert isinstance(order, PoolOrder)
-    RewardServer(connection, order).serve()
+    asyncio.run(RewardServer(connection, order).serve())
 
 
 if __name__ == "__main__":

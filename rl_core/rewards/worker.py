@@ -1,87 +1,92 @@
-"""What runs in a scoring process: the only place where a reward function is called."""
+"""What runs in a scoring process: the only place where a reward function is called.
+
+It reads pickled orders from the server and answers with lines of JSON: the server opens nothing of a stranger's that
+could run code.
+"""
 
 import asyncio
-import ctypes
-import multiprocessing
+import json
 import os
 import pickle
 import resource
-import signal
-import sys
+import socket
 import time
+from collections.abc import Iterator
+from typing import IO, Any
 
-from rl_core.rewards.judging import Judge, error_text
+from rl_core.rewards.judging import BatchFailed, Judge, error_text
 from rl_core.rewards.loading import load_scorer
-from rl_core.rewards.messages import Outcome, PoolOrder
+from rl_core.rewards.messages import Call, Outcome, PoolOrder
 from rl_core.rewards.spec import RewardSpec
 
-LOAD_SECONDS = 120
-"""Reward files whose import takes longer kill their process."""
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+def serve(connection: socket.socket) -> None:
+    """Load the functions, then score until the server closes the connection."""
+    orders, words = connection.makefile("rb"), _Words(connection)
+    order, lanes = pickle.load(orders)  # noqa: S301 - from the server
+    resource.setrlimit(resource.RLIMIT_AS, (order.memory_limit_bytes, order.memory_limit_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    words.say("started")
+    functions = Functions(order)
+    for lane in lanes:
+        functions.load(lane)
+        words.say("loaded", lane)
+    for call in _calls(orders):
+        words.say("begun")
+        words.say(*functions.answer(call))
 
-_process: "_Process"
 
-
-class _Process:
-    """What this process loaded: for each function a judge, or the reason why there is none."""
+class Functions:
+    """What this process loaded: for each lane a judge, or the reason why there is none."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
         self._runner = asyncio.Runner()
-        self.lanes = [self._load(spec) for spec in order.specs]
+        self.lanes: dict[int, Judge | str] = {}
 
-    def _load(self, spec: RewardSpec) -> Judge | str:
+    def load(self, lane: int) -> None:
+        """Import the function's source."""
+        spec = self._order.specs[lane]
         try:
-            scorer = load_scorer(spec)
-        except Exception as error:  # noqa: BLE001 - a stranger's file may raise anything; each sample tells
-            return f"could not load {spec.name}: {error_text(error)}"
-        return Judge(
-            scorer=scorer,
-            timeout_seconds=self._order.timeout_seconds,
-            memory_limit_bytes=self._order.memory_limit_bytes,
-            runner=self._runner,
-        )
+            self.lanes[lane] = self._judge(spec)
+        except BaseException as error:  # noqa: BLE001 - a stranger's file may raise anything; each sample tells
+            self.lanes[lane] = f"could not load {spec.name}: {error_text(error, spec)}"
+
+    def _judge(self, spec: RewardSpec) -> Judge:
+        return Judge(scorer=load_scorer(spec), memory_limit_bytes=self._order.memory_limit_bytes, runner=self._runner)
+
+    def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:
+        """("scored", one outcome for each of the first samples, the seconds they took together), or
+        ("batch failed", the reason)."""
+        samples = pickle.loads(call.samples)[call.start : call.stop]  # noqa: S301 - from the run, by way of the server
+        judge = self.lanes[call.lane]
+        if isinstance(judge, str):
+            return "scored", [Outcome({}, None, judge)] * len(samples), 0.0
+        began = time.perf_counter()
+        try:
+            outcomes = judge.outcomes(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
+        except BatchFailed as error:
+            return "batch failed", str(error)
+        return "scored", outcomes, time.perf_counter() - began
 
 
-def start_process(order: PoolOrder) -> None:
-    """Set the limits of this process and load the functions; runs once, when the process starts."""
-    global _process
-    _die_with_the_server()
-    # pebble asks with SIGTERM before it kills. Python would answer between two bytecodes, which a regular expression
-    # that runs away never reaches; the kernel answers at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_AS, (order.memory_limit_bytes, order.memory_limit_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.alarm(LOAD_SECONDS)
-    _process = _Process(order)
-    signal.alarm(0)
+class _Words:
+    """What this process says to the server, and none that a reward forks from it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+
+    def say(self, *words: Any) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a call that forked came back twice; the copy has no sample to answer for
+        self._connection.sendall(json.dumps(words).encode() + b"\n")
 
 
-def _die_with_the_server() -> None:
-    """A process that waits for a chunk sees the server's end by itself; one that hangs in a call does not."""
-    if sys.platform != "linux":
-        return
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    server = multiprocessing.parent_process()
-    if server is None or os.getppid() != server.pid:  # it died before it was asked for a signal, which never comes now
-        sys.exit("the reward server ended")
-
-
-def score_chunk(lane: int, samples: bytes, start: int, stop: int) -> tuple[list[Outcome], float]:
-    """Score the samples start .. stop-1 of a pickled list with the function `lane`; see Judge.outcomes.
-
-    Returns:
-        One outcome a sample that was scored (at least one), and the seconds they took together.
-
-    Raises:
-        BatchFailed: a call with the whole batch failed.
-    """
-    stretch = pickle.loads(samples)[start:stop]  # noqa: S301 - from the run's process, by way of the server
-    judge = _process.lanes[lane]
-    if isinstance(judge, str):
-        return [Outcome({}, None, judge)] * len(stretch), 0.0
-    began = time.perf_counter()
-    return judge.outcomes(stretch), time.perf_counter() - began
+def _calls(orders: IO[bytes]) -> Iterator[Call]:
+    while True:
+        try:
+            call: Call = pickle.load(orders)  # noqa: S301 - from the server
+        except EOFError:
+            return
+        yield call

@@ -1,6 +1,15 @@
 """Reward samples for tests."""
 
+import re
+
 from rl_core.rewards.sample import RewardSample
+
+PLACE = re.compile(r" \(\S+\.py line \d+\)$")
+"""What the reason of a failure ends with that came from a line of a user's file."""
+
+
+def without_place(reason: str | None) -> str | None:
+    return None if reason is None else PLACE.sub("", reason)
 
 
 def make_sample(

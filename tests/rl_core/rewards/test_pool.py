@@ -90,9 +90,11 @@ def test_scoring_processes_load_no_large_library(pool: RewardPool) -> None:
 
 def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None:
     (score,) = pool.score_all([make_sample("pid")])
-    server = psutil.Process(int(score.components["parent"]))
+    keeper = psutil.Process(int(score.components["parent"]))
+    server = keeper.parent()
     assert server.ppid() == os.getpid()
-    assert os.getsid(server.pid) != os.getsid(0), "a Ctrl-C for the run must not reach the rewards"
+    sessions = [os.getsid(pid) for pid in (0, server.pid, keeper.pid, int(score.components["pid"]))]
+    assert len(set(sessions)) == 4, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.05, 0.4])
@@ -179,7 +181,7 @@ def test_a_file_that_cannot_be_imported_gives_the_reason_with_each_sample(tmp_pa
     (tmp_path / "neighbour.py").write_text("VALUE = 2\n")
     with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
         (score,) = pool.score_all([make_sample("x")])
-        assert score.error == f"could not load {path}:score: OSError: no model server"
+        assert score.error == f"could not load {path}:score: OSError: no model server (broken.py line 3)"
     path.write_text("import neighbour\ndef score(sample): return neighbour.VALUE\n")
     with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
         assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 2.0})]
@@ -217,7 +219,7 @@ def test_half_a_character_in_the_reason_of_a_failed_batch_can_be_written_down(tm
     run = RunDirectory(tmp_path / "run")
     with RewardPool(RewardConfig(function=f"{path}:score"), log_event=RunLogs(run).log_event) as pool:
         scores = pool.score_all([make_sample("x")] * 2)
-    reason = f"ValueError: {SPELT_OUT}"
+    reason = f"ValueError: {SPELT_OUT} (batch.py line 2)"
     assert [score.error for score in scores] == [reason] * 2
     assert [event["reason"] for event in read(run.events)] == [reason]
 
@@ -227,7 +229,7 @@ def test_a_function_that_leaves_with_half_a_character_costs_its_sample(tmp_path:
     path.write_text(r"import sys; judge = lambda sample: sys.exit('half \ud83d')")
     with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
         (score,) = pool.score_all([make_sample("a")])
-    assert score.error == r"SystemExit: half \ud83d"
+    assert score.error == r"SystemExit: half \ud83d (leaving.py line 1)"
 
 
 def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +238,7 @@ def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_text("import os\ndef judge(sample): raise ValueError('no such key: ' + os.environ['JUDGE_API_KEY'])\n")
     with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
         (score,) = pool.score_all([make_sample("a", "a")])
-    assert score.error == "ValueError: no such key: [JUDGE_API_KEY]"
+    assert score.error == "ValueError: no such key: [JUDGE_API_KEY] (asking.py line 2)"
 
 
 def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_path: Path) -> None:
@@ -244,7 +246,8 @@ def test_a_file_that_kills_its_process_on_import_gives_errors_in_the_end(tmp_pat
     path.write_text("import os\nos._exit(7)\ndef score(sample): return 1.0\n")
     with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
         scores = pool.score_all([make_sample("x")] * 3)
-        assert [score.error for score in scores] == ["the scoring processes died 3 times outside a call"] * 3
+        reason = f"could not load {path}:score: its import ended the process: exit code 7"
+        assert [score.error for score in scores] == [reason] * 3
 
 
 def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path) -> None:
@@ -292,8 +295,8 @@ def test_a_lost_server_is_an_error_and_not_a_wait() -> None:
         (score,) = pool.score_all([make_sample("pid")])
         future = pool.submit(make_sample("hang"))
         pool.flush()
-        server = psutil.Process(int(score.components["parent"]))
-        scoring = server.children()
+        server = psutil.Process(int(score.components["parent"])).parent()
+        scoring = server.children(recursive=True)
         server.kill()
         with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
             future.result(timeout=PATIENCE)
@@ -322,7 +325,7 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
-        scoring = psutil.Process(pool._server.pid).children()
+        scoring = psutil.Process(pool._server.pid).children(recursive=True)
         all_wait.set()
         for future in futures:
             with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
@@ -330,7 +333,7 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
             assert ended.value.__cause__ is FULL_DISK
         with pytest.raises(RuntimeError, match="No space left on device"):
             pool.submit(make_sample("x"))
-    assert len(scoring) >= 2
+    assert len(scoring) == 4
     assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 
@@ -416,6 +419,6 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
         processes = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)
-    assert len(processes) >= 3  # the server and two scoring processes; Python's resource tracker beside them
+    assert len(processes) == 5, "the server, two scoring processes, their keepers"
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
     assert alive == []

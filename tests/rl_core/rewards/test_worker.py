@@ -4,91 +4,97 @@ import pickle
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards import judging, worker
-from rl_core.rewards.messages import Outcome, PoolOrder
+from rl_core.rewards import judging
+from rl_core.rewards.messages import Call, Outcome, PoolOrder
 from rl_core.rewards.registry import resolve_rewards
+from rl_core.rewards.worker import Functions
 from tests.rl_core.rewards.samples import make_sample
 
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch):
-    def load(function: str, **kwargs) -> None:
-        order = PoolOrder(
-            specs=resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs,
-            workers=1,
-            timeout_seconds=1.0,
-            batch_timeout_seconds=1.0,
-            memory_limit_bytes=2**30,
-        )
-        monkeypatch.setattr(worker, "_process", worker._Process(order), raising=False)
-
-    return load
+pytestmark = pytest.mark.usefixtures("own_imports")
 
 
-def chunk(*responses: str) -> bytes:
-    return pickle.dumps([make_sample(response) for response in responses])
+def load(function: str, **kwargs) -> Functions:
+    order = PoolOrder(
+        specs=resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs,
+        workers=1,
+        timeout_seconds=1.0,
+        batch_timeout_seconds=1.0,
+        load_timeout_seconds=1.0,
+        memory_limit_bytes=2**30,
+    )
+    functions = Functions(order)
+    functions.load(0)
+    return functions
 
 
-def test_a_stretch_of_a_chunk_is_scored_in_order(load) -> None:
-    load("count")
-    outcomes, seconds = worker.score_chunk(0, chunk("no", "<answer>3</answer>", "<answer>4</answer>", "no"), 1, 3)
+def answer(functions: Functions, *responses: str, start: int = 0, stop: int | None = None) -> tuple[Any, ...]:
+    samples = pickle.dumps([make_sample(response) for response in responses])
+    stop = len(responses) if stop is None else stop
+    return functions.answer(
+        Call(lane=0, samples=samples, start=start, stop=stop, timeout_seconds=1.0, timeout_reason="too long")
+    )
+
+
+def test_a_stretch_of_a_chunk_is_scored_in_order() -> None:
+    word, outcomes, seconds = answer(
+        load("count"), "no", "<answer>3</answer>", "<answer>4</answer>", "no", start=1, stop=3
+    )
+    assert word == "scored"
     assert [(outcome.components["accuracy"], outcome.parsed) for outcome in outcomes] == [(1.0, "3"), (0.0, "4")]
     assert seconds > 0
 
 
-def test_the_rest_of_a_slow_chunk_is_given_back(load, monkeypatch: pytest.MonkeyPatch) -> None:
-    load("count")
+def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = load("count")
     looks = count()
     a_call = 0.6 * judging.SLICE_SECONDS  # a clock that moves by so much each time somebody looks at it
     clock = SimpleNamespace(perf_counter=lambda: next(looks) * a_call)
     monkeypatch.setattr(judging, "time", clock)
-    outcomes, _ = worker.score_chunk(0, chunk(*["no"] * 5), 0, 5)
+    _, outcomes, _ = answer(functions, *["no"] * 5)
     assert len(outcomes) == 2
 
 
-def test_a_failure_says_which_sample_it_cost(load) -> None:
-    load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
-    outcomes, _ = worker.score_chunk(0, chunk("good", "raise", "good"), 0, 3)
+def test_a_failure_says_which_sample_it_cost() -> None:
+    functions = load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
+    _, outcomes, _ = answer(functions, "good", "raise", "good")
     good = Outcome({"overall": 2.0, "length": 5.0}, None, None)
-    assert outcomes == [good, Outcome({}, None, "KeyError: 'the reason'"), good]
+    assert outcomes == [good, Outcome({}, None, "KeyError: 'the reason' (strangers.py line 37)"), good]
 
 
-def test_a_full_memory_names_the_limit(load) -> None:
-    load("count")
-    assert worker._process.lanes[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
+def test_a_full_memory_names_the_limit() -> None:
+    assert load("count").lanes[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 
 
-def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(load, tmp_path: Path) -> None:
+def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def score(sample): ...\nimport nowhere_to_be_found\n")
-    load(f"{tmp_path}/broken.py:score")
-    outcomes, _ = worker.score_chunk(0, chunk("x", "y"), 0, 2)
-    reason = f"could not load {tmp_path}/broken.py:score: ModuleNotFoundError: No module named 'nowhere_to_be_found'"
+    _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x", "y")
+    why = "ModuleNotFoundError: No module named 'nowhere_to_be_found' (broken.py line 2)"
+    reason = f"could not load {tmp_path}/broken.py:score: {why}"
     assert outcomes == [Outcome({}, None, reason)] * 2
 
 
-def test_a_reason_that_no_file_can_hold_is_spelt_out(load, tmp_path: Path) -> None:
+def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
-    load(f"{tmp_path}/broken.py:score")
-    outcomes, _ = worker.score_chunk(0, chunk("x"), 0, 1)
-    assert outcomes == [Outcome({}, None, rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d")]
+    _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x")
+    reason = rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d (broken.py line 2)"
+    assert outcomes == [Outcome({}, None, reason)]
 
 
-def test_a_reason_is_cut_to_what_can_be_read(load, tmp_path: Path) -> None:
+def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "wordy.py").write_text("def score(sample): raise OSError('word ' * 100_000)\n")
-    load(f"{tmp_path}/wordy.py:score")
-    ((outcome,), _) = worker.score_chunk(0, chunk("x"), 0, 1)
+    _, (outcome,), _ = answer(load(f"{tmp_path}/wordy.py:score"), "x")
     assert outcome.error.startswith("OSError: word word")
-    assert outcome.error.endswith("... (of 500009 characters)")
+    assert outcome.error.endswith("... (of 500009 characters) (wordy.py line 1)")
     assert len(outcome.error) < 2100
 
 
-def test_draws_from_numpy_depend_on_the_sample_alone(load, tmp_path: Path) -> None:
+def test_draws_from_numpy_depend_on_the_sample_alone(tmp_path: Path) -> None:
     (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
-    load(f"{tmp_path}/drawing.py:score")
-    outcomes, _ = worker.score_chunk(0, chunk("x", "y", "x"), 0, 3)
+    _, outcomes, _ = answer(load(f"{tmp_path}/drawing.py:score"), "x", "y", "x")
     first, other, again = (outcome.components["overall"] for outcome in outcomes)
     assert first == again != other

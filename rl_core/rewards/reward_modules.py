@@ -1,0 +1,83 @@
+"""Under which name a user's file is imported: one by which other processes find it too.
+
+What a reward hands to `multiprocessing` travels by the names of its module and function, so the processes that it
+starts must be able to import the module. They inherit the import path, on which the file's folder stands last: a file
+takes nobody's place. One that is called like a library (EasyR1's own example is math.py) is therefore imported under
+another name (math_py), which an environment variable explains to them.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+
+_VARIABLE = "SIGHTLINE_REWARD_FILES"
+
+
+class _RewardFiles:
+    """Finds the files whose own names were taken."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module's place; None for a module that is no such file."""
+        file = _renamed().get(name)
+        return None if file is None else importlib.util.spec_from_file_location(name, file)
+
+
+def import_reward(path: Path) -> ModuleType:
+    """Import a user's file, once a process.
+
+    Raises:
+        BaseException: whatever the file raises while it is imported.
+    """
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    return importlib.import_module(_name_of(path))
+
+
+def find_reward_files() -> None:
+    """Let imports find the files of other names from here on."""
+    if _RewardFiles not in sys.meta_path:
+        sys.meta_path.append(_RewardFiles)
+
+
+def _name_of(path: Path) -> str:
+    """The file's own name where that leads to it; else a similar one, known to this process and those it starts."""
+    renamed = _renamed()
+    for name, file in renamed.items():
+        if file == str(path):
+            return name
+    importlib.invalidate_caches()
+    if "." not in path.stem and _origin(path.stem) == path:
+        return path.stem
+    base = f"{path.stem.replace('.', '_')}_py"
+    name = next(name for name in _numbered(base) if name not in renamed and _origin(name) is None)
+    os.environ[_VARIABLE] = json.dumps(renamed | {name: str(path)})
+    find_reward_files()
+    return name
+
+
+def _renamed() -> dict[str, str]:
+    """[module] -> file, of those whose own names were taken."""
+    renamed: dict[str, str] = json.loads(os.environ.get(_VARIABLE, "{}"))
+    return renamed
+
+
+def _origin(name: str) -> Path | None:
+    """Where an import of this name leads; an empty path for a module without a file, None where there is none."""
+    if name in sys.modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        return Path(file or "")
+    spec = importlib.util.find_spec(name)
+    return None if spec is None else Path(spec.origin or "")
+
+
+def _numbered(base: str) -> Iterator[str]:
+    yield base
+    yield from (f"{base}_{number}" for number in count(2))

@@ -1,0 +1,199 @@
+"""Rewards that do harm, in real processes: each costs the samples that it does it on, and leaves nothing behind."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rl_core.config.reward import RewardConfig
+from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.printed import MOST_BYTES
+from rl_core.types import Score
+from tests.rl_core.rewards.samples import make_sample
+
+FILE = Path(__file__).with_name("hostile.py")
+PATIENCE = 60.0
+LIMITS = {"timeout_seconds": 1.0, "load_timeout_seconds": 20.0, "memory_limit_gib": 1.0}
+DIED = "the process died in the call: "
+
+COSTS = {
+    "leaves_with_0": DIED + "exit code 0",
+    "leaves_with_7": DIED + "exit code 7",
+    "kills_itself": DIED + "signal SIGKILL",
+    "stops_itself": "no result within reward.timeout_seconds = 1",
+    "kills_its_parent": DIED + "signal SIGKILL to its parent process",
+    "kills_its_group": DIED + "signal SIGKILL",
+    "kills_its_parents_group": DIED + "signal SIGKILL to its parent process",
+    "interrupts_its_group": "KeyboardInterrupt: ",
+    "closes_what_is_open": DIED + "exit code 1",
+    "hangs_in_the_kernel": "no result within reward.timeout_seconds = 1",
+    "exits": "SystemExit: 3 (hostile.py line ",
+    "recurses": "RecursionError: maximum recursion depth exceeded",
+    "is_verbose": "ValueError: the component name 'xxxxxxxxxxxxxxxxxxxx'... has 10000000 characters, not 1 to 100",
+    "raises_what_cannot_be_said": "Speechless, whose text cannot be made",
+    "returns_what_exits": "SystemExit: from a result (hostile.py line ",
+    "writes_where_it_may_not": DIED + "it sent something else than a report",
+    "kills_its_parent_and_leaves_a_child": DIED + "signal SIGKILL to its parent process",
+}
+"""What the reason begins with."""
+
+COSTS_NOTHING = (
+    "asks_its_parent_to_end",
+    "stops_its_parent",
+    "forks_and_returns_twice",
+    "leaves_a_child",
+    "leaves_a_stubborn_child",
+    "leaves_a_daemon",
+    "leaves_an_alarm",
+    "leaves_a_thread",
+)
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What the functions came to, and the processes that they left, once the pool was closed."""
+
+    scores: dict[str, list[Score]]
+    left: list[int]
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
+    log = tmp_path_factory.mktemp("hostile") / "pids"
+    functions = [*COSTS, *COSTS_NOTHING]
+    by_source = {name: {"function": f"{FILE}:{name}"} for name in functions}
+    with RewardPool(RewardConfig(by_source=by_source, workers=2, **LIMITS)) as pool:
+        calm = [make_sample("later", source=name) for name in functions]
+        assert pool.score_all(calm) == [Score(components={"overall": 1.0})] * len(calm)
+        asked = [
+            make_sample(response, str(log), source=name) for name in functions for response in ("now", "later", "now")
+        ]
+        answers = iter(pool.score_all(asked))
+        scores = {name: [next(answers) for _ in range(3)] for name in functions}
+        assert pool.score_all(calm) == [Score(components={"overall": 1.0})] * len(calm), "it goes on"
+        began = time.monotonic()
+    assert time.monotonic() - began < PATIENCE
+    return Aftermath(scores, [int(line) for line in log.read_text().split()])
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_harm_costs_the_samples_that_it_is_done_on(aftermath: Aftermath, name: str) -> None:
+    first, between, last = aftermath.scores[name]
+    for score in (first, last):
+        assert score.components == {}
+        assert score.error.startswith(COSTS[name])
+    assert between == Score(components={"overall": 1.0})
+
+
+@pytest.mark.parametrize("name", COSTS_NOTHING)
+def test_what_harms_nobody_costs_nothing(aftermath: Aftermath, name: str) -> None:
+    assert aftermath.scores[name] == [Score(components={"overall": 1.0})] * 3
+
+
+def test_what_a_reward_starts_ends_with_its_process(aftermath: Aftermath) -> None:
+    assert len(aftermath.left) >= 8
+    alive = [psutil.Process(pid) for pid in aftermath.left if psutil.pid_exists(pid)]
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
+    return RewardPool(RewardConfig(**{"function": f"{file}:{function}", "workers": 1} | LIMITS | settings))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("while True: pass", "its import took longer than reward.load_timeout_seconds = 1"),
+        ("import time; time.sleep(600)", "its import took longer than reward.load_timeout_seconds = 1"),
+        ("import os; os._exit(0)", "its import ended the process: exit code 0"),
+        (
+            "import os, time; os.kill(os.getppid(), 9); time.sleep(60)",
+            "its import ended the process: signal SIGKILL to its parent process",
+        ),
+        ("import sys; sys.exit('no model server')", "SystemExit: no model server (importing.py line 1)"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt:  (importing.py line 1)"),
+    ],
+)
+def test_an_import_that_does_not_end_well_is_told_and_costs_its_own_samples(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    path = tmp_path / "importing.py"
+    path.write_text(f"{text}\ndef judge(sample): ...\n")
+    config = RewardConfig(
+        function="count", by_source={"bad": {"function": f"{path}:judge"}}, **LIMITS | {"load_timeout_seconds": 1.0}
+    )
+    with RewardPool(config) as pool:
+        samples = [make_sample("<answer>3</answer>"), *[make_sample("x", source="bad")] * 20]
+        good, *bad = pool.score_all(samples)
+    assert good.overall == 1.0
+    assert {score.error for score in bad} == {f"could not load {path}:judge: {why}"}
+
+
+SLOW_START = """
+import time
+from pathlib import Path
+model = None
+
+def judge(sample):
+    global model
+    if model is None:
+        time.sleep(float(sample.ground_truth))
+        model = 1.0
+    if sample.response == "hang":
+        time.sleep(600)
+    return model
+"""
+
+
+def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "slow_start.py"
+    path.write_text(SLOW_START)
+    with pool_of(path, workers=2, timeout_seconds=0.5) as pool:
+        responses = ["fine", "fine", "fine", "hang", "fine", "fine"]
+        scores = pool.score_all([make_sample(response, "1.0") for response in responses])
+    hanging = Score(components={}, error="no result within reward.timeout_seconds = 0.5")
+    fine = Score(components={"overall": 1.0})
+    assert scores == [hanging if response == "hang" else fine for response in responses]
+
+
+def test_a_first_call_that_hangs_is_ended_when_another_shows_that_none_needs_long(tmp_path: Path) -> None:
+    path = tmp_path / "slow_start.py"
+    path.write_text(SLOW_START)
+    with pool_of(path, workers=2, timeout_seconds=0.5, load_timeout_seconds=1000.0) as pool:
+        hanging, fine = pool.score_all([make_sample("hang", "0"), make_sample("fine", "0")])
+    assert (hanging.error, fine.overall) == ("no result within reward.timeout_seconds = 0.5", 1.0)
+
+
+def test_a_first_call_that_never_ends_is_told_and_the_next_gets_no_more_time(tmp_path: Path) -> None:
+    path = tmp_path / "slow_start.py"
+    path.write_text(SLOW_START)
+    with pool_of(path, timeout_seconds=0.5, load_timeout_seconds=1.0) as pool:
+        first, second = pool.score_all([make_sample("hang", "0")] * 2)
+    keys = "reward.load_timeout_seconds + reward.timeout_seconds"
+    assert first.error == f"no result of the first call within {keys} = 1.5"
+    assert second.error == "no result within reward.timeout_seconds = 0.5"
+
+
+def test_what_a_reward_prints_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "chatty.py"
+    path.write_text(
+        "import os, subprocess, sys\n"
+        "def judge(sample):\n"
+        "    print('print ' * 100_000)\n    os.write(2, b'error ' * 100_000)\n"
+        "    subprocess.run(['sh', '-c', 'head -c 3000000 /dev/zero'])\n    return 1.0\n"
+    )
+    script = (
+        "from rl_core.config.reward import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
+        "from tests.rl_core.rewards.samples import make_sample\n"
+        f"with RewardPool(RewardConfig(function='{path}:judge', workers=2)) as pool:\n"
+        "    print({score.overall for score in pool.score_all([make_sample('x')] * 4)})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "{1.0}\n"
+    assert done.stderr.startswith("print print")
+    assert done.stderr.count("the rewards printed more than 64 KiB within 60 s; the rest of it is left out") == 1
+    assert MOST_BYTES < len(done.stderr) < MOST_BYTES + 200
