@@ -39,7 +39,7 @@ def run_alone(request: RunRequest, stop: StopRequest) -> str | None:
             atomic_write_text(run.config, dump_config(request.config))
     except RunLocked as locked:
         return f"{locked}"
-    before = noted(run).get("flow_run")
+    before = _noted_flow_run(run)
     # A file and no pipe, so that the run can go on to its checkpoint when this process is gone. It has no name: what is
     # printed may hold secrets.
     with tempfile.TemporaryFile() as printed:
@@ -61,15 +61,22 @@ def _failure(run: RunDirectory, before: str | None, status: int, lines: list[str
         status: The process's exit status.
         lines: What it printed last.
     """
-    last = noted(run)
-    is_opened = bool(last) and last["flow_run"] != before
-    if is_opened and last["cause"]:
-        return str(last["cause"])
+    is_opened = _noted_flow_run(run) not in (None, before)
+    if is_opened and (cause := noted(run)["cause"]):
+        return str(cause)
     # The log is of this attempt only when the run was opened.
     where = f"; {run.log} may tell more" if is_opened else " before it opened the run"
     ended = f"its process ended with exit status {status}{where}"
     # The first line stands alone in tables and alarms.
     return "\n".join([f"{ended}; it printed last: {lines[-1]}", *lines]) if lines else ended
+
+
+def _noted_flow_run(run: RunDirectory) -> str | None:
+    """The flow run that wrote the run last; None when none did, or when the note of it is damaged."""
+    try:
+        return noted(run).get("flow_run")
+    except ValueError:
+        return None
 
 
 def last_lines(printed: BinaryIO) -> list[str]:

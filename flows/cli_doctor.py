@@ -4,7 +4,6 @@ Prefect is asked for the flow runs whose end it may not know, and for nothing el
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -38,12 +37,12 @@ def examine(runs_dir: Path, console: Console) -> None:
 
 def standing_of(run: RunDirectory) -> tuple[str, bool]:
     """Whether a run is being written, finished or unfinished, and whether Prefect may say Running of it for ever."""
-    owner = lock_owner(run.lock)
-    if owner is not None:
-        return f"written by the process with pid {owner}", False
     try:
+        owner = lock_owner(run.lock)
+        if owner is not None:
+            return f"written by the process with pid {owner}", False
         is_doubtful = prefect_may_not_know(run)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         return f"unreadable: {error}", False
     return "finished" if run.summary.is_file() else "unfinished", is_doubtful
 
@@ -60,7 +59,12 @@ def _mark(runs: Sequence[RunDirectory]) -> Iterator[str]:
         for run in runs:
             # The lock is held for the moment in which Prefect is asked, so that nobody starts the run in between; who
             # started it before that has asked.
-            with suppress(RunLocked), RunLock(run.lock):
-                marked = mark_abandoned(run)
-                if marked:
-                    yield marked
+            try:
+                with RunLock(run.lock):
+                    marked = mark_abandoned(run)
+            except RunLocked:
+                continue
+            except OSError as error:
+                marked = f"{run.name} cannot be locked: {error}"
+            if marked:
+                yield marked

@@ -57,7 +57,10 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
 
 def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
     """Whether this flow run, in its newest attempt, wrote this run and came to say how it ended."""
-    last = noted(run)
+    try:
+        last = noted(run)
+    except ValueError:
+        return False
     return bool(last.get("flow_run") == flow_run_id and last["end"])
 
 
@@ -75,7 +78,11 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     Returns:
         What was marked, for people; None when there was nothing to mark.
     """
-    earlier = noted(run)
+    try:
+        earlier = noted(run)
+    except ValueError as damaged:
+        logger.warning("%s; it is written anew", damaged)
+        return None
     if not prefect_may_not_know(run) or earlier["flow_run"] == current:
         return None
     return _mark(run, UUID(earlier["flow_run"]), _final_state(earlier["end"]))

@@ -125,8 +125,13 @@ def cut_file(path: Path, size: int) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value that `atomic_write_json` wrote. Raises ValueError when the file is no JSON."""
-    return json.loads(path.read_bytes())
+    """The value that `atomic_write_json` wrote. Raises ValueError when what is there is no JSON or no regular file, and
+    OSError."""
+    _check_kind(path)
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
 
 
 def lies_below(path: Path, folder: Path) -> bool:

@@ -125,7 +125,7 @@ def lock_owner(path: Path) -> str | None:
     For who only looks: nothing is written. While it looks (microseconds) a starter would be refused.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # whatever has the name: a named pipe would wait
     except FileNotFoundError:
         return None
     try:

@@ -2,6 +2,7 @@
 looking at runs is quick."""
 
 from typing import Any
+from uuid import UUID
 
 from rl_core.files import atomic_write_json, read_json
 from rl_core.run_directory import RunDirectory
@@ -33,11 +34,14 @@ def noted(run: RunDirectory) -> dict[str, Any]:
     wrote this run.
 
     Raises:
-        ValueError: the note is no JSON object.
+        ValueError: what is there is no such note.
     """
+    path = run.root / _FILE
     try:
-        return dict(read_json(run.root / _FILE))
+        note = dict(read_json(path))
+        UUID(note["flow_run"])
+        return {"end": None, "cause": None} | note
     except FileNotFoundError:
         return {}
-    except TypeError:
-        raise ValueError(f"{run.root / _FILE} holds no JSON object") from None
+    except (OSError, TypeError, KeyError, AttributeError, ValueError):
+        raise ValueError(f"{path} is no note of a flow run") from None

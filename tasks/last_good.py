@@ -47,9 +47,8 @@ def read_finished(run: RunDirectory) -> FinishedRun:
 
 def _good_runs(run: RunDirectory) -> Iterator[FinishedRun]:
     for path in run.root.parent.glob("*/reproduction.json"):
-        if path.parent == run.root or read_json(path).get("standing") != "good":
-            continue
         try:
-            yield read_finished(RunDirectory(path.parent))
-        except (ConfigError, FileNotFoundError):
-            continue  # it lost its report, or is of a time with other keys: it says nothing any more
+            if path.parent != run.root and dict(read_json(path)).get("standing") == "good":
+                yield read_finished(RunDirectory(path.parent))
+        except (ConfigError, OSError, ValueError, TypeError):
+            continue  # it lost its report, is damaged, or is of a time with other keys: it says nothing any more

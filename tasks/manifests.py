@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rl_core.files import atomic_write_json, relative_name
+from rl_core.files import atomic_write_json, is_regular, read_json, relative_name
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 
@@ -17,6 +17,7 @@ GROWING_FILE = "metrics.jsonl"
 """The log that later epochs append to: a manifest holds for the bytes that were there when its stage ended."""
 
 _BLOCK_BYTES = 1 << 20
+_OWN_HASH = "sha256"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,10 @@ class Output:
 
     sha256: str
     size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError(f"a file has no {self.size} bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,23 +76,30 @@ def finite(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
-    """Put the manifest in place, whole or not at all. Raises RunLockLost when another process may write the run."""
+    """Put the manifest in place, whole or not at all, with a hash of its own content. Raises RunLockLost when another
+    process may write the run."""
     ensure_held(run.lock)
     path = run.stage_manifest(manifest.stage)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_json(path, dataclasses.asdict(manifest))
+    record = dataclasses.asdict(manifest)
+    atomic_write_json(path, record | {_OWN_HASH: _digest(record)})
 
 
 def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
     """The manifest of a stage that finished once; None when there is none, or when it is damaged."""
     try:
-        record = json.loads(run.stage_manifest(stage).read_text(encoding="utf-8"))
+        record = dict(read_json(run.stage_manifest(stage)))
+        # Those of earlier versions have no hash.
+        if record.pop(_OWN_HASH, None) not in (None, _digest(record)):
+            return None
         outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
         return StageManifest(outputs=outputs, **record)
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # not what write_manifest writes (a name that leads out of the run, say): the stage is run again
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
@@ -100,12 +112,15 @@ def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
 
 
 def _problem_of(file: Path, output: Output) -> str | None:
-    if not file.is_file():
+    if not is_regular(file):
         return "is missing"
-    size = file.stat().st_size
-    if size < output.size or (size > output.size and file.name != GROWING_FILE):
-        return f"has {size} bytes instead of {output.size}"
-    matches = hash_of_start(file, output.size) == output.sha256
+    try:
+        size = file.stat().st_size
+        if size < output.size or (size > output.size and file.name != GROWING_FILE):
+            return f"has {size} bytes instead of {output.size}"
+        matches = hash_of_start(file, output.size) == output.sha256
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     return None if matches else "was altered"
 
 

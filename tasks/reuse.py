@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rl_core.run_directory import RunDirectory
@@ -54,10 +55,13 @@ def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManife
 
 
 def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:
-    """The runs that lie beside this one, the most recently changed first."""
-    folders = [path for path in run.root.parent.glob("*/") if path != run.root and (path / "stages").is_dir()]
-    for folder in sorted(folders, key=lambda path: (path / "stages").stat().st_mtime_ns, reverse=True):
-        yield RunDirectory(folder)
+    """The runs that lie beside this one, the most recently changed first. One may go while they are looked at."""
+    changed = {}
+    for folder in run.root.parent.glob("*/"):
+        with suppress(OSError):
+            if not (run.root.exists() and folder.samefile(run.root)) and (folder / "stages").is_dir():
+                changed[folder] = (folder / "stages").stat().st_mtime_ns
+    yield from map(RunDirectory, sorted(changed, key=changed.__getitem__, reverse=True))
 
 
 def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) -> StageManifest | None:

@@ -61,7 +61,8 @@ class TrainingPages:
         validated = validated_steps(self._run)
         if validated != self._validated:
             self._validated = validated
-            self._validation.refresh()
+            if validated:  # a run that starts again drops those that it makes again
+                self._validation.refresh()
 
 
 @contextmanager

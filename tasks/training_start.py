@@ -94,7 +94,7 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     finished: list[StageManifest] = []
     for stage, digest in chain:
         manifest = read_manifest(run, stage)
-        if manifest is None or manifest.digest != digest:
+        if manifest is None or manifest.digest != digest or not _tells_its_steps(manifest):
             break
         finished.append(manifest)
     return finished
@@ -119,6 +119,10 @@ def started_file(run: RunDirectory) -> Path:
 def last_step(epochs: Sequence[StageManifest]) -> int:
     """The last step of the last of the epochs; 0 without any."""
     return int(epochs[-1].result["last_step"]) if epochs else 0
+
+
+def _tells_its_steps(epoch: StageManifest) -> bool:
+    return all(isinstance(epoch.result.get(name), int) for name in ("first_step", "last_step"))
 
 
 def _is_foreign(run: RunDirectory, chain: Chain) -> bool:

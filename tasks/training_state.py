@@ -5,7 +5,6 @@ from is.
 """
 
 import dataclasses
-import json
 from pathlib import Path
 
 from rl_core.checkpoints.store import CheckpointStore
@@ -13,7 +12,7 @@ from rl_core.config.training import TrainerConfig
 from rl_core.files import atomic_write_json, remove_folder, replace_folder, scratch_folder
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from rl_core.tracking.metrics_log import RunLogs
+from rl_core.tracking.metrics_log import RunLogs, lines_until
 from tasks.manifests import StageManifest, altered_output, read_manifest
 from tasks.reuse import adopt, other_runs, remove_paths
 from tasks.step_records import records_of
@@ -125,9 +124,8 @@ def _finish_taking_over(run: RunDirectory) -> None:
 def take_timings(source: Path, target: Path, *, last_step: int) -> None:
     """Copy the timings of the steps up to `last_step`: they are no result, so no manifest speaks for them."""
     if source.is_file():
-        lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("".join(line for line in lines if json.loads(line)["step"] <= last_step), encoding="utf-8")
+        target.write_bytes(b"".join(lines_until(source, last_step)))
 
 
 def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:

@@ -51,11 +51,9 @@ class JsonLines:
         that damage has made unreadable goes too, so that the file can be read again."""
         if not self.path.exists():
             return
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        steps = map(_step_of, lines)
-        kept = [line for line, known in zip(lines, steps, strict=True) if known is not None and known <= step]
-        if len(kept) < len(lines):
-            atomic_write_bytes(self.path, b"".join(kept))
+        kept = b"".join(lines_until(self.path, step))
+        if len(kept) < self.path.stat().st_size:
+            atomic_write_bytes(self.path, kept)
 
 
 def step_files(folder: Path) -> list[tuple[int, Path]]:
@@ -88,6 +86,12 @@ def read_after(path: Path, step: int) -> list[dict[str, Any]]:
             break
         later.append(record)
     return later[::-1]
+
+
+def lines_until(path: Path, step: float) -> list[bytes]:
+    """The lines of the steps up to `step`, as they are; without those that damage has made unreadable."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [line for line in lines if (known := _step_of(line)) is not None and known <= step]
 
 
 def readable_steps(path: Path) -> set[int]:
@@ -186,7 +190,7 @@ def _is_json(line: bytes) -> bool:
 def _step_of(line: bytes) -> int | None:
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -83,7 +83,10 @@ def overview(run: RunDirectory) -> RunOverview:
     standing, remark = (
         (Standing.UNREADABLE, unreadable) if unreadable else _standing(run, is_finished=report is not None)
     )
-    owner = lock_owner(run.lock)
+    try:
+        owner = lock_owner(run.lock)
+    except OSError as error:
+        owner, standing, remark = None, Standing.UNREADABLE, f"{error}"
     if owner is not None:
         standing, remark = Standing.RUNNING, f"pid {owner}"
     return RunOverview(

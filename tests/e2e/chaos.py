@@ -3,10 +3,11 @@
     python -m tests.e2e.chaos --n 30 --seed 1 --output result.json
 
 Moments: `n` runs (a share of them in some profiles) are ended once or several times, at moments drawn from the seed
-over the unbroken run's wall time, by SIGKILL to the process group or by SIGTERM; and two runs of the first profile
-die in the replacement of every file that they write, one right before and one right after it, and are started again
-each time. The lengths of epochs and run, the checkpoints that are saved and kept, and the validations are drawn too;
-every few runs share them, and an unbroken run of theirs. `--profile` names a profile to run; without it all are.
+(over the unbroken run's wall time, or a little after a step of it), by SIGKILL to the process group or by SIGTERM; and
+two runs of the first profile die in the replacement of every file that they write, one right before and one right after
+it, and are started again each time. The lengths of epochs and run, the checkpoints that are saved and kept, and the
+validations are drawn too; every few runs share them, and an unbroken run of theirs. `--profile` names a profile to run;
+without it all are.
 
 Each time a run is started again it is held against what lay in its folder (tests/e2e/continuing.py): it goes on after
 its newest intact checkpoint, does no more than `trainer.save_freq` steps again, deletes no checkpoint on the way, and
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rl_core.tracking.metrics_log import readable_steps
 from tasks.code_version import code_version
 from tests.e2e.continuing import Continuation, Watched
 from tests.e2e.processes import prefect_server
@@ -119,16 +121,29 @@ PROFILES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unbroken:
-    """The reference run: what it was asked for, its wall time and what it leaves."""
+    """The reference run: what it was asked for, its wall time, its steps and what it leaves."""
 
     profile: Profile
     overrides: Sequence[str]
     seconds: float
+    steps: int
     results: Mapping[str, str]
 
     def arguments(self, folder: Path) -> list[str]:
         """Of `sightline run`, for a run of the same in a folder of its own."""
         return run_arguments(folder, self.profile.config, *self.overrides)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """When a run is ended, and by which signal: `seconds` after it has recorded `step`, 0 for its start."""
+
+    signum: signal.Signals
+    seconds: float
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.signum.name} {self.seconds:.3g} s after {f'step {self.step}' if self.step else 'its start'}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,18 +169,18 @@ def unbroken_run(folder: Path, profile: Profile, overrides: Sequence[str]) -> Un
     start = time.monotonic()
     sightline(*run_arguments(folder, profile.config, *overrides), home=folder, timeout=TIMEOUT)
     seconds = time.monotonic() - start
-    return Unbroken(
-        profile=profile, overrides=overrides, seconds=seconds, results=fingerprint(the_run(folder / "runs"))
-    )
+    run = the_run(folder / "runs")
+    steps = max(readable_steps(run.metrics))
+    return Unbroken(profile=profile, overrides=overrides, seconds=seconds, steps=steps, results=fingerprint(run))
 
 
-def ended_at_time(folder: Path, moments: Sequence[tuple[float, int]], reference: Unbroken) -> Outcome:
-    """Start a run, end it after each time by the signal beside it, and start it again as a person would."""
+def ended_at(folder: Path, moments: Sequence[Moment], reference: Unbroken) -> Outcome:
+    """Start a run, end it at each moment, and start it again as a person would."""
     folder.mkdir()
     watched = Watched(folder / "runs")
     arguments = command(*reference.arguments(folder))
     kills = 0
-    for number, (seconds, signum) in enumerate([*moments, (float(TIMEOUT), 0)]):
+    for number, moment in enumerate([*moments, None]):
         output = folder / f"output-{number}.txt"
         with output.open("wb") as stream:
             process = subprocess.Popen(
@@ -176,20 +191,29 @@ def ended_at_time(folder: Path, moments: Sequence[tuple[float, int]], reference:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
             )
-        if watched.until(lambda process=process: process.poll() is not None, seconds):
+        if _comes_to_its_end(process, moment, watched):
             assert process.returncode == 0, output.read_text()
             watched.note(output.read_text(), came_to_its_end=True)
             break
         kills += 1
-        _end(process, signum, watched)
+        _end(process, moment.signum, watched)
         watched.note(output.read_text(), came_to_its_end=False)
-    else:
-        raise AssertionError(f"the run takes longer than {TIMEOUT} s")
-    named = ", ".join(f"{signal.Signals(signum).name} after {seconds:.4g} s" for seconds, signum in moments)
-    return _outcome(folder, named, kills, watched, reference)
+    return _outcome(folder, ", ".join(map(str, moments)), kills, watched, reference)
 
 
-def _end(process: subprocess.Popen[bytes], signum: int, watched: Watched) -> None:
+def _comes_to_its_end(process: subprocess.Popen[bytes], moment: Moment | None, watched: Watched) -> bool:
+    def has_ended() -> bool:
+        return process.poll() is not None
+
+    if moment is None:
+        assert watched.until(has_ended, TIMEOUT), f"the run takes longer than {TIMEOUT} s"
+        return True
+    if moment.step:
+        watched.until(lambda: has_ended() or watched.has_recorded(moment.step), TIMEOUT)
+    return watched.until(has_ended, moment.seconds)
+
+
+def _end(process: subprocess.Popen[bytes], signum: signal.Signals, watched: Watched) -> None:
     """SIGTERM goes to the run itself, which saves its step; SIGKILL to all that it has started."""
     if signum == signal.SIGTERM:
         process.terminate()
@@ -255,14 +279,20 @@ def _at_drawn_moments(root: Path, profile: Profile, *, runs: int, seed: int) -> 
             overrides = profile.overrides(generator)
             print(f"{profile.name}: {' '.join(overrides)}", flush=True)
             reference = unbroken_run(root / f"{profile.name}-{number}-unbroken", profile, overrides)
-        yield ended_at_time(root / f"{profile.name}-{number}", drawn_moments(generator, reference), reference)
+        yield ended_at(root / f"{profile.name}-{number}", drawn_moments(generator, reference), reference)
 
 
-def drawn_moments(generator: random.Random, reference: Unbroken) -> list[tuple[float, int]]:
-    """Times over the unbroken run's wall time, from one start to the next end, each with the signal that comes then."""
-    signals = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
-    count = generator.randint(1, reference.profile.most_kills)
-    return [(generator.uniform(0.0, reference.seconds), generator.choice(signals)) for _ in range(count)]
+def drawn_moments(generator: random.Random, reference: Unbroken) -> list[Moment]:
+    """Every third over the unbroken run's wall time, from one start to the next end, the others within two seconds
+    after a step."""
+    return [_drawn_moment(generator, reference) for _ in range(generator.randint(1, reference.profile.most_kills))]
+
+
+def _drawn_moment(generator: random.Random, reference: Unbroken) -> Moment:
+    signum = generator.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+    if generator.random() < 1 / 3:
+        return Moment(signum=signum, seconds=generator.uniform(0.0, reference.seconds))
+    return Moment(signum=signum, seconds=generator.uniform(0.0, 2.0), step=generator.randint(1, reference.steps))
 
 
 def add_result(path: Path, summary: Mapping[str, object]) -> None:

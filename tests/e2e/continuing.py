@@ -68,6 +68,11 @@ class Watched:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return True
 
+    def has_recorded(self, step: int) -> bool:
+        """Whether the run has come so far."""
+        run = self._run()
+        return run is not None and step in readable_steps(run.metrics)
+
     def note(self, output: str, *, came_to_its_end: bool) -> None:
         """Say how the process that has just ended had gone on, by what it printed among others."""
         if self._left is not None:

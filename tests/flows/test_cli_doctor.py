@@ -16,6 +16,7 @@ from flows.cli_doctor import examine
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.attempts import remember
+from tests.damages import DAMAGES
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -85,6 +86,18 @@ def test_a_damaged_note_costs_its_own_line(tmp_path: Path) -> None:
     running(tmp_path, "dead")
     text = examined(tmp_path)
     assert "unreadable: " in text and "marked Crashed" in text
+
+
+@pytest.mark.parametrize("name", ["flow-run.json", "lock"])
+def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str) -> None:
+    for number, damage in enumerate(DAMAGES):
+        run, _ = running(tmp_path, f"damaged-{number}")
+        run.lock.write_text("1")
+        DAMAGES[damage](run.root / name)
+    _, dead = running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert all(f"damaged-{number} " in text for number in range(len(DAMAGES)))
 
 
 def test_the_run_of_a_living_process_is_left_alone(tmp_path: Path) -> None:

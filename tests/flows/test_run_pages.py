@@ -53,3 +53,18 @@ def test_a_validation_is_on_its_page_as_soon_as_it_is_written(tmp_path: Path) ->
     assert len(first) == len(second) == len(validation_pages("pages")) == 1, "one page, written anew"
     assert "validated after step 0" in first[0] and "| right |" not in first[0]
     assert "validated after step 2" in second[0] and "| right |" in second[0]
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_validations_that_are_dropped_to_be_made_again_leave_the_pages_as_they_are(tmp_path: Path) -> None:
+    run = finish_run(tmp_path)
+    write_items(run.validation(0), read_evaluation(run.evaluation("base"))["greedy"])
+
+    @flow(name="training")
+    def training() -> None:
+        with steps_shown(Training(config_with("experiment=dropped"), run)) as pages:
+            run.validation(0).unlink()
+            pages.refresh()
+
+    training()
+    assert validation_pages("dropped") == []
