@@ -56,6 +56,11 @@ def when_filtering(key: str) -> Convert:
     return lambda value, config: {key: value} if config["algorithm.online_filtering"] else {}
 
 
+def leaves_a_rest(value: Any, config: EasyR1Config) -> bool:
+    """Whether mini batches that no filter looks at do not fill a rollout batch exactly."""
+    return not config["algorithm.online_filtering"] and bool(value) and config["data.rollout_batch_size"] % value > 0
+
+
 def without_filter(value: Any, config: EasyR1Config) -> Assignments:
     """No filter where it is off."""
     return {} if value else {"algorithm.online_filtering": None}

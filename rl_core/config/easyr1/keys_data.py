@@ -2,6 +2,7 @@
 
 from rl_core.config.easyr1.conversions import (
     kl_type,
+    leaves_a_rest,
     overlong,
     when_adaptive,
     when_filtering,
@@ -10,7 +11,7 @@ from rl_core.config.easyr1.conversions import (
     without_kl,
 )
 from rl_core.config.easyr1.files import data_source, file_at, image_folder
-from rl_core.config.easyr1.key import Key, converted, needless, same
+from rl_core.config.easyr1.key import Difference, Key, converted, needless, same
 
 _FOLDER = "A folder's split is read as one of a hub data set: `{type: hub, name: folder@split}`."
 
@@ -57,6 +58,13 @@ DATA: tuple[Key, ...] = (
         "algorithm.online_filtering.mini_rollout_batch_size",
         remark="Where groups are filtered. Elsewhere the engine takes as many of a batch's responses as it has room "
         "for (`rollout.max_num_seqs`).",
+        differs=[
+            Difference(
+                leaves_a_rest,
+                "A step takes rollout_batch_size prompts; EasyR1 draws these in whole mini batches and throws the rest "
+                "away.",
+            )
+        ],
     ),
     needless("data.val_batch_size", -1, "All held-out rows are asked at once, the engine takes what it has room for."),
     converted(

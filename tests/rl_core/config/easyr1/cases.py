@@ -168,7 +168,12 @@ CASES: dict[str, dict[str, Any]] = {
         "data.filter_overlong_prompts": False,
         "trainer.logger": ["console", "tensorboard", "mlflow", "swanlab"],
     },
-    "folder_with_splits": {"data.train_files": "rows", "data.val_files": "rows@test", "trainer.project_name": "own"},
+    "folder_with_splits": {
+        "data.mini_rollout_batch_size": 200,
+        "data.train_files": "rows",
+        "data.val_files": "rows@test",
+        "trainer.project_name": "own",
+    },
     "rloo_adaptive_kl_in_the_reward": {
         "algorithm.adv_estimator": "rloo",
         "algorithm.use_kl_loss": False,

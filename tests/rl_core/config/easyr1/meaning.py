@@ -373,6 +373,9 @@ def told(e: Reference) -> dict[str, bool]:
         "trainer.load_checkpoint_path": e["trainer.load_checkpoint_path"] is not None,
         "trainer.find_last_checkpoint": not e["trainer.find_last_checkpoint"],
         # Otherwise here.
+        "data.mini_rollout_batch_size": not e["algorithm.online_filtering"]
+        and bool(e["data.mini_rollout_batch_size"])
+        and e["data.rollout_batch_size"] % e["data.mini_rollout_batch_size"] != 0,
         "worker.actor.loss_avg_mode": e["worker.actor.loss_avg_mode"] == "seq",
         f"{optim}.weight_decay": e[f"{optim}.weight_decay"] > 0,
         f"{optim}.strategy": e[f"{optim}.strategy"] == "adamw_bf16",

@@ -68,7 +68,8 @@ def meant(e: Reference) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", BOTH)
 def test_every_key_of_the_config_is_what_the_experiment_means(importing: Import, case: str) -> None:
-    """Of a checkpoint that does not run here nothing is written but the rest."""
+    """Of a checkpoint that does not run here nothing is written but the rest. A key that stands on one side alone is
+    new: give it its meaning in meaning.py."""
     imported = importing(case)
     tree: Any = imported.tree
     if imported.missing:
