@@ -13,7 +13,6 @@ from typing import Final
 from rl_core.config.data import Columns, CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.run import RunConfig
 from rl_core.data.columns import check_columns
-from rl_core.data.geometry3k import Geometry3kReader
 from rl_core.data.local import check_rows, find_reader
 from rl_core.data.tables import JsonlReader, TableReader
 from rl_core.planning.problem import Problem
@@ -87,9 +86,9 @@ def _glance(source: SingleSource) -> Glance:
 
 def _local_glance(source: LocalSource) -> Glance:
     reader = find_reader(source)
-    if isinstance(reader, Geometry3kReader):
-        return Glance(rows=len(reader), names=frozenset([reader.name]))
-    return _table_glance(reader, source)
+    if isinstance(reader, TableReader):
+        return _table_glance(reader, source)
+    return Glance(rows=len(reader), names=frozenset([reader.name]))
 
 
 def _table_glance(reader: TableReader, source: LocalSource) -> Glance:

@@ -15,6 +15,7 @@ from tasks import source_glance
 from tasks.known_rows import known_rows
 from tasks.source_glance import glance_at, source_problems, split_glance
 from tasks.stages import stage_digests
+from tests.rl_core.data.samples import png_bytes
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,6 +59,21 @@ def test_rows_names_and_columns_are_those_of_the_opened_source(config: RunConfig
         assert (glances[key].rows, glances[key].names) == (len(reader), {reader.name})
         assert glances[key].columns == {name for row in reader for name in row.extra}
     assert source_problems(config, glances) == []
+
+
+def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path: Path) -> None:
+    """A folder of classes, lines of JSON, an array and CSV, whose readers are not those of the files above."""
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "dog").mkdir()
+    for name in ("cat/1.png", "dog/1.png", "dog/2.png"):
+        (tmp_path / "pets" / name).write_bytes(png_bytes())
+    (tmp_path / "array.json").write_text(json.dumps([{"problem": "?", "answer": 1}] * 4))
+    (tmp_path / "rows.csv").write_text("problem,answer\n?,1\n?,2\n")
+    write_rows(tmp_path, "lines.json", 6)
+    for name, rows in (("pets", 3), ("array.json", 4), ("rows.csv", 2), ("lines.json", 6)):
+        other = config_of(tmp_path / name, tmp_path / "held.parquet")
+        assert glance_at(other)["data.train"].rows == len(open_source(other.data.train)) == rows
+        assert told(other) == []
 
 
 def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
