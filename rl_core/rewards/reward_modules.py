@@ -38,6 +38,7 @@ def import_reward(path: Path) -> ModuleType:
     """
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
+    find_reward_files()
     return importlib.import_module(_name_of(path))
 
 
@@ -59,7 +60,6 @@ def _name_of(path: Path) -> str:
     base = f"{path.stem.replace('.', '_')}_py"
     name = next(name for name in _numbered(base) if name not in renamed and _origin(name) is None)
     os.environ[_VARIABLE] = json.dumps(renamed | {name: str(path)})
-    find_reward_files()
     return name
 
 

@@ -1,4 +1,3 @@
-import os
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     libraries = tuple({sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")})
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setenv("SIGHTLINE_REWARD_FILES", "{}")
     yield
     for name in set(sys.modules) - known:
         file = getattr(sys.modules[name], "__file__", None)

@@ -145,6 +145,33 @@ def test_a_reward_sees_the_type_of_the_answer(tmp_path: Path) -> None:
     assert (result.problems, result.warnings) == ([], [])
 
 
+def test_a_reward_that_hangs_is_not_asked_about_every_row(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    path = tmp_path / "hanging.py"
+    path.write_text(
+        "import time\n"
+        f"def score(sample):\n    open({str(calls)!r}, 'a').write(sample.prompt_uid + '\\n')\n    time.sleep(600)\n"
+    )
+    config = RewardConfig(function=f"{path}:score", timeout_seconds=0.3, load_timeout_seconds=0.5)
+    result = try_on_ground_truth(config, prompts(*"12345678"), target_template=None, accuracy_key="accuracy")
+    assert set(calls.read_text().split()) == {"row-0"}
+    assert len(result.problems) == 1, "the first call had more time, and the others tell the same"
+    assert "on the ground truth of row row-0: no result of the first call within" in result.problems[0]
+
+
+def test_rows_of_another_form_than_the_first_are_tried_in_all(tmp_path: Path) -> None:
+    path = tmp_path / "twofold.py"
+    path.write_text(
+        "def score(sample):\n"
+        "    form = '<answer>{}</answer>' if sample.ground_truth_text.isdecimal() else 'boxed{{{}}}'\n"
+        "    right = form.format(sample.ground_truth_text) in sample.response\n"
+        "    return {'overall': right, 'accuracy': right}\n"
+    )
+    result = trial(f"{path}:score", "1", "x", "2", "y")
+    assert (result.problems, result.warnings) == ([], [])
+    assert ["boxed" in response for response in result.responses] == [False, True, False, True]
+
+
 def test_each_source_is_tried_with_its_own_reward() -> None:
     config = RewardConfig(
         mixture=({"function": "math"}, {"function": "length", "kwargs": {"target_length": 5, "max_length": 9}}),

@@ -1,0 +1,2 @@
+def lateness(text):
+    return len(text) / 13

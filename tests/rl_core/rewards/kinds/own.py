@@ -1,0 +1,380 @@
+"""Rewards in every way in which people write one for this project: a function of a sample, or what can be called alike.
+test_kinds.py compares each with calling it directly."""
+
+import asyncio
+import collections
+import contextlib
+import decimal
+import fractions
+import functools
+import json
+import logging
+import multiprocessing
+import operator
+import os
+import random
+import subprocess
+import tempfile
+import threading
+import time
+import types
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import grading_rules
+import numpy as np
+from words.counting import share_of_vowels
+
+from rl_core.rewards.sample import RewardSample
+
+HERE = Path(__file__).parent
+
+
+def number(sample: RewardSample) -> float:
+    return len(sample.response) / 7
+
+
+def whole_number(sample: RewardSample) -> int:
+    return len(sample.response)
+
+
+def truth_value(sample: RewardSample) -> bool:
+    return sample.response == sample.ground_truth_text
+
+
+def several(sample: RewardSample) -> dict[str, float]:
+    return {"overall": number(sample), "accuracy": truth_value(sample), "length": sample.response_length}
+
+
+def numpy_number(sample):
+    return np.float32(number(sample))
+
+
+def numpy_several(sample):
+    return {"overall": np.float64(number(sample)), "flag": np.bool_(True), "count": np.int64(3)}
+
+
+def numpy_array_without_axes(sample):
+    return np.array(number(sample))
+
+
+def fraction(sample):
+    return fractions.Fraction(len(sample.response), 3)
+
+
+def decimal_number(sample):
+    return decimal.Decimal("0.1") * len(sample.response)
+
+
+def ordered_mapping(sample):
+    return collections.OrderedDict(sorted(several(sample).items()))
+
+
+def read_only_mapping(sample):
+    return types.MappingProxyType(several(sample))
+
+
+class Components(dict):
+    pass
+
+
+def subclass_of_dict(sample):
+    return Components(several(sample))
+
+
+nameless = lambda sample: len(sample.response) * 0.5  # noqa: E731
+
+
+def weighted_by(weight: float):
+    def judge(sample):
+        return weight * len(sample.response)
+
+    return judge
+
+
+closure = weighted_by(0.25)
+first_of_two, second_of_two = weighted_by(1.0), weighted_by(2.0)
+with_bound_argument = functools.partial(operator.mul, 2.0)
+partly_applied = functools.partial(lambda weight, sample: weight * len(sample.response), 3.0)
+
+if os.name:
+    defined_in_a_branch = closure
+
+with contextlib.nullcontext(closure) as bound_by_a_with:
+    pass
+
+
+class Judge:
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+    def __call__(self, sample):
+        return {"overall": self.weight * len(sample.response)}
+
+    def method(self, sample):
+        return self.weight + len(sample.response)
+
+    @staticmethod
+    def static(sample):
+        return len(sample.response) - 1
+
+    @classmethod
+    def of_the_class(cls, sample):
+        return len(cls.__name__)
+
+
+callable_object = Judge(0.125)
+bound_method = Judge(0.5).method
+static_method = Judge.static
+class_method = Judge.of_the_class
+
+
+def logged(function):
+    @functools.wraps(function)
+    def judge(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return judge
+
+
+@logged
+def decorated(sample):
+    return several(sample)
+
+
+@functools.cache
+def text_score(text):
+    return sum(map(ord, text)) % 11 / 11
+
+
+def cached(sample):
+    return text_score(sample.response)
+
+
+class Memory:
+    """State that makes no difference: what was judged before is remembered."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, float] = {}
+
+    def __call__(self, sample):
+        return self.known.setdefault(sample.response, text_score(sample.response))
+
+
+with_memory = Memory()
+
+
+async def asynchronous(sample):
+    await asyncio.sleep(0.01)
+    return several(sample)
+
+
+def returns_a_coroutine(sample):
+    return asynchronous(sample)
+
+
+def runs_a_loop(sample):
+    return asyncio.run(asynchronous(sample))
+
+
+def yields_one(sample):
+    yield several(sample)
+
+
+def with_arguments(sample, weights, table, nothing, *, flag=False, name="x"):
+    assert nothing is None
+    return {"overall": sum(weights) + table["inner"]["deep"][1], "flag": flag, "name": len(name)}
+
+
+def takes_anything(*args, **kwargs):
+    return len(args) + len(kwargs) + kwargs["number"]
+
+
+def with_a_mutable_default(sample, seen=[]):  # noqa: B006
+    seen.append(sample)
+    return float(bool(seen))
+
+
+def imports_a_neighbour(sample):
+    return grading_rules.grade(sample.response, sample.ground_truth_text)
+
+
+def imports_a_neighbouring_package(sample):
+    return share_of_vowels(sample.response)
+
+
+def imports_late(sample):
+    import late_rules
+
+    return late_rules.lateness(sample.response)
+
+
+def reads_a_file_beside_it(sample):
+    table = json.loads((HERE / "table.json").read_text())
+    return table.get(sample.response, table["other"])
+
+
+def looks_at_the_row(sample):
+    boxes = sample.extra["boxes"]
+    return {
+        "overall": sum(map(sum, boxes)),
+        "images": len(sample.image_uids),
+        "source": len(sample.data_source),
+        "ids": len(sample.response_ids),
+        "stopped": sample.finish_reason == "stop",
+        "question": len(sample.question) + len(sample.prompt),
+    }
+
+
+def knows_the_type_of_the_truth(sample):
+    truth = sample.ground_truth
+    match truth:
+        case bool():
+            return 1
+        case int():
+            return 2 + truth
+        case float():
+            return 3 + truth
+        case str():
+            return 4 + len(truth)
+        case list():
+            return 5 + sum(map(sum, truth))
+        case dict():
+            return 6 + truth["box"][1]
+
+
+def in_threads(sample):
+    with ThreadPoolExecutor(4) as threads:
+        return sum(threads.map(len, sample.response.split()))
+
+
+def in_a_thread_of_its_own(sample):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(len(sample.response)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def in_this_process(sample):
+    return sum(map(text_score, sample.response.split()))
+
+
+def in_forked_processes(sample):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return sum(pool.map(text_score, sample.response.split()))
+
+
+def in_spawned_processes(sample):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return sum(pool.map(text_score, sample.response.split()))
+
+
+def in_an_executor(sample):
+    with ProcessPoolExecutor(2) as executor:
+        return sum(executor.map(text_score, sample.response.split()))
+
+
+def in_a_process_with_a_queue(sample):
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=queue.put, args=(text_score(sample.response),))
+    process.start()
+    score = queue.get(timeout=30)
+    process.join()
+    return score
+
+
+def asks_another_program(sample):
+    return len(subprocess.run(["cat"], input=sample.response, capture_output=True, text=True, check=True).stdout)
+
+
+_model: list[float] = []
+
+
+def loads_a_model_at_its_first_call(sample):
+    if not _model:
+        time.sleep(0.5)
+        _model.append(0.75)
+    return _model[0]
+
+
+def writes_files(sample):
+    with tempfile.NamedTemporaryFile("w+") as file:
+        file.write(sample.response)
+        file.flush()
+        return Path(file.name).stat().st_size
+
+
+def goes_elsewhere(sample):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return len(list(Path().iterdir()))
+
+
+def says_much(sample):
+    print("word " * 1000)  # noqa: T201
+    logging.getLogger(__name__).warning("careful")
+    warnings.warn("careful", stacklevel=1)
+    return 1.0
+
+
+def draws(sample):
+    return {"overall": random.random() < 2, "numpy": np.random.random() < 2}
+
+
+def unicode_names(sample):
+    return {"overall": 1.0, "größe": 2.0, "长度": 3.0, "with space/slash": 4.0}
+
+
+def raises(sample):
+    if " " in sample.response:
+        raise ValueError(f"cannot judge {sample.response}")
+    return 1.0
+
+
+def raises_its_own(sample):
+    class Own(Exception):
+        pass
+
+    raise Own("reason")
+
+
+def asserts(sample):
+    assert sample.response == "other", "the reason"
+
+
+def divides_by_zero(sample):
+    return 1 / 0
+
+
+def not_a_number(sample):
+    return {"overall": 1.0, "x": float("nan")}
+
+
+def infinite(sample):
+    return float("inf")
+
+
+def nothing(sample):
+    return None
+
+
+def text(sample):
+    return "0.5"
+
+
+def without_overall(sample):
+    return {"accuracy": 1.0}
+
+
+def several_in_one(sample):
+    return [1.0, 2.0]
+
+
+def complex_number(sample):
+    return 1j
+
+
+def takes_nothing():
+    return 1.0

@@ -1,0 +1,62 @@
+"""EasyR1's sequential type in every way."""
+
+import asyncio
+import re
+
+import numpy as np
+
+REWARD_NAME = "kinds"
+REWARD_TYPE = "sequential"
+
+
+def several(reward_input, format_weight=0.1):
+    answer = re.search(r"(\d+)", reward_input["response"])
+    accuracy = float(answer is not None and answer.group(1) == str(reward_input["ground_truth"]))
+    return {
+        "overall": (1 - format_weight) * accuracy + format_weight,
+        "accuracy": accuracy,
+        "length": reward_input["response_length"],
+    }
+
+
+def numpy_several(reward_input):
+    return {"overall": np.float32(len(reward_input["response"])), "accuracy": np.bool_(False)}
+
+
+def number(reward_input):
+    return len(reward_input["response"])
+
+
+def its_keys(reward_input):
+    return {"overall": 1.0} | dict.fromkeys(reward_input, 1.0)
+
+
+def changes_its_input(reward_input):
+    reward_input["response"] = reward_input.pop("response").upper()
+    return {"overall": reward_input["response"].count("A")}
+
+
+async def asynchronous(reward_input):
+    await asyncio.sleep(0.01)
+    return several(reward_input)
+
+
+def overlap_of_boxes(reward_input):
+    truth = reward_input["ground_truth"]
+    return {"overall": sum(map(sum, truth)) if isinstance(truth, list) else 0.0}
+
+
+def reads_a_missing_key(reward_input):
+    return {"overall": reward_input["prompt"]}
+
+
+class Judge:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, reward_input):
+        self.calls += 1
+        return {"overall": self.calls}
+
+
+counts_its_calls = Judge()

@@ -1,0 +1,196 @@
+"""Every kind of reward that people write, in real processes, against calling the function directly in this one."""
+
+import asyncio
+import inspect
+import runpy
+import sys
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_core.config.reward import RewardConfig
+from rl_core.rewards.loading import easyr1_input
+from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.sample import RewardSample
+from rl_core.types import Score
+from tests.rl_core.rewards.samples import make_sample, without_place
+
+FOLDER = Path(__file__).with_name("kinds")
+
+OWN = (
+    *("number", "whole_number", "truth_value", "several", "numpy_number", "numpy_several", "numpy_array_without_axes"),
+    *("fraction", "decimal_number", "ordered_mapping", "read_only_mapping", "subclass_of_dict", "nameless", "closure"),
+    *("first_of_two", "second_of_two", "partly_applied", "defined_in_a_branch", "bound_by_a_with", "callable_object"),
+    *("bound_method", "static_method", "class_method", "decorated", "cached", "with_memory", "asynchronous"),
+    *("returns_a_coroutine", "runs_a_loop", "yields_one", "with_arguments", "takes_anything"),
+    *("with_a_mutable_default", "imports_a_neighbour", "imports_a_neighbouring_package", "imports_late"),
+    *("reads_a_file_beside_it", "looks_at_the_row", "knows_the_type_of_the_truth", "in_threads"),
+    *("in_a_thread_of_its_own", "in_forked_processes", "in_spawned_processes", "in_an_executor"),
+    *("in_a_process_with_a_queue", "asks_another_program", "loads_a_model_at_its_first_call", "writes_files"),
+    *("goes_elsewhere", "says_much", "draws", "unicode_names"),
+)
+OWN_THAT_FAIL = {
+    "raises": "ValueError: cannot judge ",
+    "raises_its_own": "Own: reason",
+    "asserts": "AssertionError: the reason",
+    "divides_by_zero": "ZeroDivisionError: division by zero",
+    "not_a_number": "ValueError: component `x` is nan, not a finite number",
+    "infinite": "ValueError: component `overall` is inf, not a finite number",
+    "nothing": "ValueError: returned NoneType, not a number or a dict of numbers with `overall`",
+    "text": "ValueError: returned str, not a number or a dict of numbers with `overall`",
+    "without_overall": "ValueError: returned no `overall`, just ['accuracy']",
+    "several_in_one": "ValueError: returned list, not a number or a dict of numbers with `overall`",
+    "complex_number": "ValueError: returned complex, not a number or a dict of numbers with `overall`",
+    "takes_nothing": "TypeError: takes_nothing() takes 0 positional arguments but 1 was given",
+}
+SEQUENTIAL = (
+    *("several", "numpy_several", "number", "its_keys", "changes_its_input", "asynchronous", "overlap_of_boxes"),
+)
+BATCH = (
+    *("several", "numbers", "as_a_tuple", "as_a_generator", "as_an_expression", "as_a_map", "as_values"),
+    *("as_an_array", "asynchronous", "compares_with_the_others", "place", "object_with_state", "with_tables"),
+    *("types_of_truths",),
+)
+MATH = ("compute_score", "in_forked_processes", "in_spawned_processes")
+
+WITHOUT_PROCESSES = {
+    "in_forked_processes": "in_this_process",
+    "in_spawned_processes": "in_this_process",
+    "in_an_executor": "in_this_process",
+    "in_a_process_with_a_queue": "cached",
+}
+"""A function that starts processes would start them from the test runner: its direct call is this one's, which says the
+same without them."""
+
+KWARGS: dict[str, dict[str, Any]] = {
+    "own.with_arguments": {
+        "weights": [1, 2.5],
+        "table": {"inner": {"deep": [0, 7]}},
+        "nothing": None,
+        "flag": True,
+    },
+    "own.takes_anything": {"number": 3, "other": "x"},
+    "sequential.several": {"format_weight": 0.25},
+    "batch.with_tables": {"table": {"a": 0.5}, "names": ["a"]},
+}
+
+KINDS = [
+    *(f"own.{name}" for name in (*OWN, *OWN_THAT_FAIL)),
+    *(f"sequential.{name}" for name in (*SEQUENTIAL, "reads_a_missing_key")),
+    *(f"batch.{name}" for name in BATCH),
+    *(f"math.{name}" for name in MATH),
+]
+TRUTHS = ["3", 3, 2.5, True, [[1, 2], [3, 4.5]], {"box": [1, 2]}]
+
+
+def samples_of(kind: str) -> list[RewardSample]:
+    responses = ["3", "a short one", "ünïcode \U0001f600", "a b c d e f", "x" * 50, "other"]
+    return [
+        replace(
+            make_sample(response, truth, length=index + 1, source=kind, index=index),
+            extra={"boxes": [[1, index], [0.5, 2]], "tags": ["a"]},
+            image_uids=("u1", "u2")[: index % 3],
+            response_ids=list(range(index + 1)),
+        )
+        for index, (response, truth) in enumerate(zip(responses, TRUTHS, strict=True))
+    ]
+
+
+@pytest.fixture(scope="module")
+def scores() -> dict[str, list[Score]]:
+    """What a pool of two processes says to the samples of every kind, handed in among one another."""
+    by_source = {}
+    for kind in KINDS:
+        file, _, name = kind.partition(".")
+        by_source[kind] = {"function": f"{FOLDER}/{file}.py:{name}", "kwargs": KWARGS.get(kind, {})}
+    config = RewardConfig(by_source=by_source, workers=2, timeout_seconds=20.0, memory_limit_gib=2.0)
+    with RewardPool(config) as pool:
+        pending = {kind: [pool.submit(sample) for sample in samples_of(kind)] for kind in KINDS}
+        pool.flush()
+        return {kind: [future.result(timeout=120) for future in futures] for kind, futures in pending.items()}
+
+
+@pytest.fixture(scope="module")
+def sources() -> Generator[dict[str, dict[str, Any]], None, None]:
+    """The files, run in this process."""
+    known, path = set(sys.modules), [*sys.path]
+    sys.path.append(str(FOLDER))
+    yield {name: runpy.run_path(str(FOLDER / f"{name}.py")) for name in ("own", "sequential", "batch", "math")}
+    sys.path[:] = path
+    for name in set(sys.modules) - known:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def directly(function: Any, argument: object, kind: str) -> Any:
+    result = function(argument, **KWARGS.get(kind, {}))
+    return asyncio.run(awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def awaited(result: Any) -> Any:
+    return await result
+
+
+def components(result: Any) -> dict[str, float]:
+    if isinstance(result, Generator):
+        (result,) = result
+    named = result if isinstance(result, Mapping) else {"overall": result}
+    return {name: float(value) for name, value in named.items()}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_function_of_a_sample_scores_as_it_does_directly(sources, scores, name: str) -> None:
+    kind = f"own.{name}"
+    function = sources["own"][WITHOUT_PROCESSES.get(name, name)]
+    expected = [components(directly(function, sample, kind)) for sample in samples_of(kind)]
+    assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
+
+
+@pytest.mark.parametrize("name", OWN_THAT_FAIL)
+def test_a_function_that_fails_directly_costs_the_same_samples(sources, scores, name: str) -> None:
+    kind = f"own.{name}"
+    for sample, score in zip(samples_of(kind), scores[kind], strict=True):
+        if name == "raises" and " " not in sample.response:
+            assert score.components == components(sources["own"][name](sample))
+        elif name == "asserts" and sample.response == "other":
+            assert score.error.startswith("ValueError: returned NoneType")
+        else:
+            assert score.components == {}
+            assert score.error.startswith(OWN_THAT_FAIL[name])
+
+
+def test_a_failure_names_the_line_of_the_users_file(scores) -> None:
+    for name, word in (("raises_its_own", 'raise Own("reason")'), ("divides_by_zero", "return 1 / 0")):
+        lines = (FOLDER / "own.py").read_text().splitlines()
+        (number,) = [number for number, line in enumerate(lines, start=1) if word in line]
+        assert scores[f"own.{name}"][0].error.endswith(f" (own.py line {number})")
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_a_sequential_function_scores_as_it_does_directly(sources, scores, name: str) -> None:
+    kind = f"sequential.{name}"
+    function = sources["sequential"][name]
+    expected = [components(directly(function, easyr1_input(sample), kind)) for sample in samples_of(kind)]
+    assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
+
+
+def test_a_key_that_easyr1_does_not_give_is_named(scores) -> None:
+    for score in scores["sequential.reads_a_missing_key"]:
+        assert without_place(score.error) == "KeyError: 'prompt'"
+
+
+@pytest.mark.parametrize(("file", "name"), [*(("batch", name) for name in BATCH), *(("math", name) for name in MATH)])
+def test_a_batch_function_scores_as_it_does_directly(sources, scores, file: str, name: str) -> None:
+    kind = f"{file}.{name}"
+    function = sources[file]["compute_score" if file == "math" else name]
+    expected = map(components, directly(function, [easyr1_input(sample) for sample in samples_of(kind)], kind))
+    assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
+
+
+def test_state_is_that_of_one_process_as_long_as_it_lives() -> None:
+    with RewardPool(RewardConfig(function=f"{FOLDER}/sequential.py:counts_its_calls", workers=1)) as pool:
+        counts = [pool.score_all([make_sample("x")] * 5) for _ in range(2)]
+    assert [score.overall for score in counts[0] + counts[1]] == list(range(1, 11))

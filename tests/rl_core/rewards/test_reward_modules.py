@@ -1,0 +1,78 @@
+"""Under which names files are imported, and who finds them."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rl_core.rewards.reward_modules import find_reward_files, import_reward
+
+pytestmark = pytest.mark.usefixtures("own_imports")
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "VALUE = __name__, __file__\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("own_reward_of_mine.py", "own_reward_of_mine"),
+        ("with-dashes.py", "with-dashes"),
+        ("math.py", "math_py"),
+        ("sys.py", "sys_py"),
+        ("numpy.py", "numpy_py"),
+        ("rl_core.py", "rl_core_py"),
+        ("reward.v2.py", "reward_v2_py"),
+        ("__main__.py", "__main___py"),
+    ],
+)
+def test_a_file_has_its_own_name_unless_that_is_taken(tmp_path: Path, file: str, name: str) -> None:
+    path = write(tmp_path / file)
+    module = import_reward(path)
+    assert (name, str(path)) == module.VALUE
+    assert import_reward(path) is module
+    assert importlib.import_module(name) is module
+
+
+def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    paths = [write(tmp_path / folder / "scoring_of_mine.py") for folder in "abc"]
+    names = [import_reward(path).VALUE[0] for path in paths]
+    assert names == ["scoring_of_mine", "scoring_of_mine_py", "scoring_of_mine_py_2"]
+    assert [import_reward(path).VALUE[1] for path in paths] == [str(path) for path in paths]
+
+
+def test_a_package_of_its_name_beside_it_is_another_module(tmp_path: Path) -> None:
+    path = write(tmp_path / "grading_of_mine.py", "import grading_of_mine as package\n")
+    write(tmp_path / "grading_of_mine" / "__init__.py")
+    module = import_reward(path)
+    assert module.VALUE[0] == "grading_of_mine_py"
+    assert module.package.VALUE[1] == str(tmp_path / "grading_of_mine" / "__init__.py")
+
+
+def test_a_file_that_its_neighbour_imports_back_is_one_module(tmp_path: Path) -> None:
+    path = write(tmp_path / "circle_of_mine.py", "SEEN = []\nimport circle_neighbour\n")
+    write(tmp_path / "circle_neighbour.py", "import circle_of_mine\ncircle_of_mine.SEEN.append(1)\n")
+    assert import_reward(path).SEEN == [1]
+
+
+def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None:
+    import_reward(write(tmp_path / "math.py"))
+    script = (
+        "from rl_core.rewards.reward_modules import find_reward_files; find_reward_files(); find_reward_files()\n"
+        "import math, math_py; print(math_py.__file__, math.sqrt(4))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path / 'math.py'} 2.0\n"
+
+
+def test_a_file_that_fails_is_imported_anew(tmp_path: Path) -> None:
+    path = write(tmp_path / "math.py", "raise OSError('no model')\n")
+    for _ in range(2):
+        with pytest.raises(OSError, match="no model"):
+            import_reward(path)
+    find_reward_files()
