@@ -4,7 +4,7 @@ Running for ever, until the run's next start or `sightline doctor` marks it."""
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +32,12 @@ def planned_start(flow_run: FlowRun) -> datetime:
     start = flow_run.expected_start_time or flow_run.created
     assert start is not None, "Prefect made it"
     return start
+
+
+def flow_run_name(what: str, start: datetime, which: str = "") -> str:
+    """A name that tells flow runs apart where its end is cut off: what it works on, its planned start (UTC, to the
+    minute), and which of those that are called so."""
+    return f"{what} {start.astimezone(UTC):%Y-%m-%d %H:%M}Z {which}".strip()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from prefect import State, runtime
 from prefect.context import FlowRunContext
 
 from flows.endings import Ending, ended_early
-from flows.flow_runs import mark_abandoned, planned_start, remembered
+from flows.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
 from flows.output import outlive_the_reader
 from flows.request import Asked, RunRequest, resume_command
 from flows.terminal import Watcher, current_watcher
@@ -37,12 +37,14 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def name_of_run() -> str:
-    """Name of a flow run: that of the run it works on."""
+    """Name of a flow run: the experiment, its start, and the rest of the name of the run that it works on."""
     asked = Asked.of_parameters(runtime.flow_run.parameters)
     try:
-        return asked.resolved(start()).run.name
+        request = asked.resolved(start())
     except ValueError:
-        return f"{runtime.flow_run.flow_name} of {asked.resume or asked.config}"  # the flow itself says what is wrong
+        return flow_run_name(f"{asked.resume or asked.config}", start())  # the flow itself says what is wrong
+    experiment = request.config.experiment
+    return flow_run_name(experiment, start(), request.run.name.removeprefix(f"{experiment}-"))
 
 
 def in_run(asked: Asked, body: Callable[[RunContext], Result], *, is_settled: bool = False) -> Result | State[Any]:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from flows.alone import run_alone
 from flows.endings import Ending, ended_early, last_word, show_ending
-from flows.flow_runs import planned_start
+from flows.flow_runs import flow_run_name, planned_start
 from flows.opening import flow_run_id, outlive_the_worker, start
 from flows.parameters import Overrides
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
@@ -51,11 +51,11 @@ def _command(parameters: dict[str, Any], start: datetime) -> str | None:
 
 
 def name_of_set() -> str:
-    """Name of a flow run: that of its set."""
+    """Name of a flow run: its start, and the name of its set."""
     try:
-        return f"reproduction {AskedSet.of_parameters(runtime.flow_run.parameters, start()).name}"
+        return flow_run_name("reproduction", start(), AskedSet.of_parameters(runtime.flow_run.parameters, start()).name)
     except ValueError:
-        return "reproduction"  # the flow itself says what is wrong
+        return flow_run_name("reproduction", start())  # the flow itself says what is wrong
 
 
 @flow(name="reproduce-baselines", flow_run_name=name_of_set, on_crashed=[explain_set], on_cancellation=[explain_set])

@@ -17,6 +17,7 @@ from tasks.validation_history import StepAnswers, validated_steps, validation_hi
 _STEPS = 30
 _PROMPTS = 3
 _TEXT = 300
+_NOT_IN_MLFLOW = {"MLflow": "not shown there"}
 _COLUMNS = {
     "reward": "reward/overall",
     "held-out accuracy": "val/accuracy",
@@ -69,16 +70,16 @@ def steps_page(run: RunDirectory) -> str:
     return f"# Steps\n\n{markdown_table(('step', *shown, 'time'), rows)}"
 
 
-def links_page(run: RunDirectory, *, mlflow: str | None, resume: str) -> str:
+def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:
     """Where a run is seen, and the commands for it.
 
     Args:
         run: The run.
-        mlflow: Address of its page in MLflow, if it has one.
+        mlflow: Addresses of its pages in MLflow, by what is found there.
         resume: The command that continues it.
     """
     facts = {
-        "MLflow": f"[{mlflow}]({mlflow})" if mlflow else "not shown there",
+        **({f"MLflow, {what}": f"[{address}]({address})" for what, address in mlflow.items()} or _NOT_IN_MLFLOW),
         "folder": f"`{run.root.absolute()}`",
         "log": f"`{run.log.absolute()}`",
         "report, at the end": f"`{run.report.absolute()}`",

@@ -20,7 +20,7 @@ _VALIDATION, _ABOUT_VALIDATION = "validation", "Answers to held-out prompts whil
 
 def show_links(context: "RunContext", *, resume: str) -> None:
     """Where else the run is seen: MLflow, its folder, its commands, `resume` among them."""
-    page = links_page(context.run, mlflow=context.tracking.address(), resume=resume)
+    page = links_page(context.run, mlflow=context.tracking.addresses(), resume=resume)
     show_page(context.config.experiment, "links", page, about="Where the run is seen")
 
 

@@ -63,20 +63,22 @@ class PipelineTracking:
             with tolerated_outage("parameters", self._log_event):
                 parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking"})))
                 parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
+                self._pipeline.offer_view()
             yield
 
-    def address(self) -> str | None:
-        """Where a browser finds the run in MLflow; None where MLflow is off or does not answer."""
+    def addresses(self) -> dict[str, str]:
+        """Where a browser finds in MLflow the run, and its experiment's runs with the columns that matter first, by
+        what is found there; empty where MLflow is off or does not answer."""
         if self._pipeline is None:
-            return None
+            return {}
         from rl_core.tracking.outage import report_outage
         from rl_core.tracking.protocol import TrackerUnavailable
 
         try:
-            return self._pipeline.parent.address
+            return {"this run": self._pipeline.parent.address, "the experiment's runs": self._pipeline.view_address}
         except TrackerUnavailable as outage:
-            report_outage("the link to MLflow", outage, self._log_event)
-            return None
+            report_outage("the links to MLflow", outage, self._log_event)
+            return {}
 
     @contextmanager
     def stage_running(self, stage: str) -> Iterator[None]:

@@ -19,6 +19,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunT
 from PIL import Image
 
 from rl_core.events import LogEvent
+from rl_core.tracking import mlflow_view
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
 from rl_core.tracking.outage import tolerated_outage
 from rl_core.tracking.protocol import Table, TrackerUnavailable
@@ -83,8 +84,24 @@ class MlflowRun:
     @property
     def address(self) -> str:
         """Where a browser finds the run: on the server, or where `sightline ui` shows a database."""
-        experiment, run_id = self._call(lambda client, run_id: (client.get_run(run_id).info.experiment_id, run_id))
-        return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}/runs/{run_id}"
+        run_id = self._call(lambda client, run_id: run_id)
+        return f"{self.experiment_address}/runs/{run_id}"
+
+    @property
+    def experiment_address(self) -> str:
+        """Where a browser finds the experiment that the run is in."""
+        experiment = self._call(lambda client, run_id: client.get_run(run_id).info.experiment_id)
+        return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}"
+
+    def tag_experiment(self, name: str, value: str) -> None:
+        """A tag of the experiment that the run is in, unless it has one of that name."""
+
+        def tag(client: MlflowClient, run_id: str) -> None:
+            experiment = client.get_experiment(client.get_run(run_id).info.experiment_id)
+            if name not in experiment.tags:
+                client.set_experiment_tag(experiment.experiment_id, name, value)
+
+        self._call(tag)
 
     def set_status(self, status: RunStatus) -> None:
         """RUNNING also reopens a run that a killed process left behind or that had ended."""
@@ -225,6 +242,15 @@ class MlflowPipeline:
     def access(self) -> MlflowAccess:
         """The store that the runs are in."""
         return self._access
+
+    def offer_view(self) -> None:
+        """Let the experiment's page offer the columns that matter first; a view that somebody has changed stays."""
+        self.parent.tag_experiment(mlflow_view.TAG, mlflow_view.view_tag(f"tags.`{STAGE_TAG}` = '{PIPELINE}'"))
+
+    @property
+    def view_address(self) -> str:
+        """Where a browser finds the pipelines of the experiment in that view."""
+        return f"{self.parent.experiment_address}/runs?{mlflow_view.QUERY}"
 
     def stage(self, stage: str) -> MlflowRun:
         """The nested run of a stage; nothing is sent until it is used."""

@@ -49,7 +49,8 @@ def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:
 def flow_run_states(home: Path, run: RunDirectory) -> list[str]:
     """Final states of a run's flow runs, the oldest first, from Prefect's database."""
     with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
-        rows = database.execute("select state_name from flow_run where name = ? order by created", (run.name,))
+        which = f"%Z {run.name.partition('-')[2]}"
+        rows = database.execute("select state_name from flow_run where name like ? order by created", (which,))
         return [name for (name,) in rows]
 
 

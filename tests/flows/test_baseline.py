@@ -81,6 +81,12 @@ def flow_run_of(state: State) -> FlowRun:
         return client.read_flow_run(state.state_details.flow_run_id)
 
 
+def name_of_flow_run(state: State, run: RunDirectory) -> str:
+    """What a flow run of this run is called."""
+    started = flow_run_of(state).expected_start_time
+    return f"small {started:%Y-%m-%d %H:%M}Z {run.name.removeprefix('small-')}"
+
+
 def task_runs_of(state: State) -> list[TaskRun]:
     wanted = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
     with get_client(sync_client=True) as client:
@@ -106,7 +112,7 @@ def rerun_stages(state: State) -> set[str]:
 
 def test_flow_and_task_runs_have_names_that_a_person_understands(finished: tuple[State, RunDirectory]) -> None:
     state, run = finished
-    assert flow_run_of(state).name == run.name
+    assert flow_run_of(state).name == name_of_flow_run(state, run)
     assert states_of(state) == {
         "small: prepare data and model": "Completed",
         "small: cold start": "Completed",
@@ -258,7 +264,11 @@ def test_another_evaluation_takes_everything_else_over(place: Place, finished: t
     state = place.call("evaluation.modes=[greedy]")
     again = {"evaluate base", "evaluate trained", "describe the model", "report"}
     assert state.is_completed() and rerun_stages(state) == again
-    folder = next(path for path in place.runs_dir.iterdir() if path.name == flow_run_of(state).name)
+    folder = next(
+        path
+        for path in place.runs_dir.iterdir()
+        if flow_run_of(state).name == name_of_flow_run(state, RunDirectory(path))
+    )
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["reused"] == dict.fromkeys(["prepare", "cold-start", "train-epoch-001", "merge"], finished[1].name)
     assert (folder / "merged" / "model.safetensors").stat().st_nlink == 2

@@ -1,16 +1,19 @@
 """Opening a run: one writer, its config on disk, signals, and how the body ended, which the flow run's page tells."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from prefect import State, flow
+from prefect import State, flow, runtime
 from prefect.client.schemas.objects import Artifact
 
 from flows.endings import ENDINGS
+from flows.flow_runs import flow_run_name
 from flows.opening import in_run, name_of_run
 from flows.request import Asked
 from flows.terminal import Watcher, watched_by
@@ -179,6 +182,26 @@ def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:
 def test_a_failure_before_there_is_a_run_has_a_page_too(tmp_path: Path) -> None:
     page = ending_page_of(opened(tmp_path, config="nowhere.yaml"))
     assert "no config file" in page.data and "sightline run" not in page.data
+
+
+def test_flow_runs_are_told_apart_by_experiment_and_start_before_anything_else(tmp_path: Path) -> None:
+    def name_of(**more) -> str:
+        states = []
+        opened(tmp_path, lambda run: states.append(runtime.flow_run.name), **more)
+        return states[0]
+
+    run = the_run(tmp_path)
+    names = [name_of(), name_of(resume=run.name), name_of(fresh=True)]
+    digest = run.name.removeprefix("small-")
+    for name in names:
+        assert re.fullmatch(rf"small \d{{4}}-\d\d-\d\d \d\d:\d\dZ {digest}(-\d{{8}}T\d{{6}})?", name)
+    first, later = (datetime(2026, 1, day, 4, 30, 59, tzinfo=UTC) for day in (1, 8))
+    assert flow_run_name("small", first, digest) == f"small 2026-01-01 04:30Z {digest}"
+    assert flow_run_name("small", first, digest)[:22] != flow_run_name("small", later, digest)[:22]
+    assert (
+        flow_run_name("nowhere.yaml", first.astimezone(timezone(timedelta(hours=2))))
+        == "nowhere.yaml 2026-01-01 04:30Z"
+    )
 
 
 def test_a_run_is_resumed_by_its_name(tmp_path: Path) -> None:

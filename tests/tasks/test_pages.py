@@ -92,5 +92,6 @@ def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_va
 
 def test_links_name_what_there_is() -> None:
     run = RunDirectory(Path("runs/x"))
-    assert "[http://m](http://m)" in links_page(run, mlflow="http://m", resume="sightline run --resume x")
-    assert "not shown there" in links_page(run, mlflow=None, resume="sightline run --resume x")
+    page = links_page(run, mlflow={"this run": "http://m"}, resume="sightline run --resume x")
+    assert "| MLflow, this run | [http://m](http://m) |" in page and "not shown there" not in page
+    assert "| MLflow | not shown there |" in links_page(run, mlflow={}, resume="sightline run --resume x")
