@@ -10,6 +10,7 @@ from rich.console import Console
 
 from flows.bars import LogLines, TerminalBars
 from flows.cli_verdicts import print_comparison, print_verdict
+from flows.temporary_folder import own_temporary_folder
 from rl_core.config.data import LocalSource, Source
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
@@ -120,6 +121,7 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: Proto
     protocols = order.resolved()
     out = order.folder(Path(name))
     sources = [order.source_of(protocol) for protocol in protocols]
+    own_temporary_folder()
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on(console))
         with progress.wait("load PyTorch and its libraries"):

@@ -15,6 +15,7 @@ from flows.endings import Ending, ended_early
 from flows.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
 from flows.output import outlive_the_reader
 from flows.request import Asked, RunRequest, resume_command
+from flows.temporary_folder import own_temporary_folder
 from flows.terminal import Watcher, current_watcher
 from rl_core.config.loading import dump_config
 from rl_core.engine.stop import stopped_by_signals
@@ -98,6 +99,7 @@ def start() -> datetime:
 def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool) -> RunContext:
     run = request.run
     stack.enter_context(RunLock(run.lock))
+    own_temporary_folder()
     stack.enter_context(_logging_to(run.log))
     stack.enter_context(stopped_by_signals(watcher.stop))
     for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
