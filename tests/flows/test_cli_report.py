@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from rich.console import Console
 from flows.cli_report import carry_out_report
 from flows.cli_run import Order
 from flows.request import resolve_request
+from rl_core.evaluation.folder import read_evaluation
+from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
 from tasks.run_facts import RunFacts
 from tasks.stages import stage_digests
@@ -50,6 +54,23 @@ def test_a_finished_run_is_told_without_a_flow_by_folder_and_by_name(
         code, text = reported_of(target, reported.root.parent)
         assert code == 0 and not flows_called
         assert "report: finished before" in text and "Held-out accuracy" in text and str(reported.report) in text
+
+
+@pytest.mark.parametrize("command", [["report", "NAME"], ["doctor"], ["show", "NAME", "--validation"], ["runs"]])
+def test_commands_that_only_look_load_neither_prefect_nor_torch_nor_mlflow(
+    reported: RunDirectory, command: list[str]
+) -> None:
+    """Each of them takes seconds of every call."""
+    write_items(reported.validation(2), read_evaluation(reported.evaluation("trained"))["greedy"])
+    arguments = [reported.name if word == "NAME" else word for word in command]
+    code = (
+        "import sys; from flows.cli import app\n"
+        f"try: app({[*arguments, '--runs-dir', str(reported.root.parent)]!r})\n"
+        "except SystemExit as end: assert not end.code, end\n"
+        "print(*({'prefect', 'torch', 'mlflow', 'vllm', 'transformers'} & sys.modules.keys()), sep='', file=sys.stderr)"
+    )
+    called = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (called.returncode, called.stderr) == (0, "\n"), called.stdout
 
 
 @pytest.mark.parametrize("damage", ["summary.json", "stages/report.json"])
