@@ -1,12 +1,13 @@
 """What the scoring processes' attempts to load each function came to."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from rl_core.rewards.messages import PoolOrder
 
 MAX_FAILURES = 3
-"""A file whose import ended this many processes in a row is given up. Once is bad luck: a process was killed from
-outside."""
+"""A function that this many processes in a row could not load, and no living one has, is given up. Once is bad luck: a
+process was killed from outside."""
 
 
 class LoadingRecord:
@@ -16,7 +17,8 @@ class LoadingRecord:
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
         self._failures: Counter[int] = Counter()
-        self._loaded: set[int] = set()
+        self._living: Counter[int] = Counter()
+        self._was_loaded: set[int] = set()
         self._problems: dict[int, str] = {}
         self._false_starts = 0
 
@@ -28,21 +30,26 @@ class LoadingRecord:
         """Why no process loads it any more."""
         return self._problems.get(lane)
 
-    def succeeded(self, lane: int) -> None:
-        """A process has loaded it."""
-        self._loaded.add(lane)
-        self._failures[lane] = 0
-
-    def took_too_long(self, lane: int) -> None:
-        """A process was ended in its import. One that never ended anywhere is given up at once: every try takes as
-        long."""
-        limit = self._order.load_timeout_seconds
-        self._failures[lane] += 1 if lane in self._loaded else MAX_FAILURES
-        self._give_up(lane, f"its import took longer than reward.load_timeout_seconds = {limit:g}")
-
     def started(self) -> None:
         """A process has started."""
         self._false_starts = 0
+
+    def succeeded(self, lane: int) -> None:
+        """A process has loaded it."""
+        self._was_loaded.add(lane)
+        self._living[lane] += 1
+        self._failures[lane] = 0
+
+    def gone(self, lanes: Iterable[int]) -> None:
+        """A process has ended that had loaded these."""
+        self._living.subtract(lanes)
+
+    def took_too_long(self, lane: int) -> None:
+        """A process was ended in its import. Where none ever came through, it is given up at once: every try takes as
+        long."""
+        limit = self._order.load_timeout_seconds
+        self._failures[lane] += 1 if lane in self._was_loaded else MAX_FAILURES
+        self._give_up(lane, f"its import took longer than reward.load_timeout_seconds = {limit:g}")
 
     def ended(self, lane: int | None, how: str) -> None:
         """A process ended by itself in the import of `lane`; of None before any import.
@@ -59,5 +66,5 @@ class LoadingRecord:
         self._give_up(lane, f"its import ended the process: {how}")
 
     def _give_up(self, lane: int, reason: str) -> None:
-        if self._failures[lane] >= MAX_FAILURES:
+        if self._failures[lane] >= MAX_FAILURES and not self._living[lane]:
             self._problems.setdefault(lane, f"could not load {self._order.specs[lane].name}: {reason}")

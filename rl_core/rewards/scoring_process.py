@@ -57,6 +57,8 @@ class ScoringProcess:
         self._output = output
         self._fate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._end = asyncio.ensure_future(self._wait_for_end())
+        self.loaded: list[int] = []
+        """Lanes whose function is loaded here."""
         self.called: set[int] = set()
         """Lanes whose function was called here."""
 

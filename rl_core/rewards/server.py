@@ -147,6 +147,7 @@ class RewardServer:
                         # It died while it had nothing to do, and so may the next one: not before it has something.
                         await self._until_there_is_work()
             finally:
+                self._loading.gone(process.loaded)
                 await process.end()
 
     async def _until_there_is_work(self) -> None:
@@ -163,6 +164,7 @@ class RewardServer:
             for lane in lanes:
                 async with asyncio.timeout(self._order.load_timeout_seconds):
                     await process.hear(_loaded)
+                process.loaded.append(lane)
                 self._loading.succeeded(lane)
         except (TimeoutError, Ended) as error:
             if lane is None or isinstance(error, Ended) or process.has_died:

@@ -107,8 +107,8 @@ def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("while True: pass", "its import took longer than reward.load_timeout_seconds = 1"),
-        ("import time; time.sleep(600)", "its import took longer than reward.load_timeout_seconds = 1"),
+        ("while True: pass", "its import took longer than reward.load_timeout_seconds = 2"),
+        ("import time; time.sleep(600)", "its import took longer than reward.load_timeout_seconds = 2"),
         ("import os; os._exit(0)", "its import ended the process: exit code 0"),
         (
             "import os, time; os.kill(os.getppid(), 9); time.sleep(60)",
@@ -124,7 +124,7 @@ def test_an_import_that_does_not_end_well_is_told_and_costs_its_own_samples(
     path = tmp_path / "importing.py"
     path.write_text(f"{text}\ndef judge(sample): ...\n")
     config = RewardConfig(
-        function="count", by_source={"bad": {"function": f"{path}:judge"}}, **LIMITS | {"load_timeout_seconds": 1.0}
+        function="count", by_source={"bad": {"function": f"{path}:judge"}}, **LIMITS | {"load_timeout_seconds": 2.0}
     )
     with RewardPool(config) as pool:
         samples = [make_sample("<answer>3</answer>"), *[make_sample("x", source="bad")] * 20]
@@ -152,10 +152,10 @@ def judge(sample):
 def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> None:
     path = tmp_path / "slow_start.py"
     path.write_text(SLOW_START)
-    with pool_of(path, workers=2, timeout_seconds=0.5) as pool:
+    with pool_of(path, workers=2, timeout_seconds=1.0) as pool:
         responses = ["fine", "fine", "fine", "hang", "fine", "fine"]
-        scores = pool.score_all([make_sample(response, "1.0") for response in responses])
-    hanging = Score(components={}, error="no result within reward.timeout_seconds = 0.5")
+        scores = pool.score_all([make_sample(response, "1.5") for response in responses])
+    hanging = Score(components={}, error="no result within reward.timeout_seconds = 1")
     fine = Score(components={"overall": 1.0})
     assert scores == [hanging if response == "hang" else fine for response in responses]
 
