@@ -27,7 +27,7 @@ from tasks.kept_files import keep_files
 from tasks.named_files import located_config
 from tasks.progress_pages import FlowProgress
 from tasks.run_pages import show_links
-from tasks.stages import stage_digests
+from tasks.stages import stage_digests, stage_parts
 from tasks.tracking import PipelineTracking
 
 logger = logging.getLogger(__name__)
@@ -123,6 +123,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         files=files,
         run=run,
         digests=digests,
+        parts=stage_parts(request.config, digests, files),
         reuse=request.reuse,
         progress=FlowProgress(watcher.progress),
         stop=watcher.stop,

@@ -31,6 +31,7 @@ class RunContext:
         files: How what the config names is read.
         run: Its folder.
         digests: Digest of every stage (tasks.stages).
+        parts: What these cover, part by part.
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
         progress: Shows bars.
         stop: The request to stop.
@@ -43,6 +44,7 @@ class RunContext:
     files: NamedFiles
     run: RunDirectory
     digests: Mapping[str, str]
+    parts: Mapping[str, Mapping[str, str]]
     reuse: bool
     progress: FlowProgress
     stop: StopRequest

@@ -44,6 +44,7 @@ class StageManifest:
         seconds: Wall time it took.
         finished_at: UTC time, ISO 8601.
         reused_from: Name of the run that it was taken from; None when this run made it.
+        parts: What its digest covers, part by part (tasks.stage_parts); empty in those of earlier versions.
     """
 
     stage: str
@@ -53,6 +54,7 @@ class StageManifest:
     seconds: float
     finished_at: str
     reused_from: str | None = field(default=None)
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:

@@ -22,6 +22,7 @@ from tasks.manifests import (
     read_manifest,
     write_manifest,
 )
+from tasks.stage_parts import Parts, what_changed
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,18 @@ def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManife
         logger.warning("%s of %s does not stand: %s", stage, run.name, problem)
         return None
     return manifest
+
+
+def why_anew(run: RunDirectory, stage: str, digest: str, parts: Parts) -> str | None:
+    """Why a stage that was finished in this run is not what is asked for, in words; None when it was not, or when its
+    files are the reason, which `standing_manifest` has told."""
+    path = run.stage_manifest(stage)
+    if not path.exists():
+        return None
+    manifest = read_manifest(run, stage)
+    if manifest is None:
+        return f"{path} is damaged"
+    return None if manifest.digest == digest else what_changed(manifest.parts, parts)
 
 
 def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:

@@ -12,7 +12,7 @@ from tasks.manifests import read_manifest
 from tasks.named_files import NamedFiles
 from tasks.reuse import other_runs, standing_manifest
 from tasks.stages import OWN_STAGES, epoch_chain, epoch_stage, stage_digests
-from tasks.training_start import last_step, training_start
+from tasks.training_start import WantedTraining, last_step, training_start
 from tasks.training_state import complete_epochs
 
 _MOST_LINES = 20
@@ -85,7 +85,7 @@ def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> Stage
 
 def _epoch_statuses(config: RunConfig, run: RunDirectory, chain: EpochChain, *, reuse: bool) -> list[StageStatus]:
     store = CheckpointStore(run.checkpoints, save_limit=config.trainer.save_limit)
-    own = training_start(run, chain, store, config.trainer)
+    own = training_start(run, WantedTraining(chain=chain, trainer=config.trainer), store)
     elsewhere = [(other, complete_epochs(other, chain)) for other in (other_runs(run) if reuse else ())]
     other, taken = max(elsewhere, key=lambda found: len(found[1]), default=(run, []))
     if len(taken) > len(own.epochs):

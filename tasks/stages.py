@@ -14,6 +14,7 @@ from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
 from tasks.epoch_chain import EpochChain, Link
 from tasks.named_files import NamedFiles
+from tasks.stage_parts import parts_of
 
 STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "prepare": 7,
@@ -33,6 +34,9 @@ OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 _KEEPING: Final = {"save_limit"}
 """What of `trainer` decides how much is kept on the disk, and changes no number: whoever runs out of room may lower it
 and go on."""
+
+_OF_NO_EPOCH: Final = ("training", "length")
+"""What decides how many epochs there are, and no epoch."""
 
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """What of `model` begins with RL: a cold start knows nothing of it."""
@@ -113,6 +117,19 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
     for stage in stages_of(config, files or NamedFiles()):
         digests[stage.name] = _digest(stage, digests)
     return digests
+
+
+def stage_parts(
+    config: RunConfig, digests: Mapping[str, str], files: NamedFiles | None = None
+) -> dict[str, dict[str, str]]:
+    """What the digest of every stage covers, part by part; of `training`, what that of every epoch covers. Raises
+    ValueError as stage_digests does."""
+    parts = {}
+    for stage in stages_of(config, files or NamedFiles()):
+        depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
+        after = {name: digests[name] for name in stage.after}
+        parts[stage.name] = parts_of(stage.kind, depends_on, version=STAGE_VERSIONS[stage.kind], after=after)
+    return parts
 
 
 def epoch_chain(

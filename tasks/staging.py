@@ -14,7 +14,7 @@ from prefect.states import Completed
 from rl_core.run_lock import ensure_held
 from tasks.context import RunContext, current_context
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
-from tasks.reuse import discard_stage, find_complete
+from tasks.reuse import discard_stage, find_complete, why_anew
 from tasks.run_pages import show_stage
 from tasks.stages import OWN_STAGES
 from tasks.tracking import Show
@@ -46,6 +46,9 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     found = find_complete(context.run, stage, digest, elsewhere=context.reuse and stage not in OWN_STAGES)
     if found is not None:
         return recognised(context, found, show=show)
+    changed = why_anew(context.run, stage, digest, context.parts[stage])
+    if changed is not None:
+        logger.warning("%s is made anew: %s", stage, changed)
     discard_stage(context.run, stage)
     with context.tracking.stage_running(stage):
         started = time.monotonic()
@@ -64,10 +67,15 @@ def record(context: RunContext, stage: str, digest: str, outcome: StageOutcome, 
         result=outcome.result,
         seconds=seconds,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        parts=context.parts[_parts_name(stage)],
     )
     write_manifest(context.run, manifest)
     logger.info("%s: finished in %.1f s", stage, seconds)
     return manifest
+
+
+def _parts_name(stage: str) -> str:
+    return "training" if tracked_stage(stage) == "train" else stage
 
 
 def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> State[StageManifest]:

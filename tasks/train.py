@@ -31,6 +31,7 @@ from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
 from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
 from tasks.step_records import step_files
+from tasks.training_start import WantedTraining
 from tasks.training_state import mark_started, settle_training
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ def settle(run: str) -> range:
     log_event = RunLogs(context.run).log_event
     trainer = context.config.trainer
     store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
-    start = settle_training(context.run, chain, store, trainer, elsewhere=context.reuse)
+    wanted = WantedTraining(chain=chain, trainer=trainer, parts=context.parts["training"])
+    start = settle_training(context.run, wanted, store, elsewhere=context.reuse)
     if str(start):
-        log_event("training-continues", step=start.step, again=start.again, lost=start.lost)
-        logger.log(logging.WARNING if start.lost else logging.INFO, "%s", start)
+        log_event("training-continues", step=start.step, again=start.again, said=str(start))
+        logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
     return range(1, len(chain) + 1)
@@ -124,15 +126,15 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     if standing is not None:
         with context.tracking.following("train"):
             return recognised(context, standing, show=_show)
-    _, digest = training_chain(context)[epoch - 1]
-    mark_started(context.run, stage, digest)
+    link = training_chain(context)[epoch - 1]
+    mark_started(context.run, link, context.parts["training"])
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
         result = _train(context, epoch)
         outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
         outcome = StageOutcome(outputs=outputs, result=_facts(context, result))
         seconds = max(time.monotonic() - started, _seconds_of_steps(context, result))
-        manifest = record(context, stage, digest, outcome, seconds=seconds)
+        manifest = record(context, stage, link[1], outcome, seconds=seconds)
     present(context, manifest, show=_show)
     return manifest
 

@@ -8,17 +8,19 @@ import dataclasses
 from pathlib import Path
 
 from rl_core.checkpoints.store import CheckpointStore
-from rl_core.config.training import TrainerConfig
 from rl_core.files import atomic_write_json, remove_folder, replace_folder, scratch_folder
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.tracking.metrics_log import RunLogs, lines_until
+from tasks.epoch_chain import Link
 from tasks.manifests import StageManifest, altered_output, read_manifest
 from tasks.reuse import adopt, other_runs, remove_paths
+from tasks.stage_parts import Parts
 from tasks.step_records import records_of
 from tasks.training_start import (
     Chain,
     TrainingStart,
+    WantedTraining,
     finished_epochs,
     last_step,
     manifests_of_epochs,
@@ -28,7 +30,7 @@ from tasks.training_start import (
 
 
 def settle_training(
-    run: RunDirectory, chain: Chain, store: CheckpointStore, trainer: TrainerConfig, *, elsewhere: bool
+    run: RunDirectory, wanted: WantedTraining, store: CheckpointStore, *, elsewhere: bool
 ) -> TrainingStart:
     """Decide what training starts from, once a run, and bring this run's files into that state.
 
@@ -39,20 +41,21 @@ def settle_training(
     """
     ensure_held(run.lock)
     _finish_taking_over(run)
-    own = training_start(run, chain, store, trainer)
+    own = training_start(run, wanted, store)
     if elsewhere:
-        taken = _take_longer(run, chain, len(own.epochs))
+        taken = _take_longer(run, wanted.chain, len(own.epochs))
         if taken:
-            return TrainingStart(epochs=taken, step=last_step(taken), ended=len(taken) == len(chain))
-    _make_room(run, chain, own)
+            return TrainingStart(epochs=taken, step=last_step(taken), ended=len(taken) == len(wanted.chain))
+    _make_room(run, wanted, own)
     return own
 
 
-def mark_started(run: RunDirectory, stage: str, digest: str) -> None:
-    """Note that this epoch is being trained, so that a later start knows whom half-finished state belongs to."""
+def mark_started(run: RunDirectory, link: Link, parts: Parts) -> None:
+    """Note which epoch is being trained, so that a later start knows whom half-finished state belongs to."""
+    stage, digest = link
     path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_json(path, {"stage": stage, "digest": digest})
+    atomic_write_json(path, {"stage": stage, "digest": digest, "parts": dict(parts)})
 
 
 def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
@@ -68,20 +71,20 @@ def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     return complete
 
 
-def _make_room(run: RunDirectory, chain: Chain, start: TrainingStart) -> None:
+def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
     """Remove what training does not continue from. What tells whose the rest is, goes last: a process that is killed in
     between leaves the next one the same to do."""
-    if not start.foreign and len(start.epochs) < len(chain):
-        mark_started(run, *chain[len(start.epochs)])
+    if start.changed is None and not start.ended:
+        mark_started(run, wanted.chain[len(start.epochs)], wanted.parts)
     later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
     remove_paths(sorted(later, key=_step_of, reverse=True))
-    if start.foreign:
+    if start.changed is not None:
         RunLogs(run).cut_back(start.step or -1)
     else:
         RunLogs(run).drop_unreadable()
     standing = {epoch.stage for epoch in start.epochs}
     remove_paths(path for path in manifests_of_epochs(run) if path.stem not in standing)
-    if start.foreign:
+    if start.changed is not None:
         started_file(run).unlink(missing_ok=True)
 
 

@@ -34,6 +34,21 @@ def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path)
     assert code == 0 and "✓ prepare: finished before" in text
 
 
+def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
+    template = tmp_path / "count.jinja"
+    template.write_text(Path("configs/prompts/count.jinja").read_text())
+    override = f"data.prompt_template={template}"
+    runs_dir = tmp_path / "runs"
+    assert "is made anew" not in ended(runs_dir, override)[1]
+    template.write_text(template.read_text() + "!")
+    assert "warning prepare is made anew: the text of data.prompt_template changed" in ended(runs_dir, override)[1]
+    (run,) = runs_dir.iterdir()
+    (run / "data" / "train.parquet").write_bytes(b"altered")
+    assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
+    (run / "stages" / "prepare.json").write_text("{}")
+    assert f"warning prepare is made anew: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
+
+
 def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ended(tmp_path, "actor.global_batch_size=3")
     error = capsys.readouterr().err.rpartition("failed ")[2]

@@ -56,20 +56,23 @@ def _run_in_child(action: Callable[[], None], kill_before: int) -> int:
 @pytest.fixture
 def killed_before_each_call() -> Callable[..., int]:
     """`(prepare, action, check)`: for n = 1, 2, ... prepare afresh, run `action` in a process that SIGKILL ends before
-    its n-th file-changing call, then `check()`; until `action` gets through. Returns how many kills there were."""
+    its n-th file-changing call, then `check()`; until `action` gets through. `every` passes over most n. Returns how
+    many kills there were."""
 
     def run(
         prepare: Callable[[], None],
         action: Callable[[], None],
         check: Callable[[], None],
+        *,
+        every: int = 1,
     ) -> int:
-        for number in range(1, 500):
+        for kills, number in enumerate(range(1, 500, every)):
             prepare()
             status = _run_in_child(action, number)
             check()
             if os.WIFEXITED(status):
                 assert os.WEXITSTATUS(status) == 0, "the action failed by itself; its traceback is above"
-                return number - 1
+                return kills
             assert os.WTERMSIG(status) == signal.SIGKILL
         raise AssertionError("the action never got through")
 

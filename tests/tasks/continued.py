@@ -26,7 +26,7 @@ from rl_core.tracking.metrics_log import read
 from rl_core.types import Score
 from tasks.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.train import epoch_outputs
-from tasks.training_start import TrainingStart
+from tasks.training_start import TrainingStart, WantedTraining
 from tasks.training_state import mark_started, settle_training
 from tests.results import hashes
 from tests.rl_core.builders import make_group
@@ -51,6 +51,7 @@ class Geometry:
     """Of the validations, quarters; which one depends on the weights."""
     model_only: bool = False
     max_steps: int | None = None
+    parts: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[int, str] = field(default_factory=dict)
     """Of epochs; that of another one is its number."""
 
@@ -63,6 +64,10 @@ class Geometry:
     def chain(self) -> list[tuple[str, str]]:
         epochs = range(1, -(-self.steps // self.steps_per_epoch) + 1)
         return [(f"train-epoch-{epoch:03d}", f"{self.digests.get(epoch, epoch)}") for epoch in epochs]
+
+    @property
+    def wanted(self) -> WantedTraining:
+        return WantedTraining(chain=self.chain, trainer=self.config.trainer, parts=self.parts)
 
     @property
     def config(self) -> RunConfig:
@@ -179,7 +184,7 @@ def attempt(run: RunDirectory, geometry: Geometry, end: End | None = None, *, el
     with unsynced():
         run.root.mkdir(parents=True, exist_ok=True)
         store = CheckpointStore(run.checkpoints, save_limit=geometry.save_limit)
-        start = settle_training(run, geometry.chain, store, geometry.config.trainer, elsewhere=elsewhere)
+        start = settle_training(run, geometry.wanted, store, elsewhere=elsewhere)
         return _train(run, geometry, start, end)
 
 
@@ -216,7 +221,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
                 raise Killed
             super()._retain(step)
 
-    mark_started(run, *geometry.chain[len(start.epochs)])
+    mark_started(run, geometry.chain[len(start.epochs)], geometry.parts)
     store = Store(run.checkpoints, save_limit=geometry.save_limit)
     with patch.object(training_loop, "take_step", learn):
         parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
@@ -225,7 +230,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
         try:
             for epoch, (stage, digest) in enumerate(geometry.chain, start=1):
                 if stage not in {standing.stage for standing in start.epochs}:
-                    mark_started(run, stage, digest)
+                    mark_started(run, (stage, digest), geometry.parts)
                     result = loop.train_epoch(epoch)
                     if at.get("unnoted") == result.last_step:
                         raise Killed

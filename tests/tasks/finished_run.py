@@ -82,6 +82,7 @@ def finish_stage(
     result: Mapping[str, object],
     *outputs: Path,
     digest: str = "d0",
+    parts: Mapping[str, str] | None = None,
     finished_at: str = "2026-01-01T00:00:00+00:00",
 ) -> StageManifest:
     """Write the manifest of a stage that made `outputs`."""
@@ -92,6 +93,7 @@ def finish_stage(
         result=result,
         seconds=1.5,
         finished_at=finished_at,
+        parts=parts or {},
     )
     write_manifest(run, manifest)
     return manifest
