@@ -113,7 +113,7 @@ class ChatRenderer:
             return []
         texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
         # The chat template has written every special token already.
-        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         return [
             self._expand(text, np.asarray(ids, np.int32), shown)
             for text, ids, shown in zip(texts, encoded, media, strict=True)

@@ -14,6 +14,7 @@ from rl_core.files import read_utf8
 from rl_core.templates import TextTemplate
 
 _CORPUS_ROWS = 2000
+_CORPUS_LETTERS = 4_000
 _SAMPLE = f"first {IMAGE_PLACE} second"
 
 _KINDS = {IMAGE_PLACE: {"type": "image"}, VIDEO_PLACE: {"type": "video"}}
@@ -70,14 +71,16 @@ def chat_content(text: str) -> Content:
 
 def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
     """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first 2000 training
-    rows, the system prompt, and `extra_texts`. Raises ValueError as the source and the template do."""
+    rows, the first 4000 letters of each, the system prompt, and `extra_texts`. Raises ValueError as the source and the
+    template do."""
     template = PromptTemplate.load(data.prompt_template)
     if data.system_prompt:
         yield data.system_prompt
     for row in islice(iter_rows(data.train), _CORPUS_ROWS):
         if isinstance(row, Row):
+            # A text of megabytes would decide the vocabulary, and take minutes to train on.
             for turn in row.history:
-                yield without_places(turn.content)
-            yield without_places(template.render(row.question))
-            yield row.answer_text
+                yield without_places(turn.content)[:_CORPUS_LETTERS]
+            yield without_places(template.render(row.question[:_CORPUS_LETTERS]))
+            yield row.answer_text[:_CORPUS_LETTERS]
     yield from extra_texts

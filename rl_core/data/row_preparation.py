@@ -18,6 +18,7 @@ from rl_core.data.vision_tokens import VideoShape
 from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64
+_LETTERS_A_TOKEN = 100  # far more than tokenizers reach on any text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,8 +96,8 @@ def _prepare_chunk(
     good = [item for item in loaded if isinstance(item, _LoadedRow)]
     rendered = iter(_render_rows(good, renderer))
     for item in loaded:
-        if isinstance(item, BadRow):
-            yield RejectedRow(kind="bad", row=item)
+        if isinstance(item, RejectedRow):
+            yield item
         else:
             yield _finish(item, next(rendered), limits=limits, images=images)
 
@@ -125,10 +126,12 @@ def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Seq
     )
 
 
-def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | BadRow:
-    """Check and fit a row's images. What is wrong with them makes a BadRow."""
+def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | RejectedRow:
+    """Check and fit a row's images. What is wrong with them rejects it."""
     if isinstance(row, BadRow):
-        return row
+        return RejectedRow(kind="bad", row=row)
+    if (length := _hopeless_length(row, limits)) is not None:
+        return _overlong(row, length, limits)
     column = row.question_column
     try:
         for text in (row.question, *(turn.content for turn in row.history)):
@@ -144,8 +147,25 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         for video in videos:
             renderer.vision.of_video(video.shape)
     except ValueError as error:
-        return BadRow(index=row.index, column=column, reason=str(error), origin=row.origin)
+        bad = BadRow(index=row.index, column=column, reason=str(error), origin=row.origin)
+        return RejectedRow(kind="bad", row=bad)
     return _LoadedRow(row=row, images=images, videos=videos)
+
+
+def _hopeless_length(row: Row, limits: Limits) -> str | None:
+    """What of a row no prompt has room for; None where its tokens are to be counted. Megabytes of text, or thousands of
+    images, would take minutes to look at."""
+    letters = len(row.question) + sum(len(turn.content) for turn in row.history)
+    if letters > _LETTERS_A_TOKEN * limits.max_prompt_length:
+        return f"{letters} letters"
+    shown = len(row.images) + len(row.videos)
+    return f"{shown} images and videos" if shown > limits.max_prompt_length else None
+
+
+def _overlong(row: Row, length: str, limits: Limits) -> RejectedRow:
+    reason = f"the prompt has {length}, max_prompt_length is {limits.max_prompt_length}"
+    bad = BadRow(index=row.index, column=row.question_column, reason=reason, origin=row.origin)
+    return RejectedRow(kind="overlong", row=bad)
 
 
 def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
@@ -164,9 +184,7 @@ def _finish(
         return RejectedRow(kind="bad", row=rendered)
     row, length = item.row, len(rendered.token_ids)
     if length > limits.max_prompt_length:
-        reason = f"the prompt has {length} tokens, max_prompt_length is {limits.max_prompt_length}"
-        bad = BadRow(index=row.index, column=row.question_column, reason=reason, origin=row.origin)
-        return RejectedRow(kind="overlong", row=bad)
+        return _overlong(row, f"{length} tokens", limits)
     image_uids = tuple(images.add(image.encoded) for image in item.images)
     videos = tuple(
         VideoClip(frame_uids=tuple(images.add(frame.encoded) for frame in video.frames), fps=video.fps)

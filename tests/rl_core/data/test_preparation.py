@@ -345,6 +345,30 @@ def test_overlong_prompts_are_dropped_and_counted(prepare, write_jsonl, tmp_path
     assert "max_prompt_length is 100" in record["reason"]
 
 
+HOPELESS = {
+    "megabytes of text": ({"problem": "Why? " * 2_000_000}, "10000000 letters, max_prompt_length is 100"),
+    "megabytes before it": (
+        {"problem": [{"role": "system", "content": "x" * 9_999_999}, {"role": "user", "content": "?"}]},
+        "10000000 letters, max_prompt_length is 100",
+    ),
+    "hundreds of images": (
+        {"problem": "<image>" * 500, "images": ["0.png"] * 500},
+        "500 images and videos, max_prompt_length is 100",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_what_no_prompt_has_room_for_is_not_looked_at(prepare, illustrated, tmp_path, name):
+    change, reason = HOPELESS[name]
+    if "images" not in change:
+        change = change | {"images": []}
+    prepare(train=local(illustrated(3, {1: change})), max_prompt_length=100)
+    (record,) = rejected(tmp_path / "out")
+    assert (record["kind"], record["index"]) == ("overlong", 1)
+    assert record["reason"] == f"the prompt has {reason}"
+
+
 def test_a_dropped_prompt_leaves_no_image_behind(prepare, write_jsonl, tmp_path):
     for name, size in (("small", 60), ("large", 600)):
         (tmp_path / f"{name}.png").write_bytes(png_bytes(size=(size, size)))
