@@ -237,6 +237,7 @@ def _reward(e: Reference, files: Mapping[str, str], accuracy_key: str) -> Flat:
         "reward.reward_type": e["worker.reward.reward_type"] or "batch",
         "reward.timeout_seconds": 10.0,  # told: EasyR1 waits for ever
         "reward.batch_timeout_seconds": 120.0,
+        "reward.load_timeout_seconds": 120.0,
         "evaluation.accuracy_key": accuracy_key,
     }
 
