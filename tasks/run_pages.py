@@ -1,6 +1,6 @@
 """Which pages of a run are shown in Prefect, and when."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,19 @@ def show_stage(context: "RunContext", manifest: StageManifest) -> None:
     experiment = context.config.experiment
     show_page(experiment, manifest.stage, stage_page(manifest), about=f"What {manifest.stage} made")
     if manifest.stage.startswith("train-epoch-"):
-        page = rollouts_page(context.run, int(manifest.result["last_step"]))
+        page = _readable(lambda: rollouts_page(context.run, int(manifest.result["last_step"])))
         show_page(experiment, "rollouts", page, about=f"Rollouts at the end of {manifest.stage}")
         if validated_steps(context.run):
-            show_page(experiment, _VALIDATION, validation_page(context.run), about=_ABOUT_VALIDATION)
+            page = _readable(lambda: validation_page(context.run))
+            show_page(experiment, _VALIDATION, page, about=_ABOUT_VALIDATION)
+
+
+def _readable(write: Callable[[], str]) -> str:
+    """A page; of files that are lost or damaged, that they are: no run ends for what it shows."""
+    try:
+        return write()
+    except (OSError, ValueError) as error:
+        return f"What belongs here cannot be read: {error}\n"
 
 
 class TrainingPages:
@@ -51,7 +60,11 @@ class TrainingPages:
             experiment, "steps", lambda: steps_page(run), about="The newest steps", seconds=_SECONDS_BETWEEN_TABLES
         )
         self._validation = LivePage(
-            experiment, _VALIDATION, lambda: validation_page(run), about=_ABOUT_VALIDATION, seconds=0.0
+            experiment,
+            _VALIDATION,
+            lambda: _readable(lambda: validation_page(run)),
+            about=_ABOUT_VALIDATION,
+            seconds=0.0,
         )
         self._validated = validated_steps(run)
 

@@ -3,6 +3,7 @@
 The flow body owns it; tasks look it up by the run's name, because workers, pools and engines do not pickle.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -21,19 +22,21 @@ from rl_core.engine.local_worker import LocalWorker
 from rl_core.engine.protocol import WorkerGroup
 from rl_core.engine.records import StepRecorder
 from rl_core.engine.stop import StopRequest
-from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
+from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop, is_saved
 from rl_core.engine.validation import Validator
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import committed_folder
-from rl_core.planning.batches import batch_plan, prompts_a_draw
+from rl_core.planning.batches import batch_plan, prompts_a_draw, steps_an_epoch
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from rl_core.tracking.metrics_log import RunLogs
+from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.types import GenerationRequest, Rollout, Sampling
+
+logger = logging.getLogger(__name__)
 
 Contender = Literal["base", "trained"]
 
@@ -153,7 +156,31 @@ class Session:
         checkpoint = self.store.best() if best else self.store.latest()
         if checkpoint is None:
             raise ValueError(f"no {self.config.merge.checkpoint} checkpoint in {self.run.checkpoints}: train first")
+        if best:
+            self._warn_of_a_better_one(checkpoint)
         return checkpoint
+
+    def _warn_of_a_better_one(self, checkpoint: Checkpoint) -> None:
+        """Retention keeps the best, so that a better one which was saved is lost: it cannot be made again, and is not
+        passed over in silence."""
+        steps_per_epoch = steps_an_epoch(self.config, len(self._datasets["train"]))
+        scores = {
+            int(line["step"]): float(line["val/accuracy"])
+            for line in read(self.run.metrics)
+            if "val/accuracy" in line
+            and line["step"] > 0
+            and is_saved(line["step"], steps_per_epoch=steps_per_epoch, config=self.config)
+        }
+        first = min(scores, key=lambda step: (-scores[step], step), default=checkpoint.step)
+        if first != checkpoint.step:
+            logger.warning(
+                "the best checkpoint, step %d (validation %.4g), is damaged or gone; step %d (%.4g) is taken instead",
+                first,
+                scores[first],
+                checkpoint.step,
+                checkpoint.info.validation_score,
+            )
+            RunLogs(self.run).log_event("best-checkpoint-lost", step=first, taken=checkpoint.step)
 
     def close(self) -> None:
         """End workers and reward processes; the session may be used again and starts them anew, even where one of them

@@ -158,13 +158,10 @@ class TrainingLoop:
         return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
 
     def _is_due(self, step: int) -> bool:
-        return step % self._config.trainer.save_freq == 0 or self._ends_its_epoch(step)
+        return is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
     def _ends_its_epoch(self, step: int) -> bool:
-        return step == self._span(self._epoch_of(step))[1]
-
-    def _epoch_of(self, step: int) -> int:
-        return (step - 1) // self._steps_per_epoch + 1
+        return step == self._span(epoch_of(step, steps_per_epoch=self._steps_per_epoch))[1]
 
     def _span(self, epoch: int) -> tuple[int, int]:
         return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
@@ -172,7 +169,7 @@ class TrainingLoop:
     def _save(self, record: StepRecord) -> None:
         info = CheckpointInfo(
             step=record.step,
-            epoch=self._epoch_of(record.step),
+            epoch=epoch_of(record.step, steps_per_epoch=self._steps_per_epoch),
             end_of_epoch=self._ends_its_epoch(record.step),
             validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
             loader=self._parts.loader.state_dict(),
@@ -202,3 +199,16 @@ def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[
     last = epoch * steps_per_epoch
     limit = config.trainer.max_steps
     return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
+
+
+def epoch_of(step: int, *, steps_per_epoch: int) -> int:
+    """The epoch, from 1, that a step belongs to."""
+    return (step - 1) // steps_per_epoch + 1
+
+
+def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
+    """Whether a checkpoint is written after a step, whatever interrupts the run."""
+    _, last = epoch_span(
+        epoch_of(step, steps_per_epoch=steps_per_epoch), steps_per_epoch=steps_per_epoch, config=config
+    )
+    return step % config.trainer.save_freq == 0 or step == last

@@ -12,8 +12,8 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
-from tasks.run_pages import steps_shown
-from tests.tasks.finished_run import config_with, finish_run
+from tasks.run_pages import show_stage, steps_shown
+from tests.tasks.finished_run import config_with, finish_run, finish_stage
 
 
 @dataclass
@@ -68,3 +68,18 @@ def test_validations_that_are_dropped_to_be_made_again_leave_the_pages_as_they_a
 
     training()
     assert validation_pages("dropped") == []
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_an_epoch_whose_rollouts_are_lost_is_shown_as_far_as_it_can_be(tmp_path: Path) -> None:
+    run = finish_run(tmp_path)
+    run.validation(0).parent.mkdir()
+    run.validation(0).write_bytes(b"damaged")
+    manifest = finish_stage(run, "train-epoch-001", {"last_step": 2})
+
+    @flow(name="shown")
+    def shown() -> None:
+        show_stage(Training(config_with("experiment=lost"), run), manifest)
+
+    shown()
+    assert "What belongs here cannot be read" in validation_pages("lost")[0]
