@@ -28,6 +28,7 @@ from tasks.named_files import located_config
 from tasks.progress_pages import FlowProgress
 from tasks.run_pages import show_links
 from tasks.stages import stage_digests, stage_parts
+from tasks.storage.run_storage import RunStorage
 from tasks.tracking import PipelineTracking
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,9 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
+    logs = RunLogs(run)
+    storage = RunStorage.of_config(request.config, run, log_event=logs.log_event)
+    storage.bring_beginnings()
     atomic_write_text(run.config, dump_config(request.config))
     files = request.files(is_settled=is_settled)
     # Every data file is read.
@@ -113,8 +117,8 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         digests = stage_digests(request.config, files)
         keep_files(run, request.config, files)
     located = located_config(request.config, files)
-    logs = RunLogs(run)
     logs.log_event("started", flow_run=flow_run_id)
+    stack.callback(storage.close)
     shown = request.config.model_copy(update={"tracking": located.tracking})
     tracking = PipelineTracking(shown, run, log_event=logs.log_event)
     context = RunContext(
@@ -128,6 +132,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         progress=FlowProgress(watcher.progress),
         stop=watcher.stop,
         tracking=tracking,
+        storage=storage,
     )
     stack.enter_context(tracking.pipeline_running(flow_run_id))
     show_links(context, resume=resume_command(run))

@@ -1,6 +1,8 @@
 """What a person asks for: a config file with overrides, or a run's folder, becomes a run. Imports neither Prefect nor
 torch, so that planning is quick."""
 
+import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -9,10 +11,13 @@ from typing import Any, Self
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
+from rl_core.config.stages import StorageConfig
+from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.kept_files import files_of_run
 from tasks.named_files import NamedFiles
 from tasks.stages import run_name
+from tasks.storage.address import VARIABLE
 
 RUNS_DIR = "runs"
 """Where runs lie when nothing else is said, relative to the working directory."""
@@ -72,15 +77,15 @@ class Asked:
         return cls(**{name: value for name, value in parameters.items() if name in names})
 
     def resolved(self, start: datetime) -> RunRequest:
-        """The run, for a flow run that is to start at `start`.
+        """The run, for a flow run that is to start at `start`. Of a run that is resumed and not on this machine the
+        config is fetched from its copy.
 
         Raises:
             ConfigError: the config is refused, or a run is to be resumed with another config.
-            ValueError: there is no run of that name.
+            ValueError: there is no run of that name, here or where its copy should be.
         """
         if self.resume:
-            run = find_run(self.resume, self.runs_dir)
-            return resolve_request(run.root, self.overrides, push=self.push or None)
+            return self._resumed()
         if not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
@@ -91,6 +96,43 @@ class Asked:
         """The config file, or the run's folder, which may be called by its name."""
         named = Path(self.runs_dir) / self.config
         return named if (named / "config.yaml").is_file() and not Path(self.config).exists() else Path(self.config)
+
+    def _resumed(self) -> RunRequest:
+        address, name = split_address(self.resume)
+        storage = address or os.environ.get(VARIABLE)
+        try:
+            run = find_run(name, self.runs_dir)
+        except ValueError as error:
+            run = RunDirectory(Path(self.runs_dir) / name)
+            if not storage or not _fetched(run, storage):
+                where = f", and neither has the storage {redact(storage)}" if storage else ""
+                raise ValueError(f"{error}{where}") from None
+        request = resolve_request(run.root, self.overrides, push=self.push or None)
+        if address is None:
+            return request
+        settings = (request.config.storage or StorageConfig(address=address)).model_copy(update={"address": address})
+        return dataclasses.replace(request, config=request.config.model_copy(update={"storage": settings}))
+
+
+def split_address(name: str) -> tuple[str | None, str]:
+    """The storage and the name of a run that is given by the address of its copy; None and the name itself for any
+    other one."""
+    if "://" not in name and not (Path(name) / "records").is_dir():
+        return None, name
+    address, _, last = name.rstrip("/").rpartition("/")
+    return address, last
+
+
+def _fetched(run: RunDirectory, address: str) -> bool:
+    """Fetch the config of a run; whether there is a copy of it."""
+    # Imported here: whoever plans a run of this machine needs no storage.
+    from tasks.storage.address import run_store
+    from tasks.storage.fetching import bring_settings
+
+    try:
+        return bring_settings(run_store(StorageConfig(address=address), run.name), run)
+    except OSError as error:
+        raise ValueError(f"the storage {redact(address)} does not answer: {error}") from None
 
 
 def find_run(name: str, runs_dir: str) -> RunDirectory:

@@ -98,6 +98,11 @@ class RunDirectory:
         """Epochs of another run on their way into this one: whole, and there only while they are moved."""
         return self.root / "taken"
 
+    @property
+    def fetched(self) -> Path:
+        """Training of this run from its copy elsewhere, on its way in: whole, and there only while it is moved."""
+        return self.root / "fetched"
+
     def evaluation(self, name: str) -> Path:
         """Folder of one evaluation ("base", "trained"): items.parquet and result.json."""
         return self.root / "evaluations" / name

@@ -13,6 +13,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.manifests import StageManifest
 from tasks.named_files import NamedFiles
 from tasks.progress_pages import FlowProgress
+from tasks.storage.run_storage import RunStorage
 from tasks.tracking import PipelineTracking
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class RunContext:
         progress: Shows bars.
         stop: The request to stop.
         tracking: The run in MLflow.
+        storage: The run's copy elsewhere.
         manifests: The stages that stand or were finished, by name, in order.
     """
 
@@ -49,6 +51,7 @@ class RunContext:
     progress: FlowProgress
     stop: StopRequest
     tracking: PipelineTracking
+    storage: RunStorage
     manifests: dict[str, StageManifest] = field(default_factory=dict)
     _owned: ExitStack = field(default_factory=ExitStack)
     _session: "Session | None" = None

@@ -28,6 +28,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
 from tasks.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
 from tasks.source_glance import Glance, glance_at, judged_name_problems, source_problems
+from tasks.storage.address import VARIABLE, run_store, storage_settings
 from tasks.text_problems import text_problems
 
 _ROWS_TRIED = 8
@@ -111,7 +112,20 @@ def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     problems += [problem for problem in text_problems(config) if problem.where not in named]
     if not _has_fatal(problems, ("model.source", "model.lora")):
         problems += disk_problems(config, run)
-    return problems
+    return [*problems, *storage_problems(config)]
+
+
+def storage_problems(config: RunConfig) -> list[Problem]:
+    """Whether an installed package knows the address that the run is copied to. The storage itself is not asked: it may
+    be away for a while."""
+    settings = storage_settings(config)
+    try:
+        if settings is not None:
+            run_store(settings, config.experiment)
+    except ValueError as error:
+        fix = f"correct the address, or {VARIABLE} in the environment, which wins over it"
+        return [Problem(where="storage.address", what=f"{error}", fix=fix)]
+    return []
 
 
 def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:

@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,13 +26,21 @@ from tasks.stage_parts import Parts, what_changed
 
 logger = logging.getLogger(__name__)
 
+Fetch = Callable[[str, str], bool]
+"""Brings a stage of this name and digest into the run from its copy elsewhere; says whether it did."""
 
-def find_complete(run: RunDirectory, stage: str, digest: str, *, elsewhere: bool = True) -> StageManifest | None:
+
+def find_complete(
+    run: RunDirectory, stage: str, digest: str, *, elsewhere: bool = True, fetch: Fetch = lambda stage, digest: False
+) -> StageManifest | None:
     """The manifest of `stage` if it is complete with this digest and every file is as the stage left it.
 
-    Looks in this run first, then in the runs beside it when `elsewhere`; what is found there is brought into this run.
+    Looks in this run first, then in its copy on a storage, which `fetch` brings here if it has the stage, then in the
+    runs beside it when `elsewhere`; what is found there is brought into this run.
     """
     own = standing_manifest(run, stage, digest)
+    if own is None and fetch(stage, digest):
+        own = standing_manifest(run, stage, digest)
     if own is not None or not elsewhere:
         return own
     for other in other_runs(run):

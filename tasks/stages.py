@@ -65,8 +65,8 @@ def epoch_stage(epoch: int) -> str:
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
-    """`<experiment>-<config digest>[-<tag>]`. Where a run is shown and uploaded is no part of its
-    name."""
+    """`<experiment>-<config digest>[-<tag>]`. Where a run is shown, copied and uploaded is no part of
+    its name."""
     return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
 
 
@@ -81,11 +81,18 @@ def recipe_digest(config: RunConfig) -> str:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without what changes no number: its name, where it is shown and uploaded, what it is to reproduce,
-    how many checkpoints are kept."""
+    """The config without what changes no number: its name, where it is shown, copied and uploaded, what it is to
+    reproduce, how many checkpoints are kept."""
     return config.model_dump(
         mode="json",
-        exclude={"experiment": True, "tracking": True, "published": True, "merge": {"push"}, "trainer": _KEEPING},
+        exclude={
+            "experiment": True,
+            "tracking": True,
+            "storage": True,
+            "published": True,
+            "merge": {"push"},
+            "trainer": _KEEPING,
+        },
     )
 
 

@@ -43,7 +43,8 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     context.stop.raise_if_requested()
     ensure_held(context.run.lock)
     digest = context.digests[stage]
-    found = find_complete(context.run, stage, digest, elsewhere=context.reuse and stage not in OWN_STAGES)
+    elsewhere = context.reuse and stage not in OWN_STAGES
+    found = find_complete(context.run, stage, digest, elsewhere=elsewhere, fetch=context.storage.bring_stage)
     if found is not None:
         return recognised(context, found, show=show)
     changed = why_anew(context.run, stage, digest, context.parts[stage])
@@ -71,6 +72,7 @@ def record(context: RunContext, stage: str, digest: str, outcome: StageOutcome, 
     )
     write_manifest(context.run, manifest)
     logger.info("%s: finished in %.1f s", stage, seconds)
+    context.storage.copy()
     return manifest
 
 

@@ -61,7 +61,7 @@ class PipelineTracking:
         parent = self._pipeline.parent
         with self._pipeline.running(parent, log_event=self._log_event):
             with tolerated_outage("parameters", self._log_event):
-                parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking"})))
+                parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking", "storage"})))
                 parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
                 self._pipeline.offer_view()
             yield

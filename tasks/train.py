@@ -31,7 +31,8 @@ from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
 from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
 from tasks.step_records import step_files
-from tasks.training_start import WantedTraining
+from tasks.storage.fetching import finish_fetching
+from tasks.training_start import WantedTraining, training_start
 from tasks.training_state import mark_started, settle_training
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def settle(run: str) -> range:
     trainer = context.config.trainer
     store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
     wanted = WantedTraining(chain=chain, trainer=trainer, parts=context.parts["training"])
+    finish_fetching(context.run)
+    context.storage.bring_training(chain, here=lambda: training_start(context.run, wanted, store).step)
     start = settle_training(context.run, wanted, store, elsewhere=context.reuse)
+    context.storage.copy()
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, said=str(start))
         logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
@@ -144,7 +148,7 @@ def _train(context: RunContext, epoch: int) -> "EpochResult":
         _closed_on_failure(context),
         context.tracking.following("train") as follow,
         steps_shown(context) as steps,
-        context.progress.calling(follow, steps.refresh),
+        context.progress.calling(follow, steps.refresh, context.storage.copy_checkpoints),
     ):
         return context.session.train_epoch(epoch)
 

@@ -126,6 +126,12 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     return finished
 
 
+def begun_epoch(run: RunDirectory) -> tuple[str, str] | None:
+    """Stage and digest of the epoch that was begun last; None where no note tells."""
+    begun = _begun_epoch(run)
+    return begun[0][:2] if begun else None
+
+
 def started_file(run: RunDirectory) -> Path:
     """The note of the epoch that was begun last."""
     return run.stage_manifest("training").with_suffix(".started")

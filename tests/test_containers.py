@@ -17,6 +17,7 @@ from typing import Any
 import huggingface_hub
 import mlflow.environment_variables
 import prefect.settings
+import pyarrow
 import pytest
 import yaml
 
@@ -24,6 +25,8 @@ from flows.request import RUNS_DIR
 from flows.work_pool import DEVICES
 from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
+from rl_core.storage.place import S3_ENDPOINTS
+from tasks.storage.address import VARIABLE
 from tests.test_packaging import PACKAGES, pins
 
 ROOT = Path(__file__).parents[1]
@@ -67,15 +70,23 @@ def mlflow_server_variables() -> set[str]:
     return set(done.stdout.split())
 
 
+@cache
+def libarrow() -> bytes:
+    """The library that speaks with object stores."""
+    (library,) = Path(pyarrow.__file__).parent.glob("libarrow.so*")
+    return library.read_bytes()
+
+
 def is_read(variable: str) -> bool:
     """Whether the programs that are started read the variable."""
     by_mlflow = mlflow_server_variables() | set(dir(mlflow.environment_variables))
     hub = Path(huggingface_hub.__file__).parent
     by_hub = "".join((hub / name).read_text() for name in ("constants.py", "utils/_auth.py"))
     return (
-        variable in by_mlflow | READ_BY_POSTGRES | {"WANDB_API_KEY"}
+        variable in by_mlflow | READ_BY_POSTGRES | {"WANDB_API_KEY", VARIABLE, *S3_ENDPOINTS}
         or hasattr(prefect.settings, variable)
         or f'"{variable}"' in by_hub
+        or (variable.startswith("AWS_") and variable.encode() in libarrow())
     )
 
 
@@ -131,7 +142,9 @@ def test_no_address_in_the_files_holds_a_password(name: str) -> None:
 
 def test_secrets_come_from_the_environment_and_have_no_default() -> None:
     secrets = [(variable, value) for _, variable, value in environment() if is_secret_name(variable)]
-    assert {"POSTGRES_PASSWORD", "PGPASSWORD", "HF_TOKEN", "WANDB_API_KEY"} == {variable for variable, _ in secrets}
+    of_stores = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    names = {"POSTGRES_PASSWORD", "PGPASSWORD", "HF_TOKEN", "WANDB_API_KEY"} | of_stores
+    assert names == {variable for variable, _ in secrets}
     for variable, value in secrets:
         assert value is None or re.fullmatch(r"\$\{\w+:\?[^}]+\}", value), variable
     assert ".env" in (ROOT / ".gitignore").read_text().splitlines()

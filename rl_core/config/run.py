@@ -10,7 +10,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.config.published import PublishedConfig
 from rl_core.config.reward import RewardConfig
 from rl_core.config.section import Section
-from rl_core.config.stages import EvaluationConfig, MergeConfig, TrackingConfig
+from rl_core.config.stages import EvaluationConfig, MergeConfig, StorageConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
     ColdStartConfig,
@@ -59,5 +59,7 @@ class RunConfig(Section):
     """What leaves the run."""
     tracking: TrackingConfig = TrackingConfig()
     """Where it is shown."""
+    storage: StorageConfig | None = None
+    """Where it is copied to; null copies nothing."""
     published: PublishedConfig | None = None
     """The published result that this run is to reproduce; no part of what it computes."""

@@ -1,4 +1,4 @@
-"""What happens around training: evaluation, merge, tracking."""
+"""What happens around training: evaluation, merge, tracking, a copy elsewhere."""
 
 from typing import Literal
 
@@ -94,3 +94,24 @@ class TrackingConfig(Section):
                 "address as MLFLOW_TRACKING_URI, in the environment"
             )
         return uri
+
+
+class StorageConfig(Section):
+    """A copy of the run elsewhere, from which another machine continues it: every finished stage and every kept
+    checkpoint. Credentials come from the environment and the usual files of the store's own tools."""
+
+    address: str = Field(min_length=1)
+    """Folder of runs: a path, such as one on a share, `s3://bucket/folder`, `gs://bucket/folder`, or the address of any
+    other file system that fsspec has a package for. SIGHTLINE_STORAGE in the environment wins over it."""
+    verify: bool = True
+    """Read each copied file back and compare its hash; false believes the store and halves the traffic."""
+
+    @field_validator("address")
+    @classmethod
+    def _address_holds_no_password(cls, address: str) -> str:
+        if redact_addresses(address) != address:
+            raise refused_secret(
+                "a config holds no password: set the store's own variables (AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, ...) in the environment"
+            )
+        return address

@@ -17,7 +17,7 @@ def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
         ImportError: the extra `trackers` is not installed; `plan` says so before.
     """
     tracking = config.tracking
-    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking"}))
+    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage"}))
     if tracking.console:
         yield ConsoleTracker(after=max((record["step"] for record in read(run.metrics)), default=-1))
     if tracking.tensorboard:

@@ -182,3 +182,13 @@ def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
     problems = static_problems(small(), RunDirectory(tmp_path / "run"))
     assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
     assert "the driver does not tell it" in text_of(problems)
+
+
+def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
+    def found(address: str) -> list[str]:
+        problems = static_problems(small(f"storage.address={address}"), RunDirectory(tmp_path / "run"))
+        return [str(problem) for problem in problems if problem.where == "storage.address"]
+
+    (problem,) = found("nonsense://bucket/runs")
+    assert "nonsense" in problem and "SIGHTLINE_STORAGE" in problem
+    assert found("s3://no-such-bucket/runs") == found(f"{tmp_path}/not-mounted") == []

@@ -70,6 +70,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("tracking.gallery_items=3", {"report"}),
         ("trainer.save_limit=1", set()),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
+        ("storage.address=s3://bucket/runs", set()),
         ("experiment=other", set()),
     ],
 )
@@ -216,4 +217,5 @@ def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
     assert name.startswith("quickstart-")
     assert run_name(quickstart(), tag="20260101T000000") == f"{name}-20260101T000000"
     assert run_name(quickstart("tracking.mlflow_uri=null", "merge.push=owner/name")) == name
+    assert run_name(quickstart("storage.address=/mnt/share", "storage.verify=false")) == name
     assert run_name(quickstart("actor.optim.lr=1e-4")) != name

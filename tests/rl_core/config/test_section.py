@@ -17,6 +17,7 @@ QUICKSTART = REPOSITORY / "configs/quickstart.yaml"
         ("tracking.mlflow_uri=http://weekly:geheim@mlflow:5000", "MLFLOW_TRACKING_PASSWORD"),
         ("tracking.mlflow_uri=postgresql://mlflow:geheim@db/mlflow", "MLFLOW_TRACKING_URI"),
         ("tracking.mlflow_uri=postgresql://db/mlflow?user=m&password=geheim", "MLFLOW_TRACKING_URI"),
+        ("storage.address=sftp://weekly:geheim@files/runs", "AWS_SECRET_ACCESS_KEY"),
         ("reward.kwargs.api_key=geheim", "environment"),
         ("reward.kwargs.judge_password=geheim", "environment"),
         ("reward.kwargs.hf_token=geheim", "environment"),

@@ -1,0 +1,171 @@
+"""A folder on any file system that fsspec knows: where it is, and the few things that are done there.
+
+S3 and Google Cloud Storage are reached through pyarrow, which is installed anyway; credentials come from the
+environment and the usual files of their tools, never from an address.
+"""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Self
+from urllib.parse import urlsplit
+
+import fsspec
+
+from rl_core.files import atomic_write_bytes
+from rl_core.redaction import redact
+
+_BLOCK_BYTES = 4 << 20
+_PATIENCE = timedelta(seconds=30)
+"""After which Google's store counts as away; its library's own 15 minutes would hold the end of a run up."""
+
+_SECONDS_TO_CONNECT = 10.0
+_SECONDS_TO_ANSWER = 60.0
+"""Of S3. Its library gives a request up after 3 seconds without a byte, which a store with much to do takes easily."""
+
+S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Variables that name another store than Amazon's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder. Names are relative to it, with `/`. Every method raises OSError when the file system does not answer.
+
+    Attributes:
+        system: The file system, by fsspec's protocol.
+        root: The folder's path there.
+        kind: "folder" for a path of this machine, "objects" for a store without folders, "other" for the rest.
+    """
+
+    system: Any
+    root: str
+    kind: str
+
+    @classmethod
+    def at(cls, address: str) -> Self:
+        """The place of an address: a path, or `protocol://...`.
+
+        Raises:
+            ValueError: no installed package knows the protocol.
+        """
+        protocol, _, path = address.partition("://")
+        if not path:
+            return cls(system=fsspec.filesystem("file"), root=str(Path(address).absolute()), kind="folder")
+        objects = {"s3": _s3, "s3a": _s3, "gs": _google, "gcs": _google}.get(protocol)
+        if objects is not None:
+            return cls(system=objects(), root=path.rstrip("/"), kind="objects")
+        try:
+            system, root = fsspec.url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"the storage {redact(address)} cannot be reached: {error}") from None
+        kind = "folder" if protocol in ("file", "local") else "other"
+        return cls(system=system, root=root.rstrip("/"), kind=kind)
+
+    def below(self, name: str) -> Self:
+        """A folder in this one."""
+        return dataclasses.replace(self, root=f"{self.root}/{name}")
+
+    def names(self, folder: str) -> list[str]:
+        """What lies directly in a folder; nothing where there is no such folder."""
+        self.system.invalidate_cache()  # some file systems remember a listing that another machine has changed
+        try:
+            found = self.system.ls(self._path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        last = (str(path).rstrip("/").rpartition("/")[2] for path in found)
+        return sorted(name for name in last if name and name != folder.rpartition("/")[2])
+
+    def read(self, name: str) -> bytes:
+        """A small file. Raises FileNotFoundError where there is none."""
+        return bytes(self.system.cat_file(self._path(name)))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a small file in place of an earlier one; in a folder and an object store at once or not at all."""
+        if self.kind == "folder":
+            atomic_write_bytes(Path(self._path(name)), data)
+            return
+        with self._writing(name) as stream:
+            stream.write(data)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        try:
+            self.system.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def put(self, file: Path, name: str, *, size: int) -> str:
+        """Copy the first `size` bytes of a file here. Returns the SHA-256 of what was read, hexadecimal. A copy that
+        fails in between may leave a part under this name."""
+        digest = hashlib.sha256()
+        with file.open("rb") as source, self._writing(name) as target:
+            for block in _blocks(source, size):
+                digest.update(block)
+                target.write(block)
+            if self.kind == "folder":
+                target.flush()
+                os.fsync(target.fileno())
+        return digest.hexdigest()
+
+    def get(self, name: str, file: Path) -> str:
+        """Copy a file from here. Returns its SHA-256, hexadecimal. Raises FileNotFoundError where there is none."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("wb") as target:
+            return self._read_through(name, target.write)
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of a file, read from here. Raises FileNotFoundError where there is none."""
+        return self._read_through(name, lambda block: None)
+
+    def _read_through(self, name: str, take: Callable[[bytes], object]) -> str:
+        digest = hashlib.sha256()
+        with self.system.open(self._path(name), "rb") as source:
+            while block := source.read(_BLOCK_BYTES):
+                digest.update(block)
+                take(block)
+        return digest.hexdigest()
+
+    def _writing(self, name: str) -> IO[bytes]:
+        path = self._path(name)
+        if self.kind != "objects":  # an object store would be given an empty object as a folder
+            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        stream: IO[bytes] = self.system.open(path, "wb")
+        return stream
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def _blocks(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    while size and (block := stream.read(min(size, _BLOCK_BYTES))):
+        size -= len(block)
+        yield block
+
+
+def _s3() -> Any:
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from pyarrow.fs import S3FileSystem
+
+    # Credentials and region are read by Arrow's library itself; the address of another store than Amazon's is not.
+    endpoint = next((os.environ[name] for name in S3_ENDPOINTS if os.environ.get(name)), "")
+    parts = urlsplit(endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}")
+    # Writes in the background would hold a whole file in memory where the disk is faster than the store.
+    system = S3FileSystem(
+        scheme=parts.scheme or "https",
+        endpoint_override=parts.netloc or None,
+        background_writes=False,
+        connect_timeout=_SECONDS_TO_CONNECT,
+        request_timeout=_SECONDS_TO_ANSWER,
+    )
+    return ArrowFSWrapper(system)
+
+
+def _google() -> Any:
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from pyarrow.fs import GcsFileSystem
+
+    return ArrowFSWrapper(GcsFileSystem(retry_time_limit=_PATIENCE))

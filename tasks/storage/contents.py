@@ -1,0 +1,136 @@
+"""What of a run's folder belongs into its copy, as records: a function of the folder at one moment.
+
+`settings`        the config with what it names, and the events
+`stage-NAME`      a finished stage: its outputs and its manifest
+`checkpoint-N`    a kept checkpoint
+`progress`        the records of training up to its newest checkpoint that no finished epoch holds
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rl_core.checkpoints.manifest import MANIFEST_NAME, Checkpoint, DamagedCheckpoint, read_checkpoint
+from rl_core.files import files_below, hash_file
+from rl_core.run_directory import RunDirectory
+from rl_core.storage.record import Record, StoredFile
+from rl_core.tracking.metrics_log import step_files
+from tasks.manifests import StageManifest, hash_of_start, read_manifest
+from tasks.training_start import Chain, begun_epoch, started_file
+
+SETTINGS = "settings"
+PROGRESS = "progress"
+
+_CHECKPOINT = "checkpoint-"
+_EPOCH = "stage-train-epoch-"
+
+
+def stage_record(stage: str) -> str:
+    """Name of the record of a finished stage."""
+    return f"stage-{stage}"
+
+
+def is_of_training(record: str) -> bool:
+    """Whether a record holds a part of training, whose parts belong together, and no stage that stands for itself."""
+    return record == PROGRESS or record.startswith((_CHECKPOINT, _EPOCH))
+
+
+def checkpoint_records(records: Sequence[Record]) -> list[Record]:
+    """Those of checkpoints, the newest first."""
+    found = [record for record in records if record.name.startswith(_CHECKPOINT)]
+    return sorted(found, key=lambda record: -int(record.facts["step"]))
+
+
+def progress_of(progress: Record | None, chain: Chain) -> int:
+    """The step that training had come to, as a copy tells; 0 where it is none of this chain."""
+    if progress is None:
+        return 0
+    begun = progress.facts["begun"]
+    return int(progress.facts["step"]) if begun is None or tuple(begun) in chain else 0
+
+
+class Contents:
+    """Reads a run's folder; the hash of a file that is never written again is computed once."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._hashes: dict[tuple[Path, int, int], str] = {}
+
+    def records(self) -> list[Record]:
+        """The records, in the order in which they are copied: what speaks of others comes after them."""
+        run = self._run
+        stages = [self._stage(manifest) for manifest in _manifests(run)]
+        checkpoints = complete_checkpoints(run)
+        settings = self._existing(run.config, run.events, *files_below(run.inputs))
+        return [
+            Record(name=SETTINGS, facts={}, files=settings),
+            *stages,
+            *map(self._checkpoint, checkpoints),
+            *self._progress(checkpoints, stages),
+        ]
+
+    def _stage(self, manifest: StageManifest) -> Record:
+        """Without checkpoints that retention removed since: a later epoch has others."""
+        files = {
+            path: StoredFile(sha256=output.sha256, size=output.size)
+            for path, output in manifest.outputs.items()
+            if not path.startswith("checkpoints/") or (self._run.root / path).is_file()
+        }
+        files |= self._existing(self._run.stage_manifest(manifest.stage))
+        facts = {"digest": manifest.digest, "last_step": manifest.result.get("last_step")}
+        return Record(name=stage_record(manifest.stage), facts=facts, files=files)
+
+    def _checkpoint(self, checkpoint: Checkpoint) -> Record:
+        folder = checkpoint.folder.relative_to(self._run.root).as_posix()
+        files = {
+            f"{folder}/{name}": StoredFile(sha256=file.sha256, size=file.bytes)
+            for name, file in checkpoint.files.items()
+        }
+        files |= self._existing(checkpoint.folder / MANIFEST_NAME)
+        score = None if checkpoint.info.interim else checkpoint.info.validation_score
+        facts = {"step": checkpoint.step, "validation_score": score}
+        return Record(name=f"{_CHECKPOINT}{checkpoint.step:06d}", facts=facts, files=files)
+
+    def _progress(self, checkpoints: Sequence[Checkpoint], stages: Sequence[Record]) -> Iterator[Record]:
+        if not checkpoints:
+            return
+        run = self._run
+        held = {path for stage in stages for path in stage.files}
+        folders = (run.rollouts(0).parent, run.validation(0).parent)
+        steps = [path for folder in folders for _, path in step_files(folder)]
+        loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
+        begun = begun_epoch(run)
+        facts = {"step": checkpoints[-1].step, "begun": list(begun) if begun else None}
+        yield Record(
+            name=PROGRESS, facts=facts, files=self._existing(run.metrics, run.timings, started_file(run), *loose)
+        )
+
+    def _existing(self, *paths: Path) -> dict[str, StoredFile]:
+        return {path.relative_to(self._run.root).as_posix(): self._described(path) for path in paths if path.is_file()}
+
+    def _described(self, path: Path) -> StoredFile:
+        """Of a log the bytes up to now: more are appended while it is copied."""
+        status = path.stat()
+        if path.suffix == ".jsonl":
+            return StoredFile(sha256=hash_of_start(path, status.st_size), size=status.st_size)
+        key = (path, status.st_size, status.st_mtime_ns)
+        if key not in self._hashes:
+            self._hashes[key] = hash_file(path)
+        return StoredFile(sha256=self._hashes[key], size=status.st_size)
+
+
+def complete_checkpoints(run: RunDirectory) -> list[Checkpoint]:
+    """Those whose files are there in their sizes, oldest first."""
+    found = []
+    for folder in run.checkpoints.glob("step-*"):
+        try:
+            found.append(read_checkpoint(folder))
+        except (DamagedCheckpoint, NotADirectoryError):
+            continue  # the store reports it where it is used
+    return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+
+def _manifests(run: RunDirectory) -> Iterator[StageManifest]:
+    for path in sorted(run.stage_manifest("any").parent.glob("*.json")):
+        manifest = read_manifest(run, path.stem)
+        if manifest is not None:
+            yield manifest

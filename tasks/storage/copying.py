@@ -1,0 +1,167 @@
+"""Keeps the copy of a run up to date beside the training: in a thread, from the run's folder, never in its way.
+
+The folder is the truth and the storage follows it. An outage is a warning and an event; what is missing is copied the
+next time, as it is compared what is there with what should be.
+"""
+
+import itertools
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.events import LogEvent
+from rl_core.run_directory import RunDirectory
+from rl_core.storage.record import Record
+from rl_core.storage.store import RunStore, TakenOver
+from tasks.storage.contents import PROGRESS, Contents, complete_checkpoints, is_of_training, progress_of
+from tasks.training_start import Chain
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Snapshot:
+    """The run at one moment.
+
+    Attributes:
+        records: What should be in the storage.
+        root: The run's folder.
+        links: Second names of the checkpoints' files, so that retention takes nothing away that is being copied.
+        chain: The epochs of this run; None while they are not known, and training is left alone.
+        asked_in: Where it was asked for: what the thread logs belongs to the same flow run.
+    """
+
+    records: Sequence[Record]
+    root: Path
+    links: Path
+    chain: Chain | None
+    asked_in: Context
+
+    def locate(self, path: str) -> Path:
+        """The file to be read for a path of a record."""
+        linked = self.links / path
+        return linked if linked.is_file() else self.root / path
+
+    def discard(self) -> None:
+        """Remove the second names."""
+        shutil.rmtree(self.links, ignore_errors=True)
+
+
+class Copier:
+    """Copies a run's folder each time it is asked to; one copy at a time, and of those that wait the newest."""
+
+    def __init__(self, store: RunStore, run: RunDirectory, *, log_event: LogEvent) -> None:
+        self._store = store
+        self._run = run
+        self._log_event = log_event
+        self._contents = Contents(run)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage")
+        self._turn = threading.Condition()
+        self._waiting: _Snapshot | None = None
+        self._busy = False
+        self._numbers = itertools.count()
+        self._copied_step = 0
+        self.failure: str | None = None
+        """Why the last copy failed; None when it did not."""
+        self.chain: Chain | None = None
+        """The epochs of this run, once they are known."""
+
+    def copy(self) -> None:
+        """Copy the run as it is now, soon. Raises OSError when the run's own folder cannot be read."""
+        snapshot = self._snapshot()
+        with self._turn:
+            overtaken, self._waiting = self._waiting, snapshot
+            if not self._busy:
+                self._begin()
+        if overtaken is not None:
+            overtaken.discard()
+
+    def copy_checkpoints(self) -> None:
+        """Copy the run if it has a newer checkpoint than the last time; cheap enough for every step."""
+        checkpoints = complete_checkpoints(self._run)
+        if checkpoints and checkpoints[-1].step != self._copied_step:
+            self._copied_step = checkpoints[-1].step
+            self.copy()
+
+    def finish(self) -> None:
+        """Copy the run as it ends, and wait until that is done or failed."""
+        self.copy()
+        self.wait()
+        self._thread.shutdown()
+
+    def wait(self) -> None:
+        """Wait until what was asked for is done or failed."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._busy)
+
+    def _snapshot(self) -> _Snapshot:
+        links = self._run.root / f".storage.tmp-{os.getpid()}" / f"{next(self._numbers)}"
+        records = self._contents.records()
+        for record in records:
+            for path in record.files:
+                if path.startswith("checkpoints/"):
+                    _link(self._run.root / path, links / path)
+        return _Snapshot(records=records, root=self._run.root, links=links, chain=self.chain, asked_in=copy_context())
+
+    def _begin(self) -> None:
+        snapshot, self._waiting = self._waiting, None
+        assert snapshot is not None, "called with one that waits"
+        self._busy = True
+        copying = self._thread.submit(snapshot.asked_in.run, self._copy, snapshot)
+        copying.add_done_callback(lambda done: snapshot.asked_in.run(self._copied, done, snapshot))
+
+    def _copied(self, done: "Future[None]", snapshot: _Snapshot) -> None:
+        snapshot.discard()
+        self._report(done.exception())
+        with self._turn:
+            self._busy = False
+            if self._waiting is not None:
+                self._begin()
+            self._turn.notify_all()
+
+    def _report(self, error: BaseException | None) -> None:
+        """Whatever a file system answers with ends the copy, never the training."""
+        self.failure = None if error is None else f"{type(error).__name__}: {error}"
+        if error is None:
+            return
+        self._log_event("storage-failed", reason=self.failure)
+        logger.warning("the run is not copied to its storage (%s); it is tried again", self.failure)
+
+    def _copy(self, snapshot: _Snapshot) -> None:
+        try:
+            self._store.claim()
+        except TakenOver as other:
+            logger.warning("%s: this process copies no more of it", other)
+            return
+        wanted = [record for record in snapshot.records if self._may_be_copied(record.name, snapshot)]
+        for record in wanted:
+            if self._store.records().get(record.name) != record:
+                self._store.save(record, snapshot.locate)
+                logger.info("copied to the storage: %s, %d bytes", record.name, record.num_bytes)
+        names = {record.name for record in wanted}
+        stale = [name for name in self._store.records() if is_of_training(name) and name not in names]
+        self._store.drop(name for name in stale if self._may_be_copied(name, snapshot))
+
+    def _may_be_copied(self, name: str, snapshot: _Snapshot) -> bool:
+        """Training that has come further elsewhere is not replaced by what is behind it."""
+        if not is_of_training(name):
+            return True
+        if snapshot.chain is None:
+            return False
+        ours = next((record for record in snapshot.records if record.name == PROGRESS), None)
+        theirs = self._store.records().get(PROGRESS)
+        return progress_of(theirs, snapshot.chain) <= progress_of(ours, snapshot.chain)
+
+
+def _link(file: Path, link: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, link)
+    except OSError:  # a file system without links: if retention is quicker, the next copy has the newer checkpoint
+        return

@@ -1,0 +1,98 @@
+"""The copy of a run that is being worked on: what is fetched from it, and when it is brought up to date."""
+
+import logging
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from rl_core.config.run import RunConfig
+from rl_core.events import LogEvent
+from rl_core.run_directory import RunDirectory
+from rl_core.storage.store import RunStore
+from tasks.storage.address import run_store, storage_settings
+from tasks.storage.copying import Copier
+from tasks.storage.fetching import bring_settings, bring_stage, bring_training
+from tasks.training_start import Chain
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_PREPARATION = "prepare"
+
+
+class RunStorage:
+    """Fetches at the start of a stage, copies after it. What the storage does not answer costs nothing that is here.
+
+    Args:
+        store: The copy; None for a run that is copied nowhere, for which every method does nothing.
+        run: The run's folder.
+        log_event: Takes the reports of outages.
+    """
+
+    def __init__(self, store: RunStore | None, run: RunDirectory, *, log_event: LogEvent) -> None:
+        self._store = store
+        self._run = run
+        self._log_event = log_event
+        self._copier = Copier(store, run, log_event=log_event) if store else None
+
+    @classmethod
+    def of_config(cls, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> Self:
+        """The copy that the environment or the config names. Raises ValueError where nobody can reach its address."""
+        settings = storage_settings(config)
+        return cls(run_store(settings, run.name) if settings else None, run, log_event=log_event)
+
+    def bring_beginnings(self) -> None:
+        """Fetch what a run needs before it can tell what else it needs: the config, the files that it names, and the
+        preparation, where this machine has none."""
+        if not self._run.config.is_file():
+            self._tried("the config", lambda store: bring_settings(store, self._run))
+        if not self._run.stage_manifest(_PREPARATION).is_file():
+            self._tried(_PREPARATION, lambda store: bring_stage(store, self._run, _PREPARATION))
+
+    def bring_stage(self, stage: str, digest: str) -> bool:
+        """Fetch a finished stage, if the copy has it with this digest. Returns whether it is here now."""
+        return bool(self._tried(stage, lambda store: bring_stage(store, self._run, stage, digest=digest)))
+
+    def bring_training(self, chain: Chain, *, here: Callable[[], int]) -> None:
+        """Fetch the training of this chain if the copy has come further than the step at which it goes on `here`.
+
+        Raises:
+            StorageDamaged, OSError: the copy has come further, and it cannot be fetched: training would begin again.
+        """
+        if self._store is None or self._copier is None:
+            return
+        if self._tried("training", lambda store: store.records()) is not None:
+            step = bring_training(self._store, self._run, chain, further_than=here())
+            if step:
+                self._log_event("storage-fetched", step=step)
+        self._copier.chain = chain
+
+    def copy(self) -> None:
+        """Bring the copy up to date, beside what goes on."""
+        if self._copier is not None:
+            self._copier.copy()
+
+    def copy_checkpoints(self) -> None:
+        """The same if there is a new checkpoint."""
+        if self._copier is not None:
+            self._copier.copy_checkpoints()
+
+    def close(self) -> None:
+        """Bring the copy up to date and wait for it."""
+        if self._copier is None:
+            return
+        self._copier.finish()
+        if self._copier.failure:
+            logger.warning("the copy of %s is not complete; `sightline run --resume` completes it", self._run.name)
+
+    def _tried(self, what: str, ask: Callable[[RunStore], Result]) -> Result | None:
+        """What the copy answers; None where there is none, or where it does not answer."""
+        if self._store is None:
+            return None
+        try:
+            return ask(self._store)
+        except Exception as error:  # noqa: BLE001 - every file system raises errors of its own; the stage is made here
+            reason = f"{type(error).__name__}: {error}"
+            self._log_event("storage-failed", reason=reason)
+            logger.warning("%s cannot be fetched from the storage (%s): the run goes on without", what, reason)
+            return None

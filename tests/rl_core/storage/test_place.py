@@ -1,0 +1,118 @@
+"""A path of this machine, an object store and any other file system of fsspec are one kind of place."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from rl_core.storage.place import Place
+from tests.rl_core.storage.servers import S3Server
+
+MAKERS: dict[str, Callable[[Path], str]] = {
+    "path": lambda folder: str(folder / "share"),
+    "file": lambda folder: f"file://{folder / 'share'}",
+    "memory": lambda folder: f"memory://{uuid4().hex}",
+    "s3": lambda folder: f"s3://runs/{uuid4().hex}/",
+}
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def place(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> Place:
+    return Place.at(MAKERS[request.param](tmp_path)).below("run-1")
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("size", [0, 1, 9_000_000])
+def test_a_file_comes_back_as_it_was_given(place: Place, tmp_path: Path, size: int) -> None:
+    data = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
+    (tmp_path / "file").write_bytes(data + b"appended since")
+    assert place.put(tmp_path / "file", "objects/one", size=size) == sha(data)
+    assert place.digest("objects/one") == sha(data)
+    assert place.get("objects/one", tmp_path / "deep" / "copy") == sha(data)
+    assert (tmp_path / "deep" / "copy").read_bytes() == data
+
+
+def test_what_is_written_is_read_listed_replaced_and_removed(place: Place) -> None:
+    assert place.names("records") == []
+    for name in ("b.json", "a.json"):
+        place.write(f"records/{name}", b"one")
+    place.write("records/a.json", b"two")
+    place.write("writer.json", b"me")
+    assert place.names("records") == ["a.json", "b.json"]
+    assert (place.read("records/a.json"), place.read("records/b.json")) == (b"two", b"one")
+    place.remove("records/a.json")
+    place.remove("records/a.json")
+    assert place.names("records") == ["b.json"]
+
+
+def test_what_is_not_there_is_told_as_such(place: Place, tmp_path: Path) -> None:
+    for ask in (place.read, place.digest, lambda name: place.get(name, tmp_path / "copy")):
+        with pytest.raises(FileNotFoundError):
+            ask("objects/none")
+
+
+def test_two_runs_of_one_place_do_not_see_each_other(place: Place) -> None:
+    place.write("records/a.json", b"one")
+    assert place.below("other").names("records") == []
+
+
+@pytest.mark.parametrize("address", ["nonsense://somewhere", "abfs://container/folder"])
+def test_an_address_that_nobody_can_reach_is_named(address: str) -> None:
+    with pytest.raises(ValueError, match=address):
+        Place.at(address)
+
+
+def test_a_store_that_is_away_is_an_error_of_the_system(s3: S3Server, tmp_path: Path) -> None:
+    place = Place.at(f"s3://runs/{uuid4().hex}")
+    place.write("a", b"one")
+    (tmp_path / "file").write_bytes(b"one")
+    s3.stop()
+    try:
+        for ask in (
+            lambda: place.names(""),
+            lambda: place.read("a"),
+            lambda: place.write("a", b"two"),
+            lambda: place.put(tmp_path / "file", "b", size=3),
+        ):
+            with pytest.raises(OSError):
+                ask()
+    finally:
+        s3.start()
+    assert place.read("a") == b"one"
+
+
+def test_a_bucket_that_is_not_there_is_an_error_of_the_system(s3: S3Server) -> None:
+    with pytest.raises(OSError, match="no-such-bucket"):
+        Place.at("s3://no-such-bucket/runs").write("a", b"one")
+
+
+class SlowHandler(BaseHTTPRequestHandler):
+    """Answers every question after a store's bad moment."""
+
+    def do_HEAD(self) -> None:
+        time.sleep(4)
+        self.send_response(404)
+        self.end_headers()
+
+    do_GET = do_HEAD
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.mark.slow
+def test_a_store_that_is_slow_is_not_away(monkeypatch: pytest.MonkeyPatch, s3: S3Server) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SlowHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(FileNotFoundError):
+            Place.at("s3://runs/slow").read("a")
+        server.shutdown()
