@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from rl_core.config.loading import digest_of
 from rl_core.engine import session
 from rl_core.randomness import keyed_seed
-from rl_core.rewards import preflight
+from rl_core.rewards import true_answers
 from rl_core.rollout import vllm_engine
 from tests.drawn.found import FOUND
 from tests.drawn.profiles import FEW, MANY, Tree
@@ -37,7 +37,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
         patch.setattr(constants, "HF_HUB_OFFLINE", True)  # a name that might be on the hub is not looked up
         patch.setattr(vllm_engine, "VllmEngine", shop.lend_engine)
         patch.setattr(session, "RewardPool", shop.lend_pool)
-        patch.setattr(preflight, "RewardPool", shop.lend_pool)
+        patch.setattr(true_answers, "RewardPool", shop.lend_pool)
         yield shop
         shop.close()
 

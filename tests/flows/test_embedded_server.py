@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -12,6 +13,8 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from flows.cli import main
 from flows.embedded_server import PrefectAway, reached_prefect
 from flows.work_pool import limit_devices
+from rl_core.run_directory import RunDirectory
+from tasks.attempts import remember
 
 NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
 
@@ -91,6 +94,9 @@ def test_the_queue_of_a_server_that_went_away_is_told_in_the_same_way() -> None:
 def test_doctor_ends_in_that_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "config.yaml").touch()
+    remember(RunDirectory(tmp_path / "small"), str(uuid4()))  # Prefect is asked what it says of this flow run
     monkeypatch.setattr(sys, "argv", ["sightline", "doctor", "--runs-dir", str(tmp_path)])
     with temporary_settings({PREFECT_API_URL: NOBODY}), pytest.raises(SystemExit) as ended:
         main()

@@ -17,20 +17,20 @@ from tests.rl_core.rewards.samples import make_sample
 
 FILE = Path(__file__).with_name("hostile.py")
 PATIENCE = 60.0
-LIMITS = {"timeout_seconds": 1.0, "load_timeout_seconds": 20.0, "memory_limit_gib": 1.0}
+LIMITS = {"timeout_seconds": 3.0, "load_timeout_seconds": 20.0, "memory_limit_gib": 1.0}
 DIED = "the process died in the call: "
 
 COSTS = {
     "leaves_with_0": DIED + "exit code 0",
     "leaves_with_7": DIED + "exit code 7",
     "kills_itself": DIED + "signal SIGKILL",
-    "stops_itself": "no result within reward.timeout_seconds = 1",
+    "stops_itself": "no result within reward.timeout_seconds = 3",
     "kills_its_parent": DIED + "signal SIGKILL to its parent process",
     "kills_its_group": DIED + "signal SIGKILL",
     "kills_its_parents_group": DIED + "signal SIGKILL to its parent process",
     "interrupts_its_group": "KeyboardInterrupt: ",
     "closes_what_is_open": DIED + "exit code 1",
-    "hangs_in_the_kernel": "no result within reward.timeout_seconds = 1",
+    "hangs_in_the_kernel": "no result within reward.timeout_seconds = 3",
     "exits": "SystemExit: 3 (hostile.py line ",
     "recurses": "RecursionError: maximum recursion depth exceeded",
     "is_verbose": "ValueError: the component name 'xxxxxxxxxxxxxxxxxxxx'... has 10000000 characters, not 1 to 100",
