@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rl_core.config.data import DataConfig
+from rl_core.data.columns import name_columns
 from rl_core.data.rows import BadRow
 from rl_core.engine.stop import Interrupted, StopRequest, stopped_by_signals
 from tasks.new_config import Proposal, Trial, Wishes, propose, roomy_length, try_config, write_config, write_rejected
@@ -54,7 +55,7 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
     if found.columns:
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
-        console.print(f"columns: {read} (of {', '.join(found.columns)})", highlight=False, markup=False)
+        console.print(f"columns: {read} (of {name_columns(found.columns)})", highlight=False, markup=False)
     for doubt in found.doubts:
         console.print("[yellow]guess[/yellow] ", end="")
         console.print(doubt, markup=False, highlight=False, soft_wrap=True)

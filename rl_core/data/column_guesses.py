@@ -10,7 +10,7 @@ from PIL import Image, UnidentifiedImageError
 
 from rl_core.answers import read_answer
 from rl_core.config.data import Columns
-from rl_core.data.columns import image_input, nearest_columns
+from rl_core.data.columns import image_input, name_columns, nearest_columns
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 
 _QUESTION_NAMES = (
@@ -66,7 +66,7 @@ def guess_columns(
         options = " ".join(f"--{option} COLUMN" for option in missing)
         raise ValueError(
             f"{place}: no column looks like the {' or the '.join(missing.values())}; its columns are "
-            f"{', '.join(names)}; name it: {options}{guesses.why_not(question, answer)}"
+            f"{name_columns(names)}; name it: {options}{guesses.why_not(question, answer)}"
         )
     image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image, fallback=_is_surely_an_image)
     video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video, fallback=_is_video)

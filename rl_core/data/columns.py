@@ -11,8 +11,11 @@ from PIL import Image
 from rl_core.answers import read_answer
 from rl_core.config.data import Columns
 from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
-from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, json_columns, unwritable_row
+from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, cut_text, json_columns, unwritable_row
 from rl_core.files import lies_below
+
+_NAMED_COLUMNS = 30
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,8 +157,15 @@ def nearest_columns(name: str, available: Collection[str]) -> str:
     """The end of a sentence about a column that is not there: the nearest names, or all."""
     close = _close(name, available)
     if close:
-        return f"; did you mean {' or '.join(map(repr, close))}?"
-    return f"; its columns are {', '.join(map(repr, sorted(available)))}"
+        return f"; did you mean {' or '.join(repr(cut_text(name, _LONGEST_NAME)) for name in close)}?"
+    return f"; its columns are {name_columns(available)}"
+
+
+def name_columns(available: Collection[str]) -> str:
+    """Columns in a message: a damaged file may have thousands of them, with names of thousands of letters."""
+    named = [repr(cut_text(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
+    more = len(available) - _NAMED_COLUMNS
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
 def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> ImageInput:

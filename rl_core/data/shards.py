@@ -52,11 +52,13 @@ def check_splits(files: Iterable[Path]) -> None:
 
 
 def _check_complete(found: set[int], shard: re.Match[str]) -> None:
-    """Raises ValueError where a number is not found among those of a shard's siblings."""
+    """Raises ValueError where a number is not found among those of a shard's siblings, or is none of theirs."""
     count, width = int(shard["count"]), len(shard["number"])
     first = 1 if 0 not in found and count in found else 0  # some tools count from 1
+    if strays := sorted(number for number in found if not first <= number < first + count):
+        raise ValueError(f"{shard['split']} has {count} shards by its names, and there is a number {strays[0]}")
     missing = (number for number in itertools.count(first) if number not in found)
-    how_many = count - sum(first <= number < first + count for number in found)
+    how_many = count - len(found)
     if how_many == 0:
         return
     named = [f"{shard['split']}-{n:0{width}}-of-{shard['count']}{shard['ending']}" for n in islice(missing, _NAMED)]

@@ -38,6 +38,12 @@ def test_the_missing_ones_are_named():
         check_shards(shards([0], 10**60))
 
 
+@pytest.mark.parametrize(("numbers", "count", "stray"), [([0], 0, 0), ([0, 1, 5], 2, 5), ([0, 1, 2], 2, 2)])
+def test_a_number_that_no_shard_has_is_refused(numbers, count, stray):
+    with pytest.raises(ValueError, match=f"train has {count} shards by its names, and there is a number {stray}"):
+        check_shards(shards(numbers, count))
+
+
 def test_what_would_be_read_twice_is_refused():
     with pytest.raises(
         ValueError, match="train is there in 00001 and in 00002 shards, so its rows would be read twice"
