@@ -166,7 +166,7 @@ def test_an_image_that_cannot_be_decoded_is_named_by_the_trial(init: Init, tmp_p
     ("content", "reason"),
     [
         ('{"problem": "?"', "none of its rows can be read; rows.jsonl line 1: the line is not JSON"),
-        ('{"problem": "?", "answer": null}', "no column looks like the answer; its columns are answer, problem"),
+        ('{"problem": "?", "answer": null}', "no column looks like the answer; its columns are 'answer', 'problem'"),
         ("", "it holds no row"),
         ('[{"problem": "?", "answer": 1}]', "one JSON array"),
     ],

@@ -76,7 +76,7 @@ def test_item_folders_need_no_columns(tmp_path):
 
 
 def test_data_without_a_question_or_an_answer_is_refused_with_its_columns(write_jsonl):
-    with pytest.raises(ValueError, match="like the question or the answer; its columns are a, b"):
+    with pytest.raises(ValueError, match="like the question or the answer; its columns are 'a', 'b'"):
         inspect_data(local(write_jsonl([{"a": "x", "b": "y"}])))
     with pytest.raises(ValueError, match=r"none of its rows can be read; rows\.jsonl line 1: the line is not JSON"):
         inspect_data(local(write_jsonl(["{"])))
