@@ -25,6 +25,8 @@ _CONVERSION_ERRORS = (ValueError, OverflowError, LookupError, TypeError, pa.Arro
 
 _LONGEST_LINE = 1 << 28
 
+_PARQUET = b"PAR1"  # the beginning of a whole file, and of a damaged one
+
 _JSON_MARK = {b"sightline": b"json"}
 
 
@@ -187,9 +189,12 @@ def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], *, file
 
 def _parquet_metadata(path: Path) -> Any:
     try:
-        return pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        kind = foreign_kind(read_start(path))
+        metadata = pq.read_metadata(path)
+        _ = metadata.schema.to_arrow_schema().names  # of which damage shows only when they are read
+        return metadata
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        start = read_start(path)
+        kind = None if start.startswith(_PARQUET) else foreign_kind(start)
         why = f", but {kind}" if kind else f": {error}"
         raise ValueError(f"data source {path}: no readable Parquet file{why}") from None
 

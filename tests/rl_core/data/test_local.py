@@ -275,3 +275,15 @@ def test_a_damaged_parquet_page_names_its_file(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ValueError, match="the file is damaged"):
         list(iter_rows(local(path)))
+
+
+def test_a_parquet_file_whose_names_are_no_text_is_named(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"problem": ["?"], "answer": ["1"]}), path, store_schema=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(ValueError, match=r"no readable Parquet file: Parquet magic bytes not found in footer"):
+        open_source(local(path))
+    path.write_bytes(whole.replace(b"answer", b"\x80nswer"))
+    with pytest.raises(ValueError, match=r"data source .*rows\.parquet: no readable Parquet file: 'utf-8' codec"):
+        open_source(local(path))
