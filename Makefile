@@ -6,7 +6,7 @@
 #              registry has only CUDA ones for Linux; leave it empty where pip's own configuration offers one.
 # COVERAGE_MIN the least line coverage of rl_core, in percent, that `make test` demands; empty, it is not measured.
 # TEST_PROCESSES  how many processes `make test` runs; each takes a folder of tests at a time.
-# N            how many runs `make chaos` kills at drawn moments.
+# N            how many runs of the small pipeline `make chaos` ends at drawn moments; a fifth as many of the quickstart's size.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -67,7 +67,7 @@ test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations
 
-chaos: $(STAMP)-dev ## kill N runs at random moments and two in each file replacement; compare with an unbroken one
+chaos: $(STAMP)-dev ## end N runs at random moments and two in each file replacement; compare with unbroken ones
 	$(BIN)/python -m tests.e2e.chaos --n $(N)
 
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
