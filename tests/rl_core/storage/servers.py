@@ -1,15 +1,18 @@
 """An S3 server of this machine, with a bucket, that can be stopped and started again."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 import boto3
-from moto.server import ThreadedMotoServer
 
 from tests.servers import free_port
 
+PROCESS = Path(__file__).with_name("s3_process.py")
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing-secret",
@@ -20,21 +23,29 @@ CREDENTIALS = {
 
 
 class S3Server:
-    """Keeps what it was given while it is stopped: its data belong to the process."""
+    """Keeps what it was given while it is stopped."""
 
     def __init__(self) -> None:
-        self._port = free_port()
-        self.address = f"http://127.0.0.1:{self._port}"
-        self._server: ThreadedMotoServer | None = None
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROCESS), str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def start(self) -> None:
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
-        self._server.start()
+        self._tell("start")
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        self._tell("stop")
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _tell(self, word: str) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
 
 
 @contextmanager
@@ -47,4 +58,4 @@ def s3_server(bucket: str = "runs") -> Iterator[S3Server]:
             boto3.client("s3", endpoint_url=server.address).create_bucket(Bucket=bucket)
             yield server
         finally:
-            server.stop()
+            server.close()

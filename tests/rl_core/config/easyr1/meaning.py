@@ -94,6 +94,7 @@ OWN: Mapping[str, Any] = {
     "tracking.generations_to_log": 4,
     "tracking.gallery_items": 24,
     "published": None,
+    "storage": None,
 }
 """Keys that no key of EasyR1 decides, at what it does, or at what does not move a run's numbers."""
 
