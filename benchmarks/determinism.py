@@ -27,18 +27,18 @@ from tests.rl_core.busy import busy_cores
 from tests.rl_core.engine.trials import Trials, made_up_groups, prepare, quickstart, threads_of_torch
 
 THREADS = (1, 2, 4, 8)
-LENGTHS = (12, 200)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[12, 200], help="longest response, in tokens")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     facts = machine_facts("benchmarks.determinism", sys.argv[1:]) | {"torch": torch.__version__}
     with tempfile.TemporaryDirectory() as folder:
-        results = [measured(length, arguments, Path(folder) / str(length)) for length in LENGTHS]
+        results = [measured(length, arguments, Path(folder) / str(length)) for length in arguments.lengths]
     for result in results:
         print(json.dumps(result))
     if arguments.output:
