@@ -63,9 +63,13 @@ class RunStore:
         """The records by name, read once: there is one writer. Raises OSError when the storage does not answer."""
         if self._records is None:
             names = [name for name in self._place.names("records") if name.endswith(".json")]
-            found = _each(lambda name: parse_record(self._place.read(f"records/{name}")), names)
+            found = _each(self._read, names)
             self._records = {record.name: record for record in found if record is not None}
         return self._records
+
+    def known(self) -> set[str]:
+        """Hashes of the content that is there, as far as the records were read: the storage is not asked."""
+        return self._named_objects((self._records or {}).values())
 
     def claim(self) -> None:
         """Make this process the one that copies. The first time it removes objects that no record names, which a
@@ -124,6 +128,12 @@ class RunStore:
             OSError: a file or the storage cannot be read or written.
         """
         _each(lambda one: self._get(one[1], locate(one[0])), files.items())
+
+    def _read(self, name: str) -> Record | None:
+        try:
+            return parse_record(self._place.read(f"records/{name}"))
+        except FileNotFoundError:
+            return None  # another process removed it since
 
     def _put(self, source: Path, path: str, file: StoredFile) -> None:
         name = f"objects/{file.sha256}"

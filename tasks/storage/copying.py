@@ -32,7 +32,8 @@ class _Snapshot:
     Attributes:
         records: What should be in the storage.
         root: The run's folder.
-        links: Second names of the checkpoints' files, so that retention takes nothing away that is being copied.
+        links: Second names of the files that are to be copied, so that nothing takes away or replaces what is being
+            copied: retention removes checkpoints, and the next epoch's note replaces that of the last one.
         chain: The epochs of this run; None while they are not known, and training is left alone.
         asked_in: Where it was asked for: what the thread logs belongs to the same flow run.
     """
@@ -103,9 +104,10 @@ class Copier:
     def _snapshot(self) -> _Snapshot:
         links = self._run.root / f".storage.tmp-{os.getpid()}" / f"{next(self._numbers)}"
         records = self._contents.records()
+        known = self._store.known()
         for record in records:
-            for path in record.files:
-                if path.startswith("checkpoints/"):
+            for path, file in record.files.items():
+                if file.sha256 not in known:
                     _link(self._run.root / path, links / path)
         return _Snapshot(records=records, root=self._run.root, links=links, chain=self.chain, asked_in=copy_context())
 
@@ -163,5 +165,5 @@ def _link(file: Path, link: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, link)
-    except OSError:  # a file system without links: if retention is quicker, the next copy has the newer checkpoint
+    except OSError:  # two records name it, or there are no links here: what changes meanwhile is copied the next time
         return

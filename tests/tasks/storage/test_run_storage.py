@@ -2,6 +2,8 @@
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tasks.reuse import find_complete
 from tasks.storage.address import VARIABLE, storage_settings
 from tasks.storage.contents import PROGRESS
 from tasks.storage.run_storage import RunStorage
+from tasks.training_start import started_file
 from tests.tasks.continued import End, Geometry, attempt
 from tests.tasks.finished_run import config_with, finish_run, finish_stage
 from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of, unsynced
@@ -108,31 +111,43 @@ def test_training_is_left_alone_until_its_epochs_are_known(tmp_path: Path, place
     assert RunStore(place.below("mine"), verify=True).records()[PROGRESS].facts["step"] == 2
 
 
-def test_a_checkpoint_is_copied_whole_though_retention_removes_it_meanwhile(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = machine(tmp_path, 1)
-    begun, removed = threading.Event(), threading.Event()
+@contextmanager
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Copying waits with its first file until the block sets the event; the block begins when it waits."""
+    begun, may_go_on = threading.Event(), threading.Event()
     put = Place.put
 
     def slowly(self: Place, file: Path, name: str, *, size: int) -> str:
         begun.set()
-        assert removed.wait(60)
+        assert may_go_on.wait(60)
         return put(self, file, name, size=size)
 
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "put", slowly)
+        yield may_go_on
+        assert begun.is_set()
+
+
+def test_a_moment_is_copied_whole_though_training_goes_on(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention removes the checkpoint, and the next epoch's note replaces the one that is being copied."""
+    run = machine(tmp_path, 1)
+    geometry = Geometry(steps_per_epoch=2, epochs=2, save_freq=1, save_limit=1)
+    EVENTS.clear()
     with unsynced():
-        attempt(run, GEOMETRY, End(step=3, kind="killed"))
-        with opened(run, place, GEOMETRY) as storage, monkeypatch.context() as patched:
-            patched.setattr(Place, "put", slowly)
+        attempt(run, geometry, End(step=2, kind="killed"))
+        with opened(run, place, geometry) as storage, held_up(monkeypatch) as may_go_on:
+            note = started_file(run).read_bytes()
             storage.copy_checkpoints()
-            assert begun.wait(60)
-            attempt(run, GEOMETRY, End(step=4, kind="killed"))
-            assert not (run.checkpoints / "step-000002").exists()
-            removed.set()
+            attempt(run, geometry, End(step=4, kind="killed"))
+            assert not (run.checkpoints / "step-000001").exists() and started_file(run).read_bytes() != note
+            may_go_on.set()
             storage._copier.wait()
-            assert RunStore(place.below("mine"), verify=True).records()[PROGRESS].facts["step"] == 2
+            copied = RunStore(place.below("mine"), verify=True).records()[PROGRESS]
+    assert copied.facts == {"step": 1, "begun": ["train-epoch-001", "1"]}
     assert RunStore(place.below("mine"), verify=True).records()[PROGRESS].facts["step"] == 3
-    assert not list(run.root.glob(".storage*/*"))
+    assert EVENTS == [] and not list(run.root.glob(".storage*/*"))
 
 
 def test_a_step_without_a_new_checkpoint_copies_nothing(
