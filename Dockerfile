@@ -36,7 +36,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && touch flows/__init__.py tasks/__init__.py rl_core/__init__.py \
     && make install-image ACCELERATOR="${ACCELERATOR}" TORCH_INDEX="${TORCH_INDEX}"
 
-COPY prefect.yaml ./
+COPY prefect.toml prefect.yaml ./
 COPY configs configs
 COPY rl_core rl_core
 COPY tasks tasks

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -95,7 +96,7 @@ def test_what_the_image_copies_is_there_and_sent_to_the_build() -> None:
     assert (ROOT / ".dockerignore").read_text().splitlines()[1] == "*"
     assert set(copied()) == sent
     assert all((ROOT / source).exists() for source in copied())
-    assert {*PACKAGES, "configs", "startup", "prefect.yaml", "constraints.txt"} <= sent
+    assert {*PACKAGES, "configs", "startup", "prefect.toml", "prefect.yaml", "constraints.txt"} <= sent
 
 
 def test_the_image_installs_as_make_does() -> None:
@@ -191,7 +192,7 @@ def test_volumes_lie_where_the_image_has_folders_of_its_user() -> None:
 
 def test_the_worker_serves_the_pool_that_deployments_ask_for() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-    pools = {deployment["work_pool"]["name"] for deployment in deployments}
+    pools = {tomllib.loads((ROOT / "prefect.toml").read_text())["deployments"]["default_work_pool_name"]}
     queues = {deployment["work_pool"].get("work_queue_name") for deployment in deployments} - {None}
     create, deploy, limit = words("deploy")
     (work,) = words("worker")

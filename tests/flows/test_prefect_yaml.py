@@ -1,5 +1,6 @@
 """Every deployment of prefect.yaml leads to a flow, with parameters that this flow takes and a config that loads."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,15 @@ def test_its_form_explains_every_field(deployment: dict[str, Any]) -> None:
     assert all(field.get("description") for field in fields.values())
 
 
+def test_they_go_to_the_pool_of_the_server_unless_the_environment_names_another() -> None:
+    settings = tomllib.loads((ROOT / "prefect.toml").read_text())
+    assert settings["deployments"]["default_work_pool_name"] == POOL
+
+
 @each
 def test_what_needs_devices_waits_for_them(deployment: dict[str, Any]) -> None:
     pool = deployment["work_pool"]
-    assert pool["name"] == POOL
+    assert "name" not in pool, "the default of prefect.toml, so that another pool can be named in the environment"
     assert pool["job_variables"]["env"]["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert (pool.get("work_queue_name") == DEVICES) == (deployment["name"] not in ("compare", "clean"))
 
