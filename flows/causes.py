@@ -1,9 +1,11 @@
 """Why something ended, in words for people."""
 
 import errno
+import os
 
 from rl_core.checkpoints.disk import DiskFull
 from rl_core.redaction import redact
+from rl_core.wording import shortened
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -11,7 +13,16 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def cause_of(error: BaseException | None) -> str:
     """The message alone for what a person can change; its kind too for what nobody expected. Without secrets."""
     expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
-    return redact((f"{error}" if expected else f"{type(error).__name__}: {error}") + _advice(error))
+    told = _told_by_system(error) if isinstance(error, OSError) else f"{error}"
+    return redact((told if expected else f"{type(error).__name__}: {error}") + _advice(error))
+
+
+def _told_by_system(error: OSError) -> str:
+    """What the system says without its number, after the file that it is about where it names one."""
+    if error.strerror is None:
+        return f"{error}"
+    file = f"{shortened(os.fsdecode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
+    return f"{file}{error.strerror}"
 
 
 def _advice(error: BaseException | None) -> str:

@@ -12,6 +12,7 @@ from flows.cli_evaluate import evaluate
 from flows.cli_operations import clean, doctor, reproduce, runs, server, ui
 from flows.cli_options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
 from flows.request import RUNS_DIR
+from flows.saying import say
 from flows.settings import set_console_defaults
 
 app = typer.Typer(
@@ -34,9 +35,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (ValueError, OSError) as error:
-        console = Console(stderr=True)
-        console.print("[bold red]failed[/bold red] ", end="")
-        console.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
+        say(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
         sys.exit(1)
 
 

@@ -5,17 +5,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from flows.saying import say
 from tasks.comparison_page import ComparisonPage
 
 
 def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
     """The figures of a comparison, and where its page is."""
     for remark in page.remarks:
-        console.print(f"[yellow]note[/yellow] {remark}", highlight=False, soft_wrap=True)
+        say(console, remark, label="[yellow]note[/yellow]")
     console.print(_table(page))
     for row in page.comparisons:
         console.print(row.verdict, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"[green]done[/green] {out}", highlight=False, soft_wrap=True)
+    say(console, str(out), label="[green]done[/green]")
 
 
 def _table(page: ComparisonPage) -> Table:

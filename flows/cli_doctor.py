@@ -8,8 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flows.request import resume_command
+from flows.saying import say
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked, lock_owner
 from tasks.attempts import prefect_may_not_know
@@ -28,10 +30,10 @@ def examine(runs_dir: Path, console: Console) -> None:
     doubtful = []
     for run in runs_below(runs_dir):
         state, is_doubtful = standing_of(run)
-        table.add_row(run.name, state, resume_command(run) if state == "unfinished" else "")
+        table.add_row(*map(Text, (run.name, state, resume_command(run) if state == "unfinished" else "")))
         doubtful += [run] if is_doubtful else []
     for marked in _mark(doubtful):
-        console.print(marked, highlight=False)
+        say(console, marked)
     console.print(table)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.saying import command_line, say
 from rl_core.config.easyr1.importer import Imported, Note, import_easyr1
 from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
@@ -33,7 +34,7 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
     named = [] if path is None else [str(path)]
     atomic_write_text(out, imported.text(" ".join(["From EasyR1:", *named, *map(shown_override, overrides)])))
     _say(imported, console)
-    console.print(f"\nwrote [bold]{out}[/bold]. Next:\n  sightline plan {out}", highlight=False)
+    say(console, f"\nwrote {out}. Next:\n  {command_line(['sightline', 'plan', out])}")
 
 
 def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -54,7 +55,7 @@ def _say(imported: Imported, console: Console) -> None:
         console.print("[bold]not needed[/bold] (docs/migration.md says why)", highlight=False)
         console.print(f"  {names}", markup=False, highlight=False, soft_wrap=True)
     for key in imported.missing:
-        console.print(f"[red]to be set[/red] {key}", highlight=False)
+        say(console, key, label="[red]to be set[/red]")
 
 
 def _list(title: str, notes: Sequence[Note], console: Console) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.saying import command_line, say
 from rl_core.config.data import DataConfig
 from rl_core.data.columns import name_columns
 from rl_core.data.rows import BadRow
@@ -32,7 +33,7 @@ def init_config(data: str, wishes: Wishes, console: Console, *, out: Path, force
         with stopped_by_signals(stop), stop.breaking_off():
             _init(data, wishes, console, out=out)
     except Interrupted as stopped:
-        console.print(f"[yellow]stopped[/yellow] {out} is not finished; the same command writes it", highlight=False)
+        say(console, f"{out} is not finished; the same command writes it", label="[yellow]stopped[/yellow]")
         return stopped.exit_code
     return 0
 
@@ -45,7 +46,8 @@ def _init(data: str, wishes: Wishes, console: Console, *, out: Path) -> None:
     trial = try_config(write_config(proposal, out, max_prompt_length=_FIRST_LIMIT))
     write_config(proposal, out, max_prompt_length=roomy_length(trial.lengths.longest))
     _say_what_comes_of_it(trial, proposal, console)
-    console.print(f"\nwrote [bold]{out}[/bold]. Next:\n  sightline plan {out}\n  sightline run {out}", highlight=False)
+    plan, run = (command_line(["sightline", command, out]) for command in ("plan", "run"))
+    say(console, f"\nwrote {out}. Next:\n  {plan}\n  {run}")
 
 
 def _say_what_was_found(proposal: Proposal, console: Console) -> None:

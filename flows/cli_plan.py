@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from flows.request import RunRequest
+from flows.saying import say
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
@@ -28,7 +29,7 @@ from tasks.stage_status import StageStatus, digests_to_compare, is_prepared_as, 
 def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
     """Show the plan. Returns the exit code: 1 when the run could not work."""
     config, run, files = request.config, request.run, request.files()
-    console.print(f"[bold]{run.name}[/bold]  [dim]{escape(str(run.root))}[/dim]", highlight=False)
+    console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     located, is_prepared = located_config(config, files), request.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
@@ -67,7 +68,7 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
     table.add_column("stage")
     table.add_column("status")
     for status in statuses:
-        table.add_row(status.stage, f"[green]{status.status}[/green]" if status.is_finished else status.status)
+        table.add_row(status.stage, Text(status.status, style="green" if status.is_finished else ""))
     return table
 
 
@@ -105,6 +106,5 @@ def _print_forecast(config: RunConfig, console: Console) -> None:
 def _print_problems(problems: list[Problem], console: Console) -> int:
     for problem in problems:
         label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
-        console.print(f"{label} ", end="")
-        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+        say(console, str(problem), label=label)
     return int(any(problem.fatal for problem in problems))

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from flows.bars import LogLines, TerminalBars
 from flows.cli_verdicts import print_comparison, print_verdict
+from flows.saying import say
 from flows.temporary_folder import own_temporary_folder
 from rl_core.config.data import LocalSource, Source
 from rl_core.evaluation.protocols.protocol import Protocol
@@ -147,7 +148,7 @@ def show_verdict(verdict: Verdict, folder: Path, order: ProtocolOrder, console: 
     if order.against is not None:
         earlier = order.against / verdict.name
         print_comparison(compare_verdicts(read_verdict(earlier), read_verdict(folder)), str(order.against), console)
-    console.print(f"  written to {folder}\n", highlight=False, soft_wrap=True)
+    say(console, f"  written to {folder}\n")
 
 
 def progress_on(console: Console) -> AbstractContextManager[Progress]:

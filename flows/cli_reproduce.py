@@ -8,6 +8,7 @@ from rich.table import Table
 from flows.causes import cause_of
 from flows.cli_reproduce_plan import print_baseline_plan
 from flows.reproducing import AskedSet
+from flows.saying import say
 from flows.terminal import Watcher, watched_by
 from rl_core.files import read_json
 
@@ -44,9 +45,8 @@ def _carry_out(asked: AskedSet, console: Console) -> int:
         return print_conclusion(asked.folder, console)
     if watcher.stop.signum is not None:
         return say_stopped(watcher.stop.signum, asked.command, console)
-    console.print("[bold red]failed[/bold red] ", end="")
-    console.print(cause_of(watcher.error or error), markup=False, highlight=False, soft_wrap=True)
-    console.print(f"[dim]to continue: {asked.command}[/dim]", soft_wrap=True)
+    say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
+    say(console, f"to continue: {asked.command}", style="dim")
     return 1
 
 
@@ -65,5 +65,5 @@ def print_conclusion(folder: Path, console: Console) -> int:
     for one in baselines:
         for reason in one["reasons"]:
             console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"[green]done[/green] {folder / 'summary.html'}", highlight=False, soft_wrap=True)
+    say(console, str(folder / "summary.html"), label="[green]done[/green]")
     return int(any(one["standing"] != "good" for one in baselines))

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from flows.cli_plan import batch_table
 from flows.reproducing import PlannedBaseline
+from flows.saying import say
 from rl_core.config.published import PublishedConfig
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.protocols.registry import protocol_named
@@ -39,11 +40,10 @@ def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Probl
     console.print(_memory_table(config))
     console.print(_hours_words(published), highlight=False, soft_wrap=True)
     for obstacle in obstacles(config, baseline):
-        console.print(f"[yellow]not comparable[/yellow] {obstacle}", highlight=False, soft_wrap=True)
+        say(console, obstacle, label="[yellow]not comparable[/yellow]")
     for problem in problems:
         label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
-        console.print(f"{label} ", end="")
-        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+        say(console, str(problem), label=label)
 
 
 def _published_table(published: PublishedConfig) -> Table:

@@ -15,6 +15,7 @@ from flows.bars import LogLines, TerminalBars
 from flows.causes import cause_of
 from flows.cli_tables import print_evaluations, print_summary
 from flows.request import RUNS_DIR, Asked, resume_command
+from flows.saying import say
 from flows.terminal import Watcher, watched_by
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
@@ -137,12 +138,11 @@ class _ConsoleHandler(logging.Handler):
         if record.exc_info:
             return  # the end of the command says it, the run's log has the traceback
         if record.levelno >= logging.WARNING:
-            self._console.print(f"[yellow]{record.levelname.lower()}[/yellow] ", end="")
-            self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+            say(self._console, record.getMessage(), label=f"[yellow]{record.levelname.lower()}[/yellow]")
         elif record.name == _STAGES_LOGGER:
-            self._console.print(f"[green]✓[/green] {record.getMessage()}", highlight=False)
+            say(self._console, record.getMessage(), label="[green]✓[/green]")
         elif record.name in _TOLD_LOGGERS:
-            self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+            say(self._console, record.getMessage())
 
 
 def _say_how_it_ended(
@@ -150,7 +150,7 @@ def _say_how_it_ended(
 ) -> int:
     if watcher.completed:
         if error is not None:
-            console.print(f"[yellow]warning[/yellow] Prefect's server went away ({error}); the run is complete")
+            say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
         _say_result(order, run, console)
         return 0
     if watcher.stop.signum is not None:
@@ -163,7 +163,7 @@ def say_stopped(signum: int, command: str, console: Console) -> int:
     """How to go on after a signal. Returns the shell's exit code."""
     name = signal.Signals(signum).name
     console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
-    console.print(f"  {command}", highlight=False, soft_wrap=True)
+    say(console, f"  {command}")
     return 128 + signum
 
 
@@ -173,12 +173,10 @@ def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
     elif order.flow == "evaluate":
         print_evaluations(run, console)
     else:
-        console.print(f"[green]done[/green] {run.root}", highlight=False)
+        say(console, str(run.root), label="[green]done[/green]")
 
 
 def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
-    errors = Console(stderr=True)
-    errors.print("[bold red]failed[/bold red] ", end="")
-    errors.print(cause_of(error), markup=False, highlight=False, soft_wrap=True)
+    say(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
     if run.log.is_file():
-        console.print(f"[dim]details: {run.log}; to continue: {resume_command(run)}[/dim]", soft_wrap=True)
+        say(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")

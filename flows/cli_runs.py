@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.cleaning import cleaning
+from flows.saying import say
 from tasks.durations import age
 from tasks.housekeeping.overview import RunOverview, Standing, overviews
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
@@ -44,7 +45,7 @@ def print_runs(runs_dir: Path, console: Console) -> None:
         )
     console.print(table)
     total = size_on_disk(run.run.root for run in runs)
-    console.print(f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; what runs share counts once", highlight=False)
+    say(console, f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; what runs share counts once")
 
 
 def _state(run: RunOverview) -> str:

@@ -5,6 +5,7 @@ from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -32,7 +33,7 @@ def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, pro
     if not path.is_file():
         raise ValueError(f"{run.name} has no rollouts of step {shown}; its newest step is {newest_step(run)}")
     records = read_rollouts(path)
-    console.print(f"[bold]{run.name}[/bold], step {shown}: {len(records)} rollouts", highlight=False)
+    console.print(f"[bold]{escape(run.name)}[/bold], step {shown}: {len(records)} rollouts", highlight=False)
     groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
     own_version = max(record.policy_version for record in records)
     for group in groups[:prompts]:

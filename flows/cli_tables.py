@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from flows.saying import say
 from rl_core.checkpoints.model_card import usage_lines
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
@@ -31,7 +31,8 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     # Whoever needs room may have removed it.
     usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
     for title, lines in usage.items():
-        console.print(f"\n{title}:\n[bold]{escape(lines)}[/bold]", highlight=False, soft_wrap=True)
+        say(console, f"\n{title}:")
+        say(console, lines, style="bold")
 
 
 def accuracy_table(summary: Mapping[str, Any]) -> Table:
@@ -108,7 +109,7 @@ def stage_table(summary: Mapping[str, Any]) -> Table:
     table.add_column("origin", style="dim")
     for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
         origin = summary["reused"].get(stage)
-        table.add_row(stage, duration(seconds), f"taken over from {origin}" if origin else "")
+        table.add_row(stage, duration(seconds), Text(f"taken over from {origin}" if origin else ""))
     return table
 
 
@@ -121,7 +122,7 @@ def speed_line(summary: Mapping[str, Any]) -> str:
 def where_table(summary: Mapping[str, Any]) -> Table:
     """Where the results are and how to look at them."""
     table = Table.grid(padding=(0, 2))
-    table.add_row("report", summary["report"])
-    table.add_row("merged model", summary["merged_model"])
+    table.add_row("report", Text(summary["report"]))
+    table.add_row("merged model", Text(summary["merged_model"]))
     table.add_row("pages", "sightline ui  (MLflow and Prefect, on this machine only)")
     return table

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
+from flows.saying import command_line
 from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
 from rl_core.files import atomic_write_json, read_json
@@ -102,9 +103,8 @@ class AskedSet:
     @property
     def command(self) -> str:
         """The command that goes on with the set."""
-        return f"sightline reproduce --resume {self.name}" + (
-            "" if self.runs_dir == RUNS_DIR else f" --runs-dir {self.runs_dir}"
-        )
+        elsewhere = [] if self.runs_dir == RUNS_DIR else ["--runs-dir", self.runs_dir]
+        return command_line(["sightline", "reproduce", "--resume", self.name, *elsewhere])
 
     @property
     def is_saved(self) -> bool:

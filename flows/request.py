@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from flows.saying import command_line
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
@@ -147,7 +148,8 @@ def find_run(name: str, runs_dir: str) -> RunDirectory:
 def resume_command(run: RunDirectory) -> str:
     """The command that continues a run, in the directory where the flow ran."""
     runs_dir = str(run.root.parent)
-    return f"sightline run --resume {run.name}" + ("" if runs_dir == RUNS_DIR else f" --runs-dir {runs_dir}")
+    elsewhere = [] if runs_dir == RUNS_DIR else ["--runs-dir", runs_dir]
+    return command_line(["sightline", "run", "--resume", run.name, *elsewhere])
 
 
 def resolve_request(

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,10 @@ _WHY_NOT = {
     errno.ENAMETOOLONG: "the name is too long for the file system",
     errno.EACCES: "it may not be read",
 }
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_LONGEST_NAME = 255
+"""Bytes of one part of a path, on the file systems of Linux."""
+
+_KINDS = {stat.S_IFDIR: "it is a folder", stat.S_IFIFO: "it is a named pipe", stat.S_IFSOCK: "it is a socket"}
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
@@ -192,9 +196,27 @@ def why_no_file(path: Path) -> str | None:
         mode = path.stat().st_mode
     except OSError as error:
         return _WHY_NOT.get(error.errno or 0) or (error.strerror or "it cannot be looked at")
+    except UnicodeEncodeError:
+        return "the name holds half a character"
     except ValueError:
         return "the name holds a null character"
-    return None if stat.S_ISREG(mode) else f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}"
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "it is a device")
+
+
+def why_no_folder(path: Path) -> str | None:
+    """Why `path` is no folder and cannot become one, in words; None when it is or can. Where it is not there, the
+    folders on the way to it decide."""
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
+        return _WHY_NOT[errno.ENAMETOOLONG]  # of a part that is still to be made, nothing else tells
+    for place in (path, *path.parents):
+        why = why_no_file(place)
+        if why is None:
+            return "it is a file" if place == path else f"{place} is a file"
+        if why == _KINDS[stat.S_IFDIR]:
+            return None
+        if why != NOTHING_THERE:
+            return why
+    return None
 
 
 def hash_file(path: Path) -> str:
@@ -238,6 +260,19 @@ def scratch_folder(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def plain_path(folder: Path) -> Iterator[Path]:
+    """The folder under a path that libraries can look into which take `*`, `?` and `[` for a pattern, as vLLM does: its
+    own, or for the length of the block that of a link to it."""
+    if glob.escape(str(folder)) == str(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as place:
+        link = Path(place) / "folder"
+        link.symlink_to(folder.absolute())
+        yield link
 
 
 def replace_folder(temporary: Path, final: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from rl_core.checkpoints import merged_check
 from rl_core.config.tolerances import Tolerance
+from rl_core.files import plain_path
 
 _logger = logging.getLogger(__name__)
 
@@ -65,10 +66,10 @@ def prove_merged(
 
 def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: str) -> dict[str, Any]:
     script = str(Path(merged_check.__file__))
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, plain_path(folder) as plain:
         result_file = Path(scratch) / "result.json"
         # -P and the scratch folder: nothing of this project is on the path of the process.
-        command = [sys.executable, "-P", script, str(folder.absolute()), str(probe_folder.absolute())]
+        command = [sys.executable, "-P", script, str(plain.absolute()), str(probe_folder.absolute())]
         command += [repr(tolerance.largest), repr(tolerance.mean), "--engine", engine, "--result", str(result_file)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(

@@ -21,10 +21,13 @@ from rl_core.config.run import RunConfig
 INTRODUCTION = """# Configuration
 
 Every key of a run, from the models in `rl_core/config` (`make docs` writes this page anew). A config is a YAML file of
-sections; `extends: other.yaml` starts from another one; `--set actor.optim.lr=1e-6` changes a key on the command line,
-and what the YAML of a value may look like holds there too: `--set 'evaluation.modes=[greedy]'`. A key that does not
-exist is refused, and so are a key that a section has twice and a value out of bounds. Files are UTF-8 text. Paths are
-relative to the folder in which the command is given, that of `extends:` to the file that says it.
+sections; `extends: other.yaml` starts from another one (at most 32 files, 256 KiB together);
+`sightline run CONFIG actor.optim.lr=1e-6` changes a key on the command line, as `--set actor.optim.lr=1e-6` does, and
+what the YAML of a value may look like holds there too: `'evaluation.modes=[greedy]'`. A key that does not exist is
+refused, and so are a key that a section has twice, a value out of bounds, a whole number beyond 64 bits, and what
+versions 1.1 and 1.2 of YAML read differently: `010`, `1:30`, and `yes`, `no`, `on` and `off` without quotes. A number
+may be written as `1e-6`, and a date is text. Files are UTF-8 text. Paths are relative to the folder in which the
+command is given, that of `extends:` to the file that says it.
 """
 
 PLAIN_NAMES = {

@@ -1,7 +1,7 @@
 """vLLM in this process: one engine request a rollout, streamed as they finish."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rl_core.config.training import RolloutConfig
+from rl_core.files import plain_path
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_process import contained_start, prepare_process
@@ -48,8 +49,9 @@ class VllmEngine:
         prepare_process()
         from vllm import LLMEngine
 
+        self._owned = ExitStack()
         arguments = engine_arguments(
-            model_folder,
+            self._owned.enter_context(plain_path(model_folder)),
             config=config,
             dtype=dtype,
             max_prompt_length=max_prompt_length,
@@ -135,6 +137,7 @@ class VllmEngine:
         self._policy_version = None
         self._engine.renderer.shutdown()
         self._engine.engine_core.shutdown()
+        self._owned.close()
 
     def _loaded_version(self) -> int:
         if self._policy_version is None:

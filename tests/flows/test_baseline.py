@@ -47,7 +47,7 @@ class Place:
 
     @property
     def runs_dir(self) -> Path:
-        return self.folder / "runs"
+        return self.folder / "my [old] runs *"
 
     @property
     def mlflow_uri(self) -> str:

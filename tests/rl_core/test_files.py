@@ -1,6 +1,7 @@
 """Files and folders are there whole or not at all."""
 
 import errno
+import glob
 import json
 import os
 import shutil
@@ -269,3 +270,24 @@ def test_a_text_of_another_encoding_is_named_with_its_line(tmp_path: Path) -> No
         files.read_utf8(path)
     path.write_text("größe\n", encoding="utf-8")
     assert files.read_utf8(path) == "größe\n"
+
+
+@pytest.mark.parametrize("name", ["model", "my model", "my [old] runs *", "a?b", "[x", "ö"])
+def test_files_are_found_by_a_pattern_below_the_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    with files.plain_path(folder) as plain:
+        (found,) = glob.glob(f"{plain}/*.safetensors")  # noqa: PTH207 - as vLLM does
+        assert Path(found).read_text() == "weights"
+    assert (folder / "model.safetensors").exists(), "what is linked stays"
+    assert plain == folder or not plain.is_symlink()
+
+
+def test_a_relative_folder_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs [1]")
+    folder.mkdir()
+    (folder / "config.json").touch()
+    with files.plain_path(folder) as plain:
+        assert (plain / "config.json").is_file()

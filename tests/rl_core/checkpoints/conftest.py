@@ -36,7 +36,9 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Merged]:
 
     def get(family: str) -> Merged:
         if family not in made:
-            made[family] = make_merged(tmp_path_factory.mktemp(family), family)
+            folder = tmp_path_factory.mktemp(family) / "my [old] models *"  # libraries read such a path as a pattern
+            folder.mkdir()
+            made[family] = make_merged(folder, family)
         return made[family]
 
     return get

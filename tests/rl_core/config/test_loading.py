@@ -378,6 +378,8 @@ def scalars_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
         return st.from_regex(bound("pattern"), fullmatch=True).filter(lambda text: len(text) <= bound("max_length", 60))
     if annotation is str:
         return st.text(min_size=bound("min_length", 0), max_size=bound("max_length"))
+    if annotation is str:
+        return st.text(min_size=bound("min_length", 0))
     if annotation is int:
         step = bound("multiple_of", 1)
         lowest, highest = bound("ge", -(2**63) + 1), bound("le", 2**63 - 1)

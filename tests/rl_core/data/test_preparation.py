@@ -311,7 +311,7 @@ def test_weights_must_name_the_data_sources(prepare, write_jsonl):
 
 
 def test_a_curriculum_needs_a_number_in_every_training_row(prepare, write_jsonl, tmp_path):
-    rows = [{"problem": f"{level}?", "answer": 1, "level": level} for level in (3, "easy", 1.5, 10**400, True)]
+    rows = [{"problem": f"{level}?", "answer": 1, "level": level} for level in (3, "easy", 1.5, 10**400, True, 2**70)]
     held_out = local(write_jsonl([{"problem": "?", "answer": 1}], "held_out.jsonl"))
     options = {"train": local(write_jsonl(rows)), "validation": held_out, "max_bad_share": 0.6}
     data = data_config(**options, curriculum=CurriculumConfig(column="level", descending=True))
@@ -322,7 +322,7 @@ def test_a_curriculum_needs_a_number_in_every_training_row(prepare, write_jsonl,
     assert "needs a number here and finds 'easy'" in word["reason"]
     assert "needs a number here and finds 1000" in endless["reason"]
     dataset = PreparedDataset.open(tmp_path / "out", "train")
-    assert arrange(dataset, data).ranks.tolist() == [-3.0, -1.5]
+    assert arrange(dataset, data).ranks.tolist() == [-3.0, -1.5, -(2.0**70)]
 
 
 def test_a_cold_start_on_held_out_scenes_is_refused(prepare):
