@@ -33,17 +33,15 @@ _WHY_NOT = {
 _LONGEST_NAME = 255
 """Bytes of one part of a path, on the file systems of Linux."""
 
-_KINDS = {stat.S_IFDIR: "it is a folder", stat.S_IFIFO: "it is a named pipe", stat.S_IFSOCK: "it is a socket"}
-
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
-
-_OTHER_KINDS = {
+_KINDS = {
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFDIR: "a folder",
 }
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
@@ -200,7 +198,7 @@ def why_no_file(path: Path) -> str | None:
         return "the name holds half a character"
     except ValueError:
         return "the name holds a null character"
-    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "it is a device")
+    return None if stat.S_ISREG(mode) else f"it is {_kind(mode)}"
 
 
 def why_no_folder(path: Path) -> str | None:
@@ -212,7 +210,7 @@ def why_no_folder(path: Path) -> str | None:
         why = why_no_file(place)
         if why is None:
             return "it is a file" if place == path else f"{place} is a file"
-        if why == _KINDS[stat.S_IFDIR]:
+        if os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             return None
         if why != NOTHING_THERE:
             return why
@@ -331,7 +329,7 @@ def _check_kind(path: Path) -> None:
     except ValueError:
         raise ValueError(f"{str(path)!r} cannot be the name of a file") from None
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path} is {_OTHER_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file")
+        raise ValueError(f"{path} is {_kind(mode)}, not a file")
 
 
 def _sibling(path: Path, kind: str) -> Path:
@@ -346,3 +344,7 @@ def _put_back(final: Path) -> None:
         else:
             os.rename(aside, final)
             fsync_folder(final.parent)
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")

@@ -27,7 +27,7 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
 from tasks.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
-from tasks.source_glance import Glance, glance_at, judged_name_problems, source_problems
+from tasks.source_glance import Glance, category_problems, glance_at, judged_name_problems, source_problems
 from tasks.storage.address import VARIABLE, run_store, storage_settings
 from tasks.text_problems import text_problems
 
@@ -224,6 +224,17 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
         *judged_name_problems(config, names),
         *row_problems(config, rows.rows),
     ]
+
+
+def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
+    """Columns of the held-out rows that the evaluation will look for and that none of the prepared ones in `folder`
+    has."""
+    if not config.evaluation.categories:
+        return []
+    # Imported here: a plan opens no prepared rows.
+    from rl_core.data.prepared import PreparedDataset
+
+    return list(category_problems(config, PreparedDataset.open(folder, "validation").extra_columns()))
 
 
 def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:

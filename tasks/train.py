@@ -25,7 +25,7 @@ from tasks.context import RunContext, current_context, named
 from tasks.epoch_chain import EpochChain
 from tasks.inputs import log_split
 from tasks.manifests import StageManifest, finite
-from tasks.problems import prepared_problems
+from tasks.problems import prepared_column_problems, prepared_problems
 from tasks.run_facts import environment_facts
 from tasks.run_pages import show_plan, steps_shown
 from tasks.stages import epoch_chain, epoch_stage
@@ -82,7 +82,12 @@ def settle(run: str) -> range:
         PlanError: the config does not fit the prepared rows.
     """
     context = current_context(run)
-    raise_if_fatal(prepared_problems(context.config, DataManifest.read(context.run.data)))
+    data = context.run.data
+    found = [
+        *prepared_problems(context.config, DataManifest.read(data)),
+        *prepared_column_problems(context.config, data),
+    ]
+    raise_if_fatal(found)
     show_plan(context, _plan(context))
     chain = training_chain(context)
     log_event = RunLogs(context.run).log_event

@@ -107,6 +107,10 @@ class PreparedDataset(Sequence[Prompt]):
         sources: list[str] = self._table.column("data_source").to_pylist()
         return sources
 
+    def extra_columns(self) -> frozenset[str]:
+        """The extra columns that any row has."""
+        return frozenset(name for extra in self._table.column("extra").to_pylist() for name in json.loads(extra))
+
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
         """[rows] the numbers of an extra column. Raises KeyError where a row has none."""
         return np.array([json.loads(extra)[column] for extra in self._table.column("extra").to_pylist()], np.float64)

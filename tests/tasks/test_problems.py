@@ -10,8 +10,18 @@ from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.memory import Gpu
 from rl_core.planning.problem import Problem
+from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
-from tasks.problems import data_problems, find_gpu, find_problems, prepared_problems, reward_problems, static_problems
+from tasks.preparation import prepare_run
+from tasks.problems import (
+    data_problems,
+    find_gpu,
+    find_problems,
+    prepared_column_problems,
+    prepared_problems,
+    reward_problems,
+    static_problems,
+)
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
@@ -138,6 +148,17 @@ def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(w
 def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:
     (problem,) = prepared_problems(small("data.source_weights={scenes: 1}"), manifest_of(scenes=3))
     assert problem.where == "data.rollout_batch_size"
+
+
+def test_a_category_that_no_prepared_row_has_is_named(tmp_path: Path) -> None:
+    rows = [{"problem": f"What is {row}?", "answer": row, "kind": "sum"} for row in range(8)]
+    held_out = training_rows(tmp_path, *rows).replace("data.train", "data.validation")
+    config = small(held_out, "evaluation.categories=[kind, kinb]")
+    run = RunDirectory(tmp_path / "run")
+    prepare_run(config, run, progress=SilentProgress())
+    (problem,) = prepared_column_problems(config, run.data)
+    assert problem.where == "evaluation.categories" and "'kinb' is no further column" in problem.what
+    assert prepared_column_problems(small(held_out, "evaluation.categories=[kind]"), run.data) == []
 
 
 @pytest.mark.parametrize(
