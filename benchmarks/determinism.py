@@ -23,8 +23,8 @@ import torch
 from benchmarks.speed.report import machine_facts
 from rl_core.engine import local_worker
 from rl_core.types import TrainGroup
-from tests.rl_core.busy import busy_cores
-from tests.rl_core.engine.trials import Trials, made_up_groups, prepare, quickstart, threads_of_torch
+from tests.rl_core.busy import busy_cores, threads_of_torch
+from tests.rl_core.engine.trials import Trials, made_up_groups, prepare, quickstart
 
 THREADS = (1, 2, 4, 8)
 

@@ -74,35 +74,39 @@ class Profile:
     in_each_replacement: bool = False
 
 
-def small_geometry(generator: random.Random) -> list[str]:
-    """Epochs, checkpoints and validations of the small config, whose step takes 4 rows."""
-    steps, epochs = generator.choice([(1, 6), (2, 4), (3, 3), (4, 2), (5, 2)])
-    val_freq = generator.choice([-1, 1, 2, 3])
+def geometry(
+    generator: random.Random,
+    *,
+    rows_a_step: int,
+    lengths: Sequence[tuple[int, int]],
+    val_freqs: Sequence[int],
+    most_save_freq: int,
+) -> list[str]:
+    """Epochs, checkpoints and validations of a run; `lengths` are steps an epoch and epochs."""
+    steps, epochs = generator.choice(lengths)
+    val_freq = generator.choice(val_freqs)
     best = val_freq > 0 and steps % val_freq == 0
     return [
-        f"data.train.size={4 * steps}",
+        f"data.train.size={rows_a_step * steps}",
         f"trainer.total_epochs={epochs}",
-        f"trainer.save_freq={generator.randint(1, 4)}",
+        f"trainer.save_freq={generator.randint(1, most_save_freq)}",
         f"trainer.save_limit={generator.randint(1, 3)}",
         f"trainer.val_freq={val_freq}",
         f"merge.checkpoint={generator.choice(['best', 'last']) if best else 'last'}",
     ]
+
+
+def small_geometry(generator: random.Random) -> list[str]:
+    """Of the small config, whose step takes 4 rows."""
+    lengths = [(1, 6), (2, 4), (3, 3), (4, 2), (5, 2)]
+    return geometry(generator, rows_a_step=4, lengths=lengths, val_freqs=[-1, 1, 2, 3], most_save_freq=4)
 
 
 def quickstart_geometry(generator: random.Random) -> list[str]:
-    """The same for the quickstart, whose step takes 64 rows: a few steps of its size."""
-    steps, epochs = generator.choice([(1, 6), (2, 3), (3, 2)])
-    val_freq = generator.choice([-1, 1, 2])
-    best = val_freq > 0 and steps % val_freq == 0
-    return [
-        *QUICKSTART_IN_SHORT,
-        f"data.train.size={64 * steps}",
-        f"trainer.total_epochs={epochs}",
-        f"trainer.save_freq={generator.randint(1, 3)}",
-        f"trainer.save_limit={generator.randint(1, 3)}",
-        f"trainer.val_freq={val_freq}",
-        f"merge.checkpoint={generator.choice(['best', 'last']) if best else 'last'}",
-    ]
+    """Of the quickstart, whose step takes 64 rows: a few steps of its size."""
+    lengths = [(1, 6), (2, 3), (3, 2)]
+    drawn = geometry(generator, rows_a_step=64, lengths=lengths, val_freqs=[-1, 1, 2], most_save_freq=3)
+    return [*QUICKSTART_IN_SHORT, *drawn]
 
 
 PROFILES = (

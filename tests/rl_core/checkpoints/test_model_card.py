@@ -1,6 +1,7 @@
 """What the card tells a person to type works as it stands."""
 
 import io
+import shlex
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_the_card_tells_what_the_run_knows(merged: Callable[[str], Merged], tmp_
     for fact in (*run, "0123abcd", "torch 2.13.0", "vllm 2.0e-06"):
         assert fact in card
     assert "| trained, greedy | 400 | 0.950 | 0.924 - 0.967 |" in card
-    assert f"vllm serve {folder}" in card
+    assert f"vllm serve {shlex.quote(str(folder))}" in card
     header = yaml.safe_load(card.split("---")[1])
     assert header["pipeline_tag"] == "image-text-to-text"
     assert header["library_name"] == "transformers"

@@ -1,13 +1,11 @@
 """The same training steps again and again, from the same weights, at the size of the quickstart."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
@@ -22,7 +20,7 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Float32Array, Prompt, TrainGroup, TrainSample
 from tests.rl_core.builders import groups_of, make_train_group
-from tests.rl_core.busy import busy_cores
+from tests.rl_core.busy import busy_cores, threads_of_torch
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 PROMPTS, RESPONSES = 16, 8
@@ -66,16 +64,6 @@ def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
         return replace(sample, rollout=rollout, advantages=noise[0], values=noise[1], returns=noise[2])
 
     return [group(dataset[number]) for number in range(PROMPTS)]
-
-
-@contextmanager
-def threads_of_torch(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Trials:

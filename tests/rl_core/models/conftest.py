@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
+from tests.rl_core.busy import threads_of_torch
 from tests.rl_core.models.builders import write_small_model
 
 
@@ -13,10 +13,8 @@ from tests.rl_core.models.builders import write_small_model
 def one_thread() -> Iterator[None]:
     """Tensors this small gain nothing from a second thread and, on a busy machine, wait long for it. A test of large
     ones sets its own number."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with threads_of_torch(1):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.models.row_moves import Copies, copy_rows, pad, unpad
-from tests.rl_core.busy import busy_cores
+from tests.rl_core.busy import busy_cores, threads_of_torch
 
 CPU = torch.device("cpu")
 
@@ -69,14 +69,12 @@ def gradients(copy, keys: torch.Tensor, weight: torch.Tensor, *, repeats: int = 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_shared_keys_have_one_gradient_on_a_busy_machine(shared_keys, threads: int) -> None:
     keys, weight, copies = shared_keys
-    torch.set_num_threads(threads)
-    with busy_cores():
+    with threads_of_torch(threads), busy_cores():
         assert len(gradients(lambda tensor: copy_rows(tensor, copies), keys, weight)) == 1
 
 
 def test_plain_indexing_has_several_there(shared_keys) -> None:
     """The control: without it the test above would show nothing."""
     keys, weight, copies = shared_keys
-    torch.set_num_threads(8)
-    with busy_cores():
+    with threads_of_torch(8), busy_cores():
         assert len(gradients(lambda tensor: tensor[copies.rows], keys, weight)) > 1

@@ -8,7 +8,7 @@ from torch import nn
 
 from rl_core.training.split_adamw import SplitAdamW
 from rl_core.training.split_weights import join
-from tests.rl_core.busy import busy_cores
+from tests.rl_core.busy import busy_cores, threads_of_torch
 
 OPTIONS = {"lr": 1e-6, "betas": (0.9, 0.999), "eps": 1e-8}
 
@@ -37,13 +37,8 @@ def test_it_is_torchs_adamw_on_a_float32_copy_to_the_bit(
 
 
 def test_it_is_torchs_adamw_at_a_size_at_which_threads_share_a_tensor() -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(8)
-    try:
-        with busy_cores():
-            assert_as_torchs_adamw((1001, 257), seed=0, steps=10, lr=1e-3, scale=1.0, weight_decay=0.01)
-    finally:
-        torch.set_num_threads(threads)
+    with threads_of_torch(8), busy_cores():
+        assert_as_torchs_adamw((1001, 257), seed=0, steps=10, lr=1e-3, scale=1.0, weight_decay=0.01)
 
 
 def assert_as_torchs_adamw(
