@@ -75,7 +75,7 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 
 docs: $(STAMP) ## write docs/configuration.md and docs/migration.md anew from the configuration models
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
-	$(BIN)/python -m rl_core.config.easyr1.page docs/migration.md
+	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
 
 server: $(STAMP) ## start Prefect's server, a worker for the deployments, and MLflow, on this machine only
 	$(BIN)/sightline server

@@ -21,10 +21,10 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.speed.report import machine_facts
-from rl_core.engine import local_worker
 from rl_core.types import TrainGroup
+from rl_core.workers import local_worker
 from tests.rl_core.busy import busy_cores, threads_of_torch
-from tests.rl_core.engine.trials import Trials, made_up_groups, prepare, quickstart
+from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart
 
 THREADS = (1, 2, 4, 8)
 

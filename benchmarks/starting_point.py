@@ -1,10 +1,10 @@
 """What every side of a comparison starts from: rows, an initial model, and weights after the cold start."""
 
 from rl_core.config.run import RunConfig
-from rl_core.engine.session import open_session
-from rl_core.engine.stop import StopRequest
+from rl_core.loop.session import open_session
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.stop import StopRequest
 from tasks.preparation import prepare_run
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from prefect import State, flow
 
-from flows.contents import Stages, carry_out
-from flows.endings import ENDINGS
-from flows.opening import in_run, name_of_run
 from flows.parameters import Overrides
+from flows.pipeline import Stages, carry_out
+from flows.process.endings import ENDINGS
+from flows.process.open_run import in_run, name_of_run
 from flows.request import RUNS_DIR, Asked
 
 

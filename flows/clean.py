@@ -13,9 +13,9 @@ from pydantic import Field
 from flows.cleaning import cleaning, rule_of
 from flows.request import RUNS_DIR
 from rl_core.redaction import redact
-from tasks.artifacts import PAGES
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
 from tasks.housekeeping.sizes import human_bytes
+from tasks.pages.artifacts import PAGES
 
 Age = Annotated[str, Field(pattern=r"^(\d{1,6}[hdw])?$")]
 

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flows.causes import cause_of
-from flows.cli_evaluate import evaluate
-from flows.cli_operations import clean, doctor, reproduce, runs, server, ui
-from flows.cli_options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
+from flows.commands.evaluate import evaluate
+from flows.commands.operations import clean, doctor, reproduce, runs, server, ui
+from flows.commands.options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
+from flows.printing import say
+from flows.process.error_messages import cause_of
 from flows.request import RUNS_DIR
-from flows.saying import say
 from flows.settings import set_console_defaults
 
 app = typer.Typer(
@@ -77,9 +77,9 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
     """Write a config for your own data, and show what it makes of the first rows."""
-    from flows.cli_init import init_config
+    from flows.commands.init import init_config
     from rl_core.data.column_guesses import NamedColumns
-    from tasks.new_config import Wishes
+    from tasks.new_config.writing import Wishes
 
     columns = NamedColumns(prompt_key=prompt_key, answer_key=answer_key, image_key=image_key, video_key=video_key)
     wishes = Wishes(validation=validation, model=model, columns=columns, media_dir=media_dir)
@@ -98,7 +98,7 @@ def easyr1(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
     """Write the equivalent of an EasyR1 configuration and list what is not the same (docs/migration.md)."""
-    from flows.cli_import import write_easyr1_import
+    from flows.commands.import_easyr1 import write_easyr1_import
 
     write_easyr1_import(arguments, Console(), out=out, force=force)
 
@@ -133,8 +133,8 @@ def merge(
 @app.command()
 def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Print what a run came to; write the report first, after all that it reports of, where there is none."""
-    from flows.cli_report import carry_out_report
-    from flows.cli_run import Order
+    from flows.commands.report import carry_out_report
+    from flows.commands.run import Order
 
     order = Order(flow="baseline", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
     raise typer.Exit(carry_out_report(order, Console()))
@@ -149,7 +149,7 @@ def plan(
     with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config too.")] = False,
 ) -> None:
     """Show what would run: stages and which are done, batch arithmetic, memory and disk, every problem."""
-    from flows.cli_plan import print_plan
+    from flows.commands.plan import print_plan
     from flows.request import resolve_request
 
     request = resolve_request(config, all_overrides(changes, overrides), runs_dir=runs_dir)
@@ -166,7 +166,7 @@ def show(
 ) -> None:
     """Show prompts, images, responses, rewards and advantages of a step, also while the run trains; with --validation
     the answers to held-out prompts after it."""
-    from flows.cli_show import print_rollouts, print_validation
+    from flows.commands.show import print_rollouts, print_validation
     from flows.request import find_run
 
     show_step = print_validation if validation else print_rollouts
@@ -189,7 +189,7 @@ def compare(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Compare runs; those that differ in the seed alone are one group, and the first group is the reference."""
-    from flows.cli_compare import print_comparison
+    from flows.commands.compare import print_comparison
     from flows.comparing import asked_groups, compare_groups
 
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
@@ -210,7 +210,7 @@ def _carry_out(
     fresh: bool = False,
     push: str | None = None,
 ) -> None:
-    from flows.cli_run import Order, carry_out
+    from flows.commands.run import Order, carry_out
 
     order = Order(
         flow=flow,

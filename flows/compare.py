@@ -8,10 +8,10 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.comparing import asked_groups, compare_groups
 from flows.request import RUNS_DIR
-from tasks.artifacts import PAGES
-from tasks.comparison_figures import as_json
-from tasks.comparison_page import ComparisonPage
-from tasks.report_page import percent, points
+from tasks.comparison.figures import as_json
+from tasks.comparison.page import ComparisonPage
+from tasks.pages.artifacts import PAGES
+from tasks.results.report_page import percent, points
 
 
 @flow(name="compare")

@@ -6,9 +6,9 @@ from pathlib import Path
 from flows.request import find_run
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.mlflow_address import mlflow_address
-from tasks.comparison import show_comparison, write_comparison
-from tasks.comparison_groups import RunGroup, group_runs
-from tasks.comparison_page import ComparisonPage
+from tasks.comparison.groups import RunGroup, group_runs
+from tasks.comparison.page import ComparisonPage
+from tasks.comparison.record import show_comparison, write_comparison
 
 
 def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -> list[RunGroup]:

@@ -12,18 +12,18 @@ from prefect.states import Completed, Failed
 from prefect.utilities.callables import get_parameter_defaults
 from pydantic import Field
 
-from flows.alone import run_alone
-from flows.endings import Ending, ended_early, last_word, show_ending
-from flows.flow_runs import flow_run_name, planned_start
-from flows.opening import flow_run_id, outlive_the_worker, start
 from flows.parameters import Overrides
+from flows.process.endings import Ending, ended_early, last_word, show_ending
+from flows.process.flow_runs import flow_run_name, planned_start
+from flows.process.open_run import flow_run_id, outlive_the_worker, start
+from flows.process.own_process import run_alone
+from flows.process.terminal import current_watcher, watched_by
 from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
 from flows.request import RUNS_DIR, RunRequest
-from flows.terminal import current_watcher, watched_by
-from rl_core.engine.stop import stopped_by_signals
-from tasks.artifacts import PAGES
-from tasks.reproduction_record import Conclusion, conclude, markdown
-from tasks.reproduction_set import Member, is_finished
+from rl_core.stop import stopped_by_signals
+from tasks.pages.artifacts import PAGES
+from tasks.reproduction.baseline_set import Member, is_finished
+from tasks.reproduction.record import Conclusion, conclude, markdown
 
 logger = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from flows.saying import command_line
+from flows.printing import command_line
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
-from tasks.kept_files import files_of_run
-from tasks.named_files import NamedFiles
-from tasks.stages import run_name
+from tasks.cache.kept_files import files_of_run
+from tasks.cache.named_files import NamedFiles
+from tasks.cache.stages import run_name
 from tasks.storage.address import VARIABLE
 
 RUNS_DIR = "runs"

@@ -6,8 +6,8 @@ from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest, finite
 from tasks.context import RunContext, named
-from tasks.manifests import StageManifest, finite
 from tasks.staging import StageOutcome, run_stage
 
 if TYPE_CHECKING:

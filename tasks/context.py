@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from prefect import runtime
 
 from rl_core.config.run import RunConfig
-from rl_core.engine.stop import StopRequest
 from rl_core.run_directory import RunDirectory
-from tasks.manifests import StageManifest
-from tasks.named_files import NamedFiles
-from tasks.progress_pages import FlowProgress
+from rl_core.stop import StopRequest
+from tasks.cache.manifests import StageManifest
+from tasks.cache.named_files import NamedFiles
+from tasks.pages.progress_pages import FlowProgress
 from tasks.storage.run_storage import RunStorage
-from tasks.tracking import PipelineTracking
+from tasks.tracking.run_tracking import PipelineTracking
 
 if TYPE_CHECKING:
-    from rl_core.engine.session import Session
+    from rl_core.loop.session import Session
 
 _OPEN: dict[str, "RunContext"] = {}
 
@@ -31,7 +31,7 @@ class RunContext:
         located: The same with every path as it can be read from here: what is worked with.
         files: How what the config names is read.
         run: Its folder.
-        digests: Digest of every stage (tasks.stages).
+        digests: Digest of every stage (tasks.cache.stages).
         parts: What these cover, part by part.
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
         progress: Shows bars.
@@ -67,7 +67,7 @@ class RunContext:
         libraries behind it take seconds to import."""
         if self._session is None:
             with self.progress.wait("load PyTorch and its libraries"):
-                from rl_core.engine.session import open_session
+                from rl_core.loop.session import open_session
 
             opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop)
             self._session = self._owned.enter_context(opening)

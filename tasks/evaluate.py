@@ -8,11 +8,11 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, named
-from tasks.inputs import log_split
-from tasks.manifests import StageManifest
 from tasks.staging import StageOutcome, run_stage
-from tasks.tracking import ITEMS_TABLE
+from tasks.tracking.inputs import log_split
+from tasks.tracking.run_tracking import ITEMS_TABLE
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

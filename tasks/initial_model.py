@@ -10,7 +10,7 @@ from rl_core.data.prompts import corpus
 from rl_core.files import read_utf8
 from rl_core.planning.model_sizes import read_sizes
 from rl_core.templates import target_template
-from tasks.reuse import link_or_copy
+from tasks.cache.reuse import link_or_copy
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
 """Files of a hub checkpoint that nothing here reads."""

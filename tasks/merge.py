@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.checkpoints.hub import push_to_hub
-from rl_core.checkpoints.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
-from rl_core.checkpoints.proof import ProofResult, prove_merged
 from rl_core.config.model import ModelSource, TinyModel
 from rl_core.config.tolerances import merge_tolerance
+from rl_core.export.hub import push_to_hub
+from rl_core.export.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
+from rl_core.export.proof import ProofResult, prove_merged
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
-from tasks.manifests import StageManifest
-from tasks.registration import register_model
-from tasks.run_facts import CONTENDERS, RunFacts, environment_facts
+from tasks.results.run_facts import CONTENDERS, RunFacts, environment_facts
 from tasks.staging import StageOutcome, run_stage
+from tasks.tracking.registration import register_model
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

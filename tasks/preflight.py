@@ -6,9 +6,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.planning.problem import raise_if_fatal
+from tasks.cache.manifests import read_manifest
 from tasks.context import RunContext, current_context, named
-from tasks.manifests import read_manifest
-from tasks.problems import find_problems
+from tasks.planning.problems import find_problems
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
-from tasks.inputs import log_split
-from tasks.manifests import StageManifest
 from tasks.preparation import prepare_run
 from tasks.staging import StageOutcome, run_stage
+from tasks.tracking.inputs import log_split
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

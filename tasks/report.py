@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.checkpoints.model_card import usage_lines
+from rl_core.export.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
-from tasks.manifests import StageManifest
-from tasks.report_data import gallery_rows, open_images, report_page
-from tasks.report_page import render
-from tasks.run_facts import CONTENDERS, RunFacts
+from tasks.results.report_data import gallery_rows, open_images, report_page
+from tasks.results.report_page import render
+from tasks.results.run_facts import CONTENDERS, RunFacts
+from tasks.results.summary import summarise_run
 from tasks.staging import StageOutcome, run_stage
-from tasks.summary import summarise_run
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

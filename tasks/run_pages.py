@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rl_core.planning.batches import BatchPlan
-from tasks.artifacts import LivePage, show_page
-from tasks.manifests import StageManifest
-from tasks.pages import facts_table, links_page, rollouts_page, stage_page, steps_page, validation_page
-from tasks.plan_facts import plan_facts
-from tasks.validation_history import validated_steps
+from tasks.cache.manifests import StageManifest
+from tasks.pages.artifacts import LivePage, show_page
+from tasks.pages.markdown import facts_table, links_page, rollouts_page, stage_page, steps_page, validation_page
+from tasks.pages.plan_facts import plan_facts
+from tasks.results.validation_history import validated_steps
 
 if TYPE_CHECKING:
     from tasks.context import RunContext

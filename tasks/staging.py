@@ -12,12 +12,12 @@ from prefect import State
 from prefect.states import Completed
 
 from rl_core.run_lock import ensure_held
+from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.cache.reuse import discard_stage, find_complete, why_anew
+from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
-from tasks.manifests import StageManifest, describe_outputs, write_manifest
-from tasks.reuse import discard_stage, find_complete, why_anew
 from tasks.run_pages import show_stage
-from tasks.stages import OWN_STAGES
-from tasks.tracking import Show
+from tasks.tracking.run_tracking import Show
 
 logger = logging.getLogger(__name__)
 

@@ -15,28 +15,28 @@ from prefect.client.schemas.objects import TaskRun
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.engine.stop import Interrupted
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import raise_if_fatal
+from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
-from rl_core.tracking.metrics_log import RunLogs, read
+from rl_core.stop import Interrupted
+from tasks.cache.epoch_chain import EpochChain
+from tasks.cache.manifests import StageManifest, finite
+from tasks.cache.stages import epoch_chain, epoch_stage
 from tasks.context import RunContext, current_context, named
-from tasks.epoch_chain import EpochChain
-from tasks.inputs import log_split
-from tasks.manifests import StageManifest, finite
-from tasks.problems import prepared_column_problems, prepared_problems
-from tasks.run_facts import environment_facts
+from tasks.planning.problems import prepared_column_problems, prepared_problems
+from tasks.results.run_facts import environment_facts
+from tasks.resuming.step_records import step_files
+from tasks.resuming.training_start import WantedTraining, training_start
+from tasks.resuming.training_state import mark_started, settle_training
 from tasks.run_pages import show_plan, steps_shown
-from tasks.stages import epoch_chain, epoch_stage
 from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
-from tasks.step_records import step_files
 from tasks.storage.fetching import finish_fetching
-from tasks.training_start import WantedTraining, training_start
-from tasks.training_state import mark_started, settle_training
+from tasks.tracking.inputs import log_split
 
 if TYPE_CHECKING:
-    from rl_core.engine.training_loop import EpochResult
+    from rl_core.loop.training_loop import EpochResult
     from rl_core.tracking.mlflow_runs import MlflowRun
 
 logger = logging.getLogger(__name__)
@@ -48,12 +48,12 @@ RETRIES = 2
 def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
     """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
     training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
-    from rl_core.engine.filtering import TooFewInformativeGroups
-    from rl_core.engine.probing import ProbeMismatch
-    from rl_core.engine.sampling import StaleWeights
-    from rl_core.engine.scoring import TooManyFailedRewards
+    from rl_core.loop.filtering import TooFewInformativeGroups
+    from rl_core.loop.sampling import StaleWeights
+    from rl_core.loop.scoring import TooManyFailedRewards
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
+    from rl_core.workers.probing import ProbeMismatch
 
     lasting = (
         Interrupted,

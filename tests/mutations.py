@@ -61,10 +61,10 @@ MUTATIONS = (
     ),
     Mutation(
         name="no-sync",
-        file="rl_core/engine/local_worker.py",
+        file="rl_core/workers/local_worker.py",
         before="        self._policy_version = policy_version\n        self._engine_is_current = False",
         after="        self._policy_version = policy_version",
-        tests="tests/rl_core/engine/test_step.py",
+        tests="tests/rl_core/loop/test_step.py",
     ),
     Mutation(
         name="no-cache-reset",
@@ -92,7 +92,7 @@ MUTATIONS = (
         file="rl_core/checkpoints/probe.py",
         before="log_probs=values,",
         after="log_probs=rollout.log_probs,",
-        tests="tests/rl_core/engine/test_checkpoint.py",
+        tests="tests/rl_core/workers/test_checkpoint.py",
     ),
     Mutation(
         name="loader-cursor",

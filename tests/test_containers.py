@@ -22,8 +22,8 @@ import pyarrow
 import pytest
 import yaml
 
+from flows.process.work_pool import DEVICES
 from flows.request import RUNS_DIR
-from flows.work_pool import DEVICES
 from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
 from rl_core.storage.place import S3_ENDPOINTS

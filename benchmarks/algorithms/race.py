@@ -8,12 +8,12 @@ from pathlib import Path
 from benchmarks.algorithms.recipes import CONFIG, RECIPES
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.engine.session import open_session
-from rl_core.engine.stop import StopRequest
 from rl_core.evaluation.statistics import Interval, wilson_interval
+from rl_core.loop.session import open_session
 from rl_core.progress import SilentProgress
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
+from rl_core.stop import StopRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_versions, parse_side
 from rl_core.config.loading import load_config
-from rl_core.engine.session import open_session
-from rl_core.engine.stop import StopRequest
+from rl_core.loop.session import open_session
 from rl_core.progress import Advance, SilentProgress
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
+from rl_core.stop import StopRequest
 
 
 class ClockProgress(SilentProgress):

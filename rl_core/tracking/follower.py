@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rl_core.events import LogEvent
-from rl_core.tracking.metrics_log import read_after
+from rl_core.records.metrics_log import read_after
 from rl_core.tracking.outage import report_outage
 from rl_core.tracking.protocol import Table, Tracker, TrackerUnavailable
 

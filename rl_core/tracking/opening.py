@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from rl_core.config.run import RunConfig
+from rl_core.records.metrics_log import read
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.console_tracker import ConsoleTracker
-from rl_core.tracking.metrics_log import read
 from rl_core.tracking.protocol import Tracker
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.cache.manifests import read_manifest
 from tasks.housekeeping.overview import RunOverview
-from tasks.manifests import read_manifest
 
 _SQLITE = "sqlite:///"
 

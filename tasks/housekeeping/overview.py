@@ -14,7 +14,7 @@ from rl_core.evaluation.folder import read_results
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import lock_owner
 from tasks.attempts import noted
-from tasks.manifests import read_manifest
+from tasks.cache.manifests import read_manifest
 
 _LAST_BYTES = 1 << 16
 """Of metrics.jsonl, in which its last line is looked for."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rl_core.files import lies_below
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import Output, StageManifest, altered_output, read_manifest
 from tasks.housekeeping.champions import Champions
 from tasks.housekeeping.overview import RunOverview
-from tasks.manifests import Output, StageManifest, altered_output, read_manifest
 
 
 @dataclass(kw_only=True)

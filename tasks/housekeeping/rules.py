@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rl_core.config.loading import ConfigError
-from tasks.durations import age
+from tasks.cache.stages import config_digest
 from tasks.housekeeping.overview import RunOverview, Standing
-from tasks.stages import config_digest
+from tasks.results.durations import age
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 

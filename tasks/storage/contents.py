@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rl_core.checkpoints.manifest import MANIFEST_NAME, Checkpoint, DamagedCheckpoint, read_checkpoint
 from rl_core.files import files_below, hash_file
+from rl_core.records.metrics_log import step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.record import Record, StoredFile
-from rl_core.tracking.metrics_log import step_files
-from tasks.manifests import StageManifest, hash_of_start, read_manifest
-from tasks.training_start import Chain, begun_epoch, started_file
+from tasks.cache.manifests import StageManifest, hash_of_start, read_manifest
+from tasks.resuming.training_start import Chain, begun_epoch, started_file
 
 SETTINGS = "settings"
 PROGRESS = "progress"

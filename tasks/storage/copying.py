@@ -19,8 +19,8 @@ from rl_core.events import LogEvent
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.record import Record
 from rl_core.storage.store import RunStore, TakenOver
+from tasks.resuming.training_start import Chain
 from tasks.storage.contents import PROGRESS, Contents, complete_checkpoints, is_of_training, progress_of
-from tasks.training_start import Chain
 
 logger = logging.getLogger(__name__)
 

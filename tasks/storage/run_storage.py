@@ -8,10 +8,10 @@ from rl_core.config.run import RunConfig
 from rl_core.events import LogEvent
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import RunStore
+from tasks.resuming.training_start import Chain
 from tasks.storage.address import run_store, storage_settings
 from tasks.storage.copying import Copier
 from tasks.storage.fetching import bring_settings, bring_stage, bring_training
-from tasks.training_start import Chain
 
 logger = logging.getLogger(__name__)
 

@@ -17,18 +17,18 @@ from typing import Any, Literal
 from rl_core.config.loading import ConfigError, digest_of, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.engine.filtering import TooFewInformativeGroups
-from rl_core.engine.session import Session, open_session
-from rl_core.engine.stop import Interrupted, StopRequest
+from rl_core.loop.filtering import TooFewInformativeGroups
+from rl_core.loop.session import Session, open_session
 from rl_core.planning.problem import PlanError, raise_if_fatal
 from rl_core.progress import SilentProgress
+from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
+from rl_core.stop import Interrupted, StopRequest
+from tasks.cache.stages import stage_digests
+from tasks.planning.problems import find_problems, prepared_problems
 from tasks.preparation import prepare_run
-from tasks.problems import find_problems, prepared_problems
-from tasks.stages import stage_digests
 from tests.drawn.profiles import Tree
 
 Ending = Literal["ran", "invalid", "planned against", "data refused", "gave up"]

@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from hypothesis import HealthCheck, Phase, given, settings
 
 from rl_core.config.loading import digest_of
-from rl_core.engine import session
+from rl_core.loop import session
 from rl_core.randomness import keyed_seed
 from rl_core.rewards import true_answers
 from rl_core.rollout import vllm_engine

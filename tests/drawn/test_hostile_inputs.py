@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows.causes import cause_of
 from flows.cli import app
+from flows.process.error_messages import cause_of
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.planning import patterns
 from tests.drawn.hostile import KEYS, PATHS, chains, fragments, overrides, templates, values, write_oddities

@@ -9,8 +9,8 @@ from rl_core.checkpoints.manifest import Checkpoint, DamagedCheckpoint, verify
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
 from rl_core.config.loading import load_config
 from rl_core.config.training import TrainerConfig
+from rl_core.records.metrics_log import read, readable_steps
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read, readable_steps
 from tests.e2e.runs import the_run
 
 _SECONDS_BETWEEN_LOOKS = 0.02

@@ -11,7 +11,7 @@ import psutil
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
-from tasks.stages import run_name
+from tasks.cache.stages import run_name
 from tests.e2e.runs import SMALL, command, environment, run_arguments
 from tests.servers import answers, free_port, started, wait_until
 

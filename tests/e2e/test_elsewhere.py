@@ -6,10 +6,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
-from rl_core.tracking.metrics_log import read
 from tasks.storage.contents import PROGRESS
 from tests.e2e.processes import run_of, started, wait_until
 from tests.e2e.runs import environment, fingerprint, sightline

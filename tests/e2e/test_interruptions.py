@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
 from tests.e2e.chaos import KILLER
 from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of, started, wait_until
 from tests.e2e.runs import command, environment, fingerprint, run_arguments

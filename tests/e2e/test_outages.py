@@ -9,8 +9,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
 from tests.e2e.planted_secrets import PASSWORD, leaks
 from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of
 from tests.e2e.runs import SMALL, fingerprint, run_arguments, sightline

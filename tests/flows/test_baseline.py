@@ -17,9 +17,9 @@ from prefect.client.schemas.objects import FlowRun, TaskRun
 
 from flows.baseline import baseline
 from flows.partial import evaluate_part, merge_part
-from rl_core.engine.training_loop import TrainingLoop
+from rl_core.loop.training_loop import TrainingLoop
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
 from tasks.train import train_epoch
 from tests.flows.artifacts import artifacts_of
 

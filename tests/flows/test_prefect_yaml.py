@@ -10,9 +10,9 @@ from prefect import Flow
 from prefect.exceptions import ParameterTypeError
 from prefect.flows import load_flow_from_entrypoint
 
-from flows.cli_server import POOL
+from flows.commands.server import POOL
+from flows.process.work_pool import DEVICES
 from flows.reproducing import DEFAULT_SET, AskedSet, baseline_path
-from flows.work_pool import DEVICES
 from rl_core.config.loading import load_config
 
 pytestmark = pytest.mark.usefixtures("at_the_root")

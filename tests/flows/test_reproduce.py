@@ -15,7 +15,7 @@ from flows.reproducing import AskedSet
 from rl_core.config.loading import dump_config, load_config
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
-from tasks.stages import run_name, stage_digests
+from tasks.cache.stages import run_name, stage_digests
 from tests.flows.artifacts import artifacts_of
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.finished_run import finish_stage

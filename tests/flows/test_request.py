@@ -7,7 +7,7 @@ import pytest
 
 from flows.request import resolve_request, start_tag
 from rl_core.config.loading import ConfigError, dump_config, load_config
-from tasks.stages import run_name
+from tasks.cache.stages import run_name
 
 CONFIG = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 

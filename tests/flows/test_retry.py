@@ -16,10 +16,10 @@ from prefect.flow_engine import run_flow
 from prefect.states import Scheduled
 
 from flows.baseline import baseline
-from rl_core.engine.scoring import TooManyFailedRewards
 from rl_core.evaluation.answers import AnswerFile
+from rl_core.loop.scoring import TooManyFailedRewards
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
 from tests.results import hashes
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]

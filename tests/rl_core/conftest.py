@@ -1,4 +1,5 @@
-"""What the tests of several rooms share: dying at a chosen moment, and a disk that is soon full."""
+"""What the tests of several rooms share: dying at a chosen moment, a disk that is soon full, a small prepared run with
+a worker, and merged models. Libraries that take seconds to import are imported by the fixtures that need them."""
 
 import os
 import signal
@@ -6,8 +7,18 @@ import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from rl_core.config.run import RunConfig
+    from rl_core.rewards.pool import RewardPool
+    from rl_core.run_directory import RunDirectory
+    from rl_core.types import Prompt, TrainGroup
+    from rl_core.workers.local_worker import LocalWorker
+    from tests.rl_core.merged_models import Merged
+    from tests.rl_core.small_run import OpenWorker
 
 FILE_CALLS = (
     "replace",
@@ -91,3 +102,92 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"cannot mount a small tmpfs: {mounted.stderr.decode().strip()}")
     yield mount
     subprocess.run(["umount", "--lazy", mount], check=True)  # a failed test may have left a file open
+
+
+@pytest.fixture(scope="session")
+def config() -> "RunConfig":
+    """Of a small run that starts from a random model."""
+    from tests.rl_core.small_run import small_config
+
+    return small_config()
+
+
+@pytest.fixture(scope="session")
+def prepared_run(tmp_path_factory: pytest.TempPathFactory, config: "RunConfig") -> "RunDirectory":
+    """A run folder with initial model and data; tests that write copy what they need."""
+    from tests.rl_core.small_run import prepare
+
+    return prepare(config, tmp_path_factory.mktemp("runs") / "small-test")
+
+
+@pytest.fixture(scope="session")
+def rewards(config: "RunConfig") -> "Iterator[RewardPool]":
+    from rl_core.rewards.pool import RewardPool
+
+    with RewardPool(config.reward) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def shared_worker(config: "RunConfig", prepared_run: "RunDirectory", rewards: "RewardPool") -> "Iterator[LocalWorker]":
+    from tests.rl_core.small_run import small_worker
+
+    worker = small_worker(config, prepared_run)
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="session")
+def open_worker(shared_worker: "LocalWorker") -> "OpenWorker":
+    """Opens a worker of other settings for the length of a `with`. vLLM keeps what belongs to an engine in globals of
+    the process, so the shared worker's engine ends first, and starts again when it is next needed."""
+    from tests.rl_core.small_run import worker_opener
+
+    return worker_opener(shared_worker)
+
+
+@pytest.fixture
+def worker(shared_worker: "LocalWorker", prepared_run: "RunDirectory") -> "LocalWorker":
+    """The shared worker with the initial weights and no optimizer state."""
+    shared_worker.load_policy(prepared_run.initial_model)
+    return shared_worker
+
+
+@pytest.fixture(scope="session")
+def prompts(prepared_run: "RunDirectory", config: "RunConfig") -> "list[Prompt]":
+    from tests.rl_core.small_run import first_prompts
+
+    return first_prompts(prepared_run, config)
+
+
+@pytest.fixture(scope="session")
+def train_groups(
+    prompts: "list[Prompt]",
+    config: "RunConfig",
+    shared_worker: "LocalWorker",
+    prepared_run: "RunDirectory",
+    rewards: "RewardPool",
+) -> "list[TrainGroup]":
+    """Real rollouts of the initial model, cut to ragged lengths and given advantages, so that every token has a
+    gradient (a random model earns no reward)."""
+    from tests.rl_core.small_run import ragged_groups
+
+    shared_worker.load_policy(prepared_run.initial_model)
+    return ragged_groups(prompts, config, shared_worker, rewards)
+
+
+@pytest.fixture(scope="session")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[str], Merged]":
+    """Family -> merged model. Sizes are the smallest that vLLM's attention kernels take."""
+    from tests.rl_core.merged_models import make_merged
+
+    made: dict[str, Merged] = {}
+
+    def get(family: str) -> "Merged":
+        if family not in made:
+            folder = tmp_path_factory.mktemp(family) / "my [old] models *"  # libraries read such a path as a pattern
+            folder.mkdir()
+            made[family] = make_merged(folder, family)
+        return made[family]
+
+    return get

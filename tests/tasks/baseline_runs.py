@@ -5,9 +5,9 @@ from pathlib import Path
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import write_evaluation
+from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import RunLogs
-from tasks.reproduction_set import Member
+from tasks.reproduction.baseline_set import Member
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.finished_run import finish_stage
 

@@ -13,21 +13,21 @@ from unittest.mock import patch
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
-from rl_core.engine import training_loop
-from rl_core.engine.records import StepRecorder
-from rl_core.engine.step import StepRecord
-from rl_core.engine.stop import Interrupted, StopRequest
-from rl_core.engine.training_loop import EpochResult, LoopParts, TrainingLoop
-from rl_core.engine.validation import Validation
 from rl_core.files import folder_hashes
+from rl_core.loop import training_loop
+from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
+from rl_core.loop.validation import Validation
 from rl_core.progress import SilentProgress
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import read
+from rl_core.stop import Interrupted, StopRequest
 from rl_core.types import Score
-from tasks.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.resuming.training_start import TrainingStart, WantedTraining
+from tasks.resuming.training_state import mark_started, settle_training
 from tasks.train import epoch_outputs
-from tasks.training_start import TrainingStart, WantedTraining
-from tasks.training_state import mark_started, settle_training
 from tests.results import hashes
 from tests.rl_core.builders import make_group
 from tests.rl_core.evaluation.builders import make_items

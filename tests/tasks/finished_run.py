@@ -12,10 +12,10 @@ from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.files import atomic_write_json
+from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import RunLogs
-from tasks.manifests import StageManifest, describe_outputs, write_manifest
-from tasks.stages import run_name
+from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.cache.stages import run_name
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.evaluation.builders import make_items
 from tests.rl_core.tracking.runs import a_config

@@ -8,9 +8,9 @@ import pytest
 
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
-from tasks.last_good import good_runs_before
-from tasks.manifests import read_manifest
-from tasks.reuse import find_complete
+from tasks.cache.manifests import read_manifest
+from tasks.cache.reuse import find_complete
+from tasks.reproduction.good_runs import good_runs_before
 from tests.damages import DAMAGES, FOLDER_DAMAGES
 from tests.tasks.baseline_runs import week
 from tests.tasks.continued import Geometry, attempt, results

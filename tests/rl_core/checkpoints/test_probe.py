@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rl_core.checkpoints.merged_check import read_items
 from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
+from rl_core.export.merged_check import read_items
 from rl_core.files import folder_hashes
 from rl_core.models.attention import standard_attention
 from rl_core.types import VideoClip
-from tests.rl_core.checkpoints.conftest import Merged, make_probe
+from tests.rl_core.merged_models import Merged, make_probe
 from tests.rl_core.models.builders import Bench
 
 ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from rl_core.checkpoints.merged_check import transformers_log_probs
 from rl_core.data.chat import ChatRenderer
+from rl_core.export.merged_check import transformers_log_probs
 from rl_core.models.loading import load_model, load_processor
 from rl_core.rollout.weight_names import expected_weight_names
 from tests.rl_core.bomb import Bomb

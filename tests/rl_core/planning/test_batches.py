@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from rl_core.config.run import RunConfig
-from rl_core.engine.training_loop import epoch_span
+from rl_core.loop.training_loop import epoch_span
 from rl_core.planning.batches import (
     batch_plan,
     divisibility_problems,

@@ -18,14 +18,15 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
+from rl_core.records.metrics_log import RunLogs, read
 from rl_core.rewards.lane import Lane
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.rewards.samples import make_sample
+from tests.servers import wait_until
 
 STRANGERS = Path(__file__).with_name("strangers.py")
 PATIENCE = 60.0
@@ -325,7 +326,9 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
-        scoring = psutil.Process(pool._server.pid).children(recursive=True)
+        server = psutil.Process(pool._server.pid)
+        wait_until(lambda: len(server.children(recursive=True)) == 4, "two workers with their keepers")
+        scoring = server.children(recursive=True)
         all_wait.set()
         for future in futures:
             with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
@@ -333,7 +336,6 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
             assert ended.value.__cause__ is FULL_DISK
         with pytest.raises(RuntimeError, match="No space left on device"):
             pool.submit(make_sample("x"))
-    assert len(scoring) == 4
     assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 

@@ -13,9 +13,9 @@ import pytest
 from mlflow import MlflowClient
 from PIL import Image
 
+from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.tracking.mlflow_access import MlflowAccess, absolute_uri
 from rl_core.tracking.mlflow_runs import MlflowPipeline, flatten
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker

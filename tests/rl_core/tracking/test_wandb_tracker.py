@@ -14,9 +14,9 @@ import pytest
 from wandb.proto.wandb_internal_pb2 import Record
 
 from rl_core.config.stages import WandbConfig
+from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.metrics_log import RunLogs, read
 from rl_core.tracking.protocol import STEP_KEY, TrackerUnavailable
 from rl_core.tracking.wandb_tracker import WandbTracker
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
@@ -136,7 +136,7 @@ def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, tmp_path: Pa
     script = (
         "import sys; from pathlib import Path; from rl_core.config.stages import WandbConfig\n"
         "from rl_core.run_directory import RunDirectory; from rl_core.tracking.follower import TrackerFollower\n"
-        "from rl_core.tracking.metrics_log import RunLogs\n"
+        "from rl_core.records.metrics_log import RunLogs\n"
         "from tests.rl_core.tracking.test_wandb_tracker import tracker\n"
         "run = RunDirectory(Path(sys.argv[1])); logs = RunLogs(run)\n"
         "follower = TrackerFollower(tracker(run, WandbConfig(mode='online')), run.metrics, log_event=logs.log_event)\n"

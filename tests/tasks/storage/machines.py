@@ -10,9 +10,9 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
+from tasks.resuming.training_start import training_start
 from tasks.storage.fetching import finish_fetching
 from tasks.storage.run_storage import RunStorage
-from tasks.training_start import training_start
 from tests.tasks.continued import Attempt, End, Geometry, attempt
 
 EVENTS: list[tuple[str, dict[str, object]]] = []

@@ -13,12 +13,12 @@ from rl_core.files import atomic_write_text, folder_hashes
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
-from tasks.manifests import read_manifest
-from tasks.reuse import find_complete
+from tasks.cache.manifests import read_manifest
+from tasks.cache.reuse import find_complete
+from tasks.resuming.training_start import started_file
 from tasks.storage.address import VARIABLE, storage_settings
 from tasks.storage.contents import PROGRESS
 from tasks.storage.run_storage import RunStorage
-from tasks.training_start import started_file
 from tests.tasks.continued import End, Geometry, attempt
 from tests.tasks.finished_run import config_with, finish_run, finish_stage
 from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of, unsynced

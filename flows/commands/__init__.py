@@ -1,0 +1,1 @@
+"""The commands of `sightline`, one file each."""

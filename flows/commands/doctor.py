@@ -1,0 +1,72 @@
+"""`sightline doctor`: what the runs' folders and Prefect say of each other, set right after a process was killed.
+
+Prefect is asked for the flow runs whose end it may not know, and for nothing else: without one the folders tell all.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.printing import say
+from flows.request import resume_command
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked, lock_owner
+from tasks.attempts import prefect_may_not_know
+from tasks.housekeeping.overview import runs_below
+
+
+def examine(runs_dir: Path, console: Console) -> None:
+    """Mark flow runs whose process is gone, and show how each run stands.
+
+    Raises:
+        PrefectAway: Prefect's server does not answer.
+    """
+    table = Table()
+    for column in ("run", "state", "to continue"):
+        table.add_column(column, overflow="fold")
+    doubtful = []
+    for run in runs_below(runs_dir):
+        state, is_doubtful = standing_of(run)
+        table.add_row(*map(Text, (run.name, state, resume_command(run) if state == "unfinished" else "")))
+        doubtful += [run] if is_doubtful else []
+    for marked in _mark(doubtful):
+        say(console, marked)
+    console.print(table)
+
+
+def standing_of(run: RunDirectory) -> tuple[str, bool]:
+    """Whether a run is being written, finished or unfinished, and whether Prefect may say Running of it for ever."""
+    try:
+        owner = lock_owner(run.lock)
+        if owner is not None:
+            return f"written by the process with pid {owner}", False
+        is_doubtful = prefect_may_not_know(run)
+    except (OSError, ValueError) as error:
+        return f"unreadable: {error}", False
+    return "finished" if run.summary.is_file() else "unfinished", is_doubtful
+
+
+def _mark(runs: Sequence[RunDirectory]) -> Iterator[str]:
+    """Mark the flow runs of these runs; yields what was marked."""
+    if not runs:
+        return
+    # Imported here: Prefect and its server take seconds, and most of the time there is nothing to ask.
+    from flows.process.embedded_server import reached_prefect
+    from flows.process.flow_runs import mark_abandoned
+
+    with reached_prefect():
+        for run in runs:
+            # The lock is held for the moment in which Prefect is asked, so that nobody starts the run in between; who
+            # started it before that has asked.
+            try:
+                with RunLock(run.lock):
+                    marked = mark_abandoned(run)
+            except RunLocked:
+                continue
+            except OSError as error:
+                marked = f"{run.name} cannot be locked: {error}"
+            if marked:
+                yield marked

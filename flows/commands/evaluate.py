@@ -1,0 +1,83 @@
+"""The command `sightline evaluate`."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from flows.commands.options import Changes, Overrides, RunsDir, all_overrides
+from flows.request import RUNS_DIR
+
+_ONLY_RUNS = {"overrides", "runs_dir"}
+_ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed"}
+_ONLY_PROTOCOLS = {"prompt", "samples", "out", "against"}
+
+
+def evaluate(
+    context: typer.Context,
+    config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
+    changes: Changes = None,
+    overrides: Overrides = None,
+    protocols: Annotated[
+        list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it; may be repeated.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Ask this model: a folder, a run's or checkpoint's folder, or owner/name\\[@revision]."),
+    ] = None,
+    outputs: Annotated[Path | None, typer.Option(help="Score these saved responses; needs no model.")] = None,
+    items: Annotated[
+        list[str] | None, typer.Option(metavar="PROTOCOL=FILE", help="Ask these items, not those on the hub.")
+    ] = None,
+    media_dir: Annotated[Path | None, typer.Option(help="Where relative image paths of --items start.")] = None,
+    prompt: Annotated[Path | None, typer.Option(help="Ask with this Jinja file, such as the published text.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Responses an item, for pass@k and majority@k.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first items.")] = None,
+    dtype: Annotated[Literal["float32", "bfloat16"] | None, typer.Option(help="The model's own by default.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Keys the sampled responses.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for the verdicts; below evaluations/ by default.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Folder of earlier verdicts to compare with, paired.")] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Evaluate base and trained model of a CONFIG; or, by published protocols, any model or saved responses."""
+    if not (protocols or model or outputs):
+        if config is None:
+            raise ValueError("give a CONFIG; or --protocol NAME@VERSION with --model or --outputs")
+        _refuse(
+            context, _ONLY_MODELS | _ONLY_PROTOCOLS, "a CONFIG: its section `evaluation` says how; change it by --set"
+        )
+        from flows.commands.run import Order, carry_out
+
+        order = Order(flow="evaluate", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
+        raise typer.Exit(carry_out(order, Console()))
+    if config is not None or (model is None) == (outputs is None):
+        raise ValueError("a protocol measures one thing: --model NAME, or --outputs FILE")
+    _refuse(context, _ONLY_RUNS, "a protocol, which asks any model the same")
+    from flows.commands.protocols import ProtocolOrder, evaluate_any_model, score_outputs
+
+    asked = ProtocolOrder(
+        protocols=protocols or (),
+        prompt=prompt,
+        samples=samples,
+        items=items or (),
+        media_dir=media_dir,
+        limit=limit,
+        out=out,
+        against=against,
+    )
+    if outputs is not None:
+        _refuse(context, _ONLY_MODELS, "--outputs: the responses are there")
+        raise typer.Exit(score_outputs(outputs, asked, Console()))
+    assert model is not None, "one of the two was given"
+    raise typer.Exit(evaluate_any_model(model, dtype, seed, asked, Console()))
+
+
+def _refuse(context: typer.Context, names: Collection[str], beside: str) -> None:
+    """Raises ValueError when one of these options was given: it would change nothing."""
+    options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
+    for name in sorted(names):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{options[name]} says nothing beside {beside}")

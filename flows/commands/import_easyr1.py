@@ -1,0 +1,65 @@
+"""`sightline import`: configurations of other tools."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.printing import command_line, say
+from rl_core.config.loading import shown_override
+from rl_core.easyr1.importer import Imported, Note, import_easyr1
+from rl_core.files import atomic_write_text
+
+_CONFIG = "config="
+"""How EasyR1's command line names its file."""
+
+
+def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path, force: bool) -> None:
+    """Write the equivalent of a configuration of EasyR1 and say what has none.
+
+    Args:
+        arguments: Its command line: a YAML file, or `config=FILE` as there, and `key.path=value` texts.
+        console: Shows what is not the same.
+        out: The config to write.
+        force: Replace an existing one.
+
+    Raises:
+        ConfigError: the configuration cannot be read, or asks for what neither knows.
+        ValueError: `out` exists already, or more than one file is named.
+    """
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
+    path, overrides = _parts(arguments)
+    imported = import_easyr1(path, overrides)
+    named = [] if path is None else [str(path)]
+    atomic_write_text(out, imported.text(" ".join(["From EasyR1:", *named, *map(shown_override, overrides)])))
+    _say(imported, console)
+    say(console, f"\nwrote {out}. Next:\n  {command_line(['sightline', 'plan', out])}")
+
+
+def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The file among the arguments, if there is one, and the others."""
+    files = [one for one in arguments if "=" not in one or Path(one).is_file()]
+    named = [one for one in arguments if one.startswith(_CONFIG) and one not in files]
+    paths = [*files, *(one.removeprefix(_CONFIG) for one in named)]
+    if len(paths) > 1:
+        raise ValueError(f"{' and '.join(paths)}: an import reads one file, and changes its keys with key.path=value")
+    return Path(paths[0]) if paths else None, [one for one in arguments if one not in (*files, *named)]
+
+
+def _say(imported: Imported, console: Console) -> None:
+    _list("no equivalent", imported.lost, console)
+    _list("differs", imported.differing, console)
+    if imported.needless:
+        names = ", ".join(note.key for note in imported.needless)
+        console.print("[bold]not needed[/bold] (docs/migration.md says why)", highlight=False)
+        console.print(f"  {names}", markup=False, highlight=False, soft_wrap=True)
+    for key in imported.missing:
+        say(console, key, label="[red]to be set[/red]")
+
+
+def _list(title: str, notes: Sequence[Note], console: Console) -> None:
+    if notes:
+        console.print(f"[bold]{title}[/bold]", highlight=False)
+    for note in notes:
+        console.print(f"  {note}", markup=False, highlight=False, soft_wrap=True)

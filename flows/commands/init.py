@@ -1,0 +1,118 @@
+"""`sightline init`: from a user's data to a config, and what was understood."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.printing import command_line, say
+from rl_core.config.data import DataConfig
+from rl_core.data.columns import name_columns
+from rl_core.data.rows import BadRow
+from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
+from tasks.new_config.writing import (
+    Proposal,
+    Trial,
+    Wishes,
+    propose,
+    roomy_length,
+    try_config,
+    write_config,
+    write_rejected,
+)
+
+_FIRST_LIMIT = 1024
+_NAMED_ROWS = 10
+_MAX_BAD_SHARE: float = DataConfig.model_fields["max_bad_share"].default
+
+
+def init_config(data: str, wishes: Wishes, console: Console, *, out: Path, force: bool) -> int:
+    """Write a config for `data` and show what it makes of the first rows.
+
+    Returns:
+        The exit code: 0, 130 after Ctrl-C and 143 after SIGTERM.
+
+    Raises:
+        ValueError: the config exists already, or the data cannot be used.
+    """
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
+    stop = StopRequest()
+    try:
+        with stopped_by_signals(stop), stop.breaking_off():
+            _init(data, wishes, console, out=out)
+    except Interrupted as stopped:
+        say(console, f"{out} is not finished; the same command writes it", label="[yellow]stopped[/yellow]")
+        return stopped.exit_code
+    return 0
+
+
+def _init(data: str, wishes: Wishes, console: Console, *, out: Path) -> None:
+    folder = out.with_suffix(".data")
+    proposal = propose(data, wishes, folder=folder)
+    _say_what_was_found(proposal, console)
+    _say_what_is_unusable(proposal, console, listed_in=write_rejected(proposal, folder))
+    trial = try_config(write_config(proposal, out, max_prompt_length=_FIRST_LIMIT))
+    write_config(proposal, out, max_prompt_length=roomy_length(trial.lengths.longest))
+    _say_what_comes_of_it(trial, proposal, console)
+    plan, run = (command_line(["sightline", command, out]) for command in ("plan", "run"))
+    say(console, f"\nwrote {out}. Next:\n  {plan}\n  {run}")
+
+
+def _say_what_was_found(proposal: Proposal, console: Console) -> None:
+    found = proposal.inspection
+    columns = found.source.columns
+    console.print(f"{found.row_count} rows of {found.kind}; {proposal.split.origin}", highlight=False, markup=False)
+    if found.columns:
+        media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
+        read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
+        console.print(f"columns: {read} (of {name_columns(found.columns)})", highlight=False, markup=False)
+    for doubt in found.doubts:
+        console.print("[yellow]guess[/yellow] ", end="")
+        console.print(doubt, markup=False, highlight=False, soft_wrap=True)
+    if found.columns:
+        console.print("otherwise: --prompt-key, --answer-key, --image-key, --video-key, --media-dir", highlight=False)
+
+
+def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Path | None) -> None:
+    if listed_in is None:
+        return
+    for unusable in proposal.split.unusable:
+        _name_rows(unusable.data, unusable.rows, console)
+        if unusable.is_read_again and len(unusable.rows) > _MAX_BAD_SHARE * unusable.total:
+            console.print(
+                f"  of {unusable.total}: more than data.max_bad_share {_MAX_BAD_SHARE:g} allows: mend them or raise it",
+                highlight=False,
+            )
+    console.print(f"each of them stands in {listed_in}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
+    if not rows:
+        return
+    console.print("[red]unusable[/red] ", end="")
+    console.print(f"{len(rows)} row(s) of {data} cannot be used:", markup=False, highlight=False, soft_wrap=True)
+    for row in rows[:_NAMED_ROWS]:
+        console.print(f"  {row}", markup=False, highlight=False, soft_wrap=True)
+    if len(rows) > _NAMED_ROWS:
+        console.print(f"  and {len(rows) - _NAMED_ROWS} more", highlight=False)
+
+
+def _say_what_comes_of_it(trial: Trial, proposal: Proposal, console: Console) -> None:
+    first, lengths = trial.prompts[0], trial.lengths
+    for split, rows in trial.rejected.items():
+        _name_rows(f"the first ones for {split}", rows, console)
+    console.print("\n[bold]the first prompt[/bold]")
+    console.print(first.text, markup=False, highlight=False, style="cyan", soft_wrap=True)
+    console.print(f"answer: {first.answer_text}", markup=False, highlight=False)
+    console.print(
+        f"\n[bold]prompt lengths[/bold] {lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}",
+        highlight=False,
+    )
+    scores = ", ".join(f"{score:g}" for score in trial.scores)
+    console.print(
+        f"[bold]reward[/bold] {proposal.reward} on the first true answers: {scores or 'none'}", highlight=False
+    )
+    for problem in trial.reward_problems:
+        console.print("[yellow]look[/yellow] ", end="")
+        console.print(problem, markup=False, highlight=False, soft_wrap=True)

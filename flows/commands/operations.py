@@ -1,0 +1,107 @@
+"""Commands for who operates runs: `sightline reproduce`, `runs`, `clean`, `doctor`, `ui`, `server`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.commands.options import Overrides, RunsDir, all_overrides, without_changes
+from flows.request import RUNS_DIR
+
+_MLFLOW_URI = "sqlite:///mlflow.db"
+
+MlflowUri = Annotated[str, typer.Option(help="The database or server that runs are tracked in.")]
+MlflowPort = Annotated[int, typer.Option(help="Port of MLflow's pages.")]
+PrefectPort = Annotated[int, typer.Option(help="Port of Prefect's server and pages.")]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...", help="Baselines of configs/baselines, or their files; then KEY=VALUE for keys to change."
+        ),
+    ] = None,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Every baseline of configs/baselines.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plans and stop.")] = False,
+    overrides: Overrides = None,
+    resume: Annotated[str | None, typer.Option(metavar="SET", help="Go on with this set, by its name.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Runs of their own that take nothing from others.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Run published baselines and say whether their numbers are reproduced and whether one became worse."""
+    from flows.commands.reproduce import reproduce_set
+    from flows.reproducing import ALL, AskedSet
+
+    baselines, changes = without_changes(names or [])
+    asked = AskedSet.of_parameters(
+        {
+            "baselines": [ALL] if all_of_them else baselines,
+            "overrides": all_overrides(changes, overrides),
+            "resume": resume or "",
+            "fresh": fresh,
+            "runs_dir": runs_dir,
+        },
+        datetime.now(UTC),
+    )
+    raise typer.Exit(reproduce_set(asked, Console(), dry_run=dry_run))
+
+
+def runs(runs_dir: RunsDir = RUNS_DIR) -> None:
+    """List every run: state, held-out accuracy, step, size on the disk, age."""
+    from flows.commands.runs import print_runs
+
+    print_runs(Path(runs_dir), Console())
+
+
+def clean(
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Only runs unchanged for longer: 12h, 30d, 8w.")] = "",
+    failed: Annotated[bool, typer.Option("--failed", help="Runs that failed or whose process was killed.")] = False,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Finished runs of a config of which a later run finished too.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Remove runs by a rule: never a champion, a good baseline, a running one, or one that another run needs."""
+    from flows.cleaning import rule_of
+    from flows.commands.runs import clean_runs
+
+    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
+    raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))
+
+
+def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
+    """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
+    from flows.commands.doctor import examine
+
+    examine(Path(runs_dir), Console())
+
+
+def ui(mlflow_uri: MlflowUri = _MLFLOW_URI, mlflow_port: MlflowPort = 5000, prefect_port: PrefectPort = 4200) -> None:
+    """Open the pages of MLflow and Prefect, reachable from this machine only."""
+    from flows.commands.ui import page_servers, serve_pages
+
+    servers = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
+    raise typer.Exit(serve_pages(servers, Console()))
+
+
+def server(
+    mlflow_uri: MlflowUri = _MLFLOW_URI,
+    mlflow_port: MlflowPort = 5000,
+    prefect_port: PrefectPort = 4200,
+    worker_port: Annotated[int, typer.Option(help="Port where the worker says that it is alive.")] = 8080,
+) -> None:
+    """Start Prefect's server, a worker for the deployments, and MLflow, reachable from this machine only."""
+    from flows.commands.server import serve_with_worker
+
+    code = serve_with_worker(
+        Console(),
+        mlflow_uri=mlflow_uri,
+        mlflow_port=mlflow_port,
+        prefect_port=prefect_port,
+        worker_port=worker_port,
+    )
+    raise typer.Exit(code)

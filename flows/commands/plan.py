@@ -1,0 +1,110 @@
+"""`sightline plan`: what would run, in under two seconds. Imports neither Prefect nor torch."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from flows.printing import say
+from flows.request import RunRequest
+from rl_core.config.loading import dump_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import BatchPlan
+from rl_core.planning.disk import disk_forecast
+from rl_core.planning.memory import GIB, memory_forecast
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.precision import engine_words, precision_words, trained_words
+from rl_core.planning.problem import Problem
+from tasks.cache.named_files import NamedFiles, located_config
+from tasks.pages.plan_facts import plan_facts
+from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
+from tasks.planning.known_rows import known_rows
+from tasks.planning.problems import find_gpu, planned_problems
+from tasks.planning.source_glance import Glance, glance_at, split_glance
+from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
+
+
+def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
+    """Show the plan. Returns the exit code: 1 when the run could not work."""
+    config, run, files = request.config, request.run, request.files()
+    console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
+    located, is_prepared = located_config(config, files), request.is_continued and is_prepared_as(config, run, files)
+    glances = {} if is_prepared else glance_at(located)
+    answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
+    problems = planned_problems(located, run, glances, answers)
+    if not any(problem.fatal for problem in problems):
+        with no_waiting(answers):
+            problems += _print_stages(request, files, glances, console)
+        _print_forecast(located, console)
+    code = _print_problems(problems, console)
+    if with_config:
+        console.print(Syntax(dump_config(config), "yaml", background_color="default"))
+    return code
+
+
+def _print_stages(
+    request: RunRequest, files: NamedFiles, glances: Mapping[str, Glance], console: Console
+) -> list[Problem]:
+    """Stages and batches. Returns what does not fit the number of rows."""
+    config, run = request.config, request.run
+    train = split_glance(config, config.data.train, "data.train", glances) if glances else None
+    try:
+        digests = digests_to_compare(config, run, files, reuse=request.reuse)
+    except (ValueError, OSError) as error:
+        return [Problem(where="data", what=str(error), fix="correct what it names")]
+    rows = known_rows(config, run, digests, train)
+    plan = rows.plan(config) if rows else None
+    statuses = stage_statuses(config, run, digests, reuse=request.reuse, plan=plan, files=files)
+    console.print(_stage_table(statuses))
+    if plan is not None and rows is not None:
+        console.print(batch_table(config, plan, rows_told=rows.told))
+    return rows.problems(config) if rows else []
+
+
+def _stage_table(statuses: list[StageStatus]) -> Table:
+    table = Table(title="Stages", title_justify="left")
+    table.add_column("stage")
+    table.add_column("status")
+    for status in statuses:
+        table.add_row(status.stage, Text(status.status, style="green" if status.is_finished else ""))
+    return table
+
+
+def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> Table:
+    """What the batch sizes come to; `rows_told` says where a number of rows comes from that may not be the last."""
+    table = Table(title="Batches", title_justify="left", show_header=False)
+    if rows_told:
+        table.add_row("the rows", rows_told)
+    for name, value in plan_facts(config, plan).items():
+        table.add_row(name, value)
+    return table
+
+
+def _print_forecast(config: RunConfig, console: Console) -> None:
+    gpu = find_gpu()
+    precision = precision_words(config.model, config.actor.optim)
+    engine = engine_words(config.rollout, on_gpu=gpu is not None)
+    console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        console.print("memory and disk: known once the model was downloaded")
+        return
+    memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
+    disk = disk_forecast(config, sizes).total_bytes / GIB
+    place = "GPU" if gpu else "machine's memory"
+    if gpu is not None and gpu.memory_gib is None:
+        place = "GPU, whose size is not known, without a KV cache"
+    console.print(
+        f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {place}, "
+        f"up to {disk:.1f} GiB of disk",
+        highlight=False,
+    )
+
+
+def _print_problems(problems: list[Problem], console: Console) -> int:
+    for problem in problems:
+        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
+        say(console, str(problem), label=label)
+    return int(any(problem.fatal for problem in problems))

@@ -1,0 +1,156 @@
+"""`sightline evaluate` by protocols: saved responses, or any model."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from flows.commands.verdicts import print_comparison, print_verdict
+from flows.printing import say
+from flows.process.bars import LogLines, TerminalBars
+from flows.process.temporary_folder import own_temporary_folder
+from rl_core.config.data import LocalSource, Source
+from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.verdict import Verdict, reach_verdict, read_verdict, write_verdict
+from rl_core.evaluation.verdict_comparison import compare_verdicts
+from rl_core.files import hash_file
+from rl_core.progress import Progress
+
+if TYPE_CHECKING:
+    from rl_core.evaluation.any_model import Dtype
+
+EVALUATIONS = Path("evaluations")
+"""Where verdicts go when nothing else is said, relative to the working directory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProtocolOrder:
+    """What to measure by protocols.
+
+    Attributes:
+        protocols: Names, such as `geoqa-r1v@1`.
+        prompt: A Jinja file with the prompt text to ask with, in place of the protocols' own words.
+        samples: Responses an item, in place of the protocols' own number.
+        items: `protocol=FILE` texts: items of protocols that have none on the hub, or others than those.
+        media_dir: Folder that relative image paths of such files start from.
+        limit: Ask only the first items.
+        out: Folder of the verdicts, one folder a protocol in it; below `evaluations/` when None.
+        against: Folder of earlier verdicts to compare with.
+    """
+
+    protocols: Sequence[str]
+    prompt: Path | None = None
+    samples: int | None = None
+    items: Sequence[str] = ()
+    media_dir: Path | None = None
+    limit: int | None = None
+    out: Path | None = None
+    against: Path | None = None
+
+    def resolved(self) -> list[Protocol]:
+        """The protocols, asking what was ordered. Raises ValueError for an unknown name."""
+        if not self.protocols:
+            raise ValueError("name a protocol: --protocol geo3k-easyr1@1")
+        protocols = [protocol_named(name) for name in self.protocols]
+        if self.prompt is not None:
+            protocols = [protocol.with_prompt(self.prompt) for protocol in protocols]
+        if self.samples is not None:
+            protocols = [protocol.with_samples(self.samples) for protocol in protocols]
+        return protocols
+
+    def source_of(self, protocol: Protocol) -> Source:
+        """The items to ask. Raises ValueError when the protocol has none of its own and none were given."""
+        given = dict(text.partition("=")[::2] for text in self.items)
+        if strangers := given.keys() - set(self.protocols):
+            raise ValueError(f"--items {min(strangers)}=...: no such protocol was asked for; write PROTOCOL=FILE")
+        if protocol.name in given:
+            return self._file(given[protocol.name], protocol)
+        if protocol.items is None:
+            raise ValueError(f"the items of {protocol.name} are files: give them as --items {protocol.name}=FILE")
+        return protocol.items.model_copy(update={"limit": self.limit})
+
+    def _file(self, path: str, protocol: Protocol) -> LocalSource:
+        media_dir = None if self.media_dir is None else str(self.media_dir)
+        return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
+
+    def folder(self, subject: Path) -> Path:
+        """Where the verdicts on a model, or on outputs, go: the last two parts of a path tell a run's checkpoints, an
+        owner's models and outputs of one name apart.
+
+        Raises:
+            ValueError: they would replace those that they are to be compared with.
+        """
+        folder = self.out or EVALUATIONS / "-".join(subject.parts[-2:]).replace("@", "-")
+        if self.against is not None and folder.resolve() == self.against.resolve():
+            raise ValueError(f"--against {self.against}: the new verdicts would take its place; give --out FOLDER")
+        return folder
+
+
+def score_outputs(path: Path, order: ProtocolOrder, console: Console) -> int:
+    """Score a file of responses by every protocol, print and write the verdicts.
+
+    Raises:
+        ValueError: the file cannot be used, or a protocol is not known.
+    """
+    from rl_core.evaluation.saved_outputs import read_saved_outputs
+    from rl_core.evaluation.scoring import score_saved_outputs
+
+    out = order.folder(path.with_suffix(""))
+    subject = {"outputs": str(path), "sha256": hash_file(path) if path.is_file() else None}
+    for protocol in order.resolved():
+        outputs = read_saved_outputs(path, mode=protocol.answering.mode)
+        with progress_on(console) as progress:
+            items = score_saved_outputs(outputs, protocol, progress=progress)
+        verdict = reach_verdict(protocol, items, subject=subject, was_asked_here=False)
+        folder = out / protocol.name
+        write_verdict(folder, verdict, items)
+        show_verdict(verdict, folder, order, console)
+    return 0
+
+
+def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: ProtocolOrder, console: Console) -> int:
+    """Ask a model by every protocol, print and write the verdicts as they come.
+
+    Raises:
+        ValueError: the model or the items cannot be used, or a protocol is not known.
+        OSError: the hub has no such model, or cannot be reached.
+    """
+    protocols = order.resolved()
+    out = order.folder(Path(name))
+    sources = [order.source_of(protocol) for protocol in protocols]
+    own_temporary_folder()
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_on(console))
+        with progress.wait("load PyTorch and its libraries"):
+            from rl_core.evaluation.any_model import found_model
+            from rl_core.evaluation.model_evaluation import Measurement, evaluate_model
+
+        measurements = [
+            Measurement(protocol=protocol, source=source) for protocol, source in zip(protocols, sources, strict=True)
+        ]
+        with progress.wait(f"get the model {name}"):
+            model = stack.enter_context(found_model(name))
+        verdicts = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
+        for verdict, items in verdicts:
+            folder = out / verdict.name
+            write_verdict(folder, verdict, items)
+            show_verdict(verdict, folder, order, console)
+    return 0
+
+
+def show_verdict(verdict: Verdict, folder: Path, order: ProtocolOrder, console: Console) -> None:
+    """Print a verdict, and its comparison with an earlier one where that was asked for."""
+    print_verdict(verdict, console)
+    if order.against is not None:
+        earlier = order.against / verdict.name
+        print_comparison(compare_verdicts(read_verdict(earlier), read_verdict(folder)), str(order.against), console)
+    say(console, f"  written to {folder}\n")
+
+
+def progress_on(console: Console) -> AbstractContextManager[Progress]:
+    """Bars in a terminal, lines elsewhere."""
+    return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))

@@ -1,0 +1,69 @@
+"""`sightline reproduce`: published baselines by their names, from the plan to the verdict."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.commands.reproduce_plan import print_baseline_plan
+from flows.printing import say
+from flows.process.error_messages import cause_of
+from flows.process.terminal import Watcher, watched_by
+from flows.reproducing import AskedSet
+from rl_core.files import read_json
+
+_COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparable": "yellow"}
+
+
+def reproduce_set(asked: AskedSet, console: Console, *, dry_run: bool) -> int:
+    """Print the plan of every baseline; unless it is a dry run, carry them out and say what each came to.
+
+    Returns:
+        The exit code: 0 when all baselines are good or could be, 1 when one is not, 130 after Ctrl-C and 143 after
+        SIGTERM.
+
+    Raises:
+        ValueError: a baseline is not there, or its config is refused.
+    """
+    could_work = [print_baseline_plan(plan, console) for plan in asked.planned()]
+    if not all(could_work):
+        return 1
+    return 0 if dry_run else _carry_out(asked, console)
+
+
+def _carry_out(asked: AskedSet, console: Console) -> int:
+    """The flow of a deployment, called here; its runs draw their own bars."""
+    from flows.commands.run import call_flow, messages, say_stopped
+
+    asked.save()
+    watcher = Watcher()
+    with messages(console), watched_by(watcher):
+        from flows.reproduce import reproduce_baselines  # what torch warns of at its import goes to the log
+
+        error = call_flow(reproduce_baselines, {"resume": asked.name, "runs_dir": asked.runs_dir}, watcher.progress)
+    if watcher.completed:
+        return print_conclusion(asked.folder, console)
+    if watcher.stop.signum is not None:
+        return say_stopped(watcher.stop.signum, asked.command, console)
+    say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
+    say(console, f"to continue: {asked.command}", style="dim")
+    return 1
+
+
+def print_conclusion(folder: Path, console: Console) -> int:
+    """What a set came to, from its folder. Returns the exit code."""
+    baselines = read_json(folder / "summary.json")["baselines"]
+    table = Table(title="Baselines", title_justify="left")
+    for column in ("baseline", "standing", "accuracy", "run"):
+        table.add_column(column, overflow="fold")
+    for one in baselines:
+        found = one["reproduction"]
+        accuracy = f"{found['accuracy_before']:.3f} -> {found['accuracy']:.3f}" if found else "-"
+        table.add_row(one["name"], f"[{_COLOURS[one['standing']]}]{one['standing']}[/]", accuracy, one["run"])
+    console.print()
+    console.print(table)
+    for one in baselines:
+        for reason in one["reasons"]:
+            console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    say(console, str(folder / "summary.html"), label="[green]done[/green]")
+    return int(any(one["standing"] != "good" for one in baselines))

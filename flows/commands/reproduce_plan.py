@@ -1,0 +1,95 @@
+"""The plan of a published baseline at a terminal, offline and in a second. Imports neither Prefect nor torch."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.commands.plan import batch_table
+from flows.printing import say
+from flows.reproducing import PlannedBaseline
+from rl_core.config.published import PublishedConfig
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.reproduction import published_band
+from rl_core.planning.batches import batch_plan
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.precision import precision_words, trained_words
+from rl_core.planning.problem import Problem
+from tasks.reproduction.run_verdict import dry_run_problems, obstacles, published_of
+
+
+def print_baseline_plan(plan: PlannedBaseline, console: Console) -> bool:
+    """Show what a baseline's run would be. Returns whether it could work.
+
+    Raises:
+        ValueError: the config has no section `published`.
+    """
+    problems = dry_run_problems(plan.request.config)
+    _print_plan(plan.request.config, plan.baseline, problems, console)
+    return not any(problem.fatal for problem in problems)
+
+
+def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Problem], console: Console) -> None:
+    published = published_of(config)
+    console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
+    console.print(_published_table(published))
+    if not any(problem.fatal for problem in problems):
+        console.print(batch_table(config, batch_plan(config, published.train_rows)))
+    console.print(_memory_table(config))
+    console.print(_hours_words(published), highlight=False, soft_wrap=True)
+    for obstacle in obstacles(config, baseline):
+        say(console, obstacle, label="[yellow]not comparable[/yellow]")
+    for problem in problems:
+        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
+        say(console, str(problem), label=label)
+
+
+def _published_table(published: PublishedConfig) -> Table:
+    table = Table(title="Published", title_justify="left", show_header=False)
+    protocol = protocol_named(published.protocol)
+    table.add_row("number", published_words(published))
+    table.add_row("source", published.source)
+    table.add_row("conditions", published.conditions)
+    table.add_row("protocol", f"{protocol.name}, digest {protocol.digest()}; prompt: {protocol.prompt_origin}")
+    table.add_row("reference", f"{published.total_steps} steps, {published.steps_per_epoch} an epoch")
+    return table
+
+
+def published_words(published: PublishedConfig) -> str:
+    """The published number and what reproduces it."""
+    band = published_band(published)
+    if published.accuracy is None or band is None:
+        return "none"
+    before = "" if published.accuracy_before is None else f"{published.accuracy_before:.2f} -> "
+    tolerated = f"{band[0]:.3f} or more" if published.at_least else f"{band[0]:.3f} to {band[1]:.3f}"
+    return f"{before}{published.accuracy:.2f} on {published.items} items; reproduced by {tolerated}"
+
+
+def _memory_table(config: RunConfig) -> Table:
+    table = Table(title="Memory of one worker with the whole model", title_justify="left", show_header=False)
+    table.add_row("trained", trained_words(config.model))
+    table.add_row("precision", precision_words(config.model, config.actor.optim))
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        table.add_row("known once the model was downloaded")
+        return table
+    forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
+    table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")
+    for row in forecast.rows:
+        if row.num_bytes:
+            table.add_row(row.name, f"{row.gib:.1f} GiB")
+    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB, and a KV cache beside the engine's weights")
+    return table
+
+
+def _hours_words(published: PublishedConfig) -> str:
+    speed = published.speed
+    if speed is None:
+        return "expected hours: not known, the reference tells no speed"
+    hours = published.total_steps * speed.seconds_per_step / 3600
+    return (
+        f"expected hours: {hours:.1f} on {speed.num_devices} x {speed.device} at the reference's "
+        f"{speed.seconds_per_step:g} s a step, {hours * speed.num_devices:.0f} of one such device ({speed.source})"
+    )

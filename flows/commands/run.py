@@ -1,0 +1,182 @@
+"""Runs a flow for a person at a terminal: bars, messages, exit codes."""
+
+import dataclasses
+import logging
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from flows.commands.tables import print_evaluations, print_summary
+from flows.printing import say
+from flows.process.bars import LogLines, TerminalBars
+from flows.process.error_messages import cause_of
+from flows.process.terminal import Watcher, watched_by
+from flows.request import RUNS_DIR, Asked, resume_command
+from rl_core.progress import Progress
+from rl_core.run_directory import RunDirectory
+
+_STAGES_LOGGER = "tasks.staging"
+_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train")
+"""Their messages are shown as they are: the steps, and where training goes on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """A flow to run.
+
+    Attributes:
+        flow: "baseline", "prepare", "train", "evaluate" or "merge".
+        target: A config file or a run's folder; None when a run is resumed.
+        overrides: `key.path=value` texts.
+        runs_dir: Where runs lie.
+        resume: Name of a run to continue.
+        fresh: Make a run of its own, tagged with this moment.
+        push: Where "merge" uploads the model to, whatever the config says.
+    """
+
+    flow: str
+    target: str | None
+    overrides: Sequence[str] = ()
+    runs_dir: str = RUNS_DIR
+    resume: str | None = None
+    fresh: bool = False
+    push: str | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """The run that is asked for."""
+        return Asked(
+            config=self.target or "",
+            overrides=list(self.overrides),
+            resume=self.resume or "",
+            fresh=self.fresh,
+            runs_dir=self.runs_dir,
+            push=self.push or "",
+        )
+
+
+def carry_out(order: Order, console: Console) -> int:
+    """Run the flow and say how it ended.
+
+    Returns:
+        The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
+
+    Raises:
+        ConfigError: the config is refused.
+    """
+    run = dataclasses.replace(order.asked, fresh=False).resolved(datetime.now(UTC)).run
+    # The flow tags a fresh run with its own start.
+    console.print(f"[bold]{run.name}[/bold]{', fresh' if order.fresh else ''}", highlight=False)
+    with ExitStack() as stack:
+        watcher = Watcher(progress=stack.enter_context(_progress(console)))
+        stack.enter_context(messages(console))
+        stack.enter_context(watched_by(watcher))
+        error = _call(order, watcher.progress)
+    return _say_how_it_ended(order, watcher.run or run, watcher, error, console)
+
+
+def _call(order: Order, progress: Progress) -> BaseException | None:
+    asked = dataclasses.asdict(order.asked)
+    parameters = {name: value for name, value in asked.items() if value or name == "runs_dir"}
+    with progress.wait("load Prefect"):
+        flow = _flow(order.flow)
+    return call_flow(flow, parameters, progress)
+
+
+def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
+    """Call a flow. Returns what Prefect, or the flow before it came to its body, ended with."""
+    from flows.process.embedded_server import PrefectAway, reached_prefect
+    from tasks.pages.artifacts import UNREACHABLE
+
+    try:
+        with ExitStack() as stack:
+            with progress.wait("reach Prefect's server"):
+                stack.enter_context(reached_prefect())
+            state = flow(**parameters, return_state=True)
+            result = state.result(raise_on_failure=False)
+    except (PrefectAway, *UNREACHABLE, RuntimeError) as error:
+        return error
+    return result if isinstance(result, BaseException) else None
+
+
+def _flow(name: str) -> Any:
+    from flows import baseline, partial
+
+    return baseline.baseline if name == "baseline" else getattr(partial, f"{name}_part")
+
+
+def _progress(console: Console) -> AbstractContextManager[Progress]:
+    return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
+
+
+@contextmanager
+def messages(console: Console) -> Iterator[None]:
+    """Show what the project warns of, and which stages were recognised or finished; the rest is in the run's log."""
+    logging.captureWarnings(True)
+    handler = _ConsoleHandler(console)
+    names = ("flows", "tasks", "rl_core")
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in names:
+            logging.getLogger(name).removeHandler(handler)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            return  # the end of the command says it, the run's log has the traceback
+        if record.levelno >= logging.WARNING:
+            say(self._console, record.getMessage(), label=f"[yellow]{record.levelname.lower()}[/yellow]")
+        elif record.name == _STAGES_LOGGER:
+            say(self._console, record.getMessage(), label="[green]✓[/green]")
+        elif record.name in _TOLD_LOGGERS:
+            say(self._console, record.getMessage())
+
+
+def _say_how_it_ended(
+    order: Order, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
+) -> int:
+    if watcher.completed:
+        if error is not None:
+            say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
+        _say_result(order, run, console)
+        return 0
+    if watcher.stop.signum is not None:
+        return say_stopped(watcher.stop.signum, resume_command(run), console)
+    _say_failed(run, watcher.error or error, console)
+    return 1
+
+
+def say_stopped(signum: int, command: str, console: Console) -> int:
+    """How to go on after a signal. Returns the shell's exit code."""
+    name = signal.Signals(signum).name
+    console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
+    say(console, f"  {command}")
+    return 128 + signum
+
+
+def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
+    if order.flow == "baseline":
+        print_summary(run, console)
+    elif order.flow == "evaluate":
+        print_evaluations(run, console)
+    else:
+        say(console, str(run.root), label="[green]done[/green]")
+
+
+def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
+    say(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
+    if run.log.is_file():
+        say(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")

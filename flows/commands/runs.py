@@ -1,0 +1,95 @@
+"""`sightline runs` and `sightline clean`: every run at a glance, and the removal of those that a rule chooses."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flows.cleaning import cleaning
+from flows.printing import say
+from tasks.housekeeping.overview import RunOverview, Standing, overviews
+from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
+from tasks.housekeeping.rules import Rule
+from tasks.housekeeping.sizes import human_bytes, size_on_disk
+from tasks.results.durations import age
+
+_COLOURS = {
+    Standing.RUNNING: "cyan",
+    Standing.FINISHED: "green",
+    Standing.FAILED: "red",
+    Standing.CRASHED: "red",
+    Standing.UNREADABLE: "red",
+}
+_LONGEST_REMARK = 100
+
+
+def print_runs(runs_dir: Path, console: Console) -> None:
+    """A line a run, the one that was written to last at the top."""
+    runs = sorted(overviews(runs_dir), key=lambda run: run.written_at, reverse=True)
+    now = datetime.now(UTC)
+    table = Table()
+    for column in ("run", "state", "accuracy", "step", "size", "age"):
+        right = column in ("step", "size", "age")
+        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for run in runs:
+        table.add_row(
+            escape(run.run.name),
+            _state(run),
+            _accuracy(run),
+            "" if run.step is None else f"{run.step}",
+            human_bytes(size_on_disk([run.run.root])),
+            age(now - run.written_at),
+        )
+    console.print(table)
+    total = size_on_disk(run.run.root for run in runs)
+    say(console, f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; what runs share counts once")
+
+
+def _state(run: RunOverview) -> str:
+    colour = _COLOURS.get(run.standing, "yellow")
+    remark = run.remark if len(run.remark) <= _LONGEST_REMARK else f"{run.remark[:_LONGEST_REMARK]}..."
+    return f"[{colour}]{run.standing}[/{colour}]" + (f" [dim]{escape(remark)}[/dim]" if remark else "")
+
+
+def _accuracy(run: RunOverview) -> str:
+    base, trained = run.accuracies.base, run.accuracies.trained
+    if base is None and trained is None:
+        return ""
+    return " → ".join("?" if value is None else f"{value:.1%}" for value in (base, trained))
+
+
+def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:
+    """Show what the rule would remove, and with `remove` do it.
+
+    Returns:
+        The exit code: 1 when a run that was to go could not be removed.
+    """
+    planned = cleaning(rule, runs_dir, datetime.now(UTC))
+    if not remove:
+        _print_cleaning(planned, console, verb="would be removed")
+        if planned.removed:
+            console.print("Nothing was removed: repeat it with --yes.", highlight=False)
+        return 0
+    done = carry_out_cleaning(planned, runs_dir)
+    _print_cleaning(done, console, verb="removed")
+    return 0 if len(done.removed) == len(planned.removed) else 1
+
+
+def _print_cleaning(found: Cleaning, console: Console, *, verb: str) -> None:
+    for title, choices in ((f"{verb}", found.removed), ("chosen, and kept", found.kept)):
+        if choices:
+            console.print(_table(title, choices))
+    count = f"{len(found.removed)} run{'s' * (len(found.removed) != 1)}"
+    console.print(f"{count} {verb}, {human_bytes(found.num_bytes)} on the disk", highlight=False)
+
+
+def _table(title: str, choices: Sequence[Choice]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("run", "chosen because", *(["kept because"] if choices[0].kept else [])):
+        table.add_column(column, overflow="fold")
+    for choice in choices:
+        table.add_row(*map(escape, (choice.run.name, choice.why, *([choice.kept] if choice.kept else []))))
+    return table

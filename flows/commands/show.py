@@ -1,0 +1,166 @@
+"""`sightline show`: the rollouts of a step, or the answers of a validation, also while the run trains."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rl_core.data.images import ImageStore
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.items import EvaluationItem, read_items
+from rl_core.evaluation.result import item_shares
+from rl_core.files import atomic_write_bytes
+from rl_core.records.metrics_log import step_files
+from rl_core.records.rollout_files import RolloutRecord, read_rollouts
+from rl_core.rewards.components import OVERALL
+from rl_core.run_directory import RunDirectory
+
+_PNG = b"\x89PNG"
+
+
+def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
+    """Show the first prompts of a step with their responses; the newest step when none is named.
+
+    Raises:
+        ValueError: the run has no such step.
+    """
+    shown = newest_step(run) if step is None else step
+    path = run.rollouts(shown)
+    if not path.is_file():
+        raise ValueError(f"{run.name} has no rollouts of step {shown}; its newest step is {newest_step(run)}")
+    records = read_rollouts(path)
+    console.print(f"[bold]{escape(run.name)}[/bold], step {shown}: {len(records)} rollouts", highlight=False)
+    groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
+    own_version = max(record.policy_version for record in records)
+    for group in groups[:prompts]:
+        _print_group(group, run, console, own_version=own_version)
+    _print_rest(len(groups) - prompts, len(groups), console)
+
+
+def newest_step(run: RunDirectory) -> int:
+    """The last step with rollouts. Raises ValueError when there is none yet."""
+    files = step_files(run.rollouts(0).parent)
+    if not files:
+        raise ValueError(f"{run.name} has no rollouts yet")
+    return files[-1][0]
+
+
+def print_validation(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
+    """Show how many held-out prompts were answered rightly after a step, and the answers to the first of them; the
+    newest validation when no step is named.
+
+    Raises:
+        ValueError: the run has not validated there, or not at all.
+    """
+    answered = [number for number, _ in step_files(run.validation(0).parent)]
+    if not answered:
+        raise ValueError(f"{run.name} has no validation yet; trainer.val_freq says how often there is one")
+    shown = answered[-1] if step is None else step
+    if shown not in answered:
+        raise ValueError(f"{run.name} has no validation after step {shown}, but after {', '.join(map(str, answered))}")
+    items = read_items(run.validation(shown))
+    earlier = [number for number in answered if number < shown]
+    since = f"; since step {earlier[-1]}: {_changes(read_items(run.validation(earlier[-1])), items)}" if earlier else ""
+    said = f"[bold]{run.name}[/bold], validation after step {shown}: {_right(items)}{since}"
+    console.print(said, highlight=False, soft_wrap=True)
+    groups = [list(group) for _, group in groupby(items, key=lambda item: item.uid)]
+    for group in groups[:prompts]:
+        _print_answers(group, run, console)
+    _print_rest(len(groups) - prompts, len(groups), console)
+
+
+def _right(items: Sequence[EvaluationItem]) -> str:
+    right = sum(item.verdict for item in items)
+    return f"{right} of {len(items)} answers are right ({right / len(items):.1%})"
+
+
+def _changes(before: Sequence[EvaluationItem], after: Sequence[EvaluationItem]) -> str:
+    old, new = item_shares(before), item_shares(after)
+    better = sum(new[uid] > old[uid] for uid in new.keys() & old.keys())
+    worse = sum(new[uid] < old[uid] for uid in new.keys() & old.keys())
+    return f"{better} better, {worse} worse"
+
+
+def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: Console) -> None:
+    first = group[0]
+    _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
+    table = Table()
+    for column in ("response", "read as", "reward", "verdict"):
+        table.add_column(column, justify="right" if column == "reward" else "left")
+    table.add_column("parts", style="dim")
+    for item in group:
+        verdict = Text("right", style="green") if item.verdict else Text("wrong", style="red")
+        cells = (
+            _response(item.response, cut=item.finish_reason == "length"),
+            item.parsed or "",
+            _reward(item.components, item.error),
+        )
+        table.add_row(*map(Text, cells), verdict, Text(_parts(item.components)))
+    console.print(table)
+
+
+def _print_rest(left: int, total: int, console: Console) -> None:
+    if left > 0:
+        console.print(f"[dim]{left} more prompts: --prompts {total}[/dim]", highlight=False)
+
+
+def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console, *, own_version: int) -> None:
+    first = group[0]
+    _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
+    if first.policy_version < own_version:
+        console.print(f"kept    from the step before (policy version {first.policy_version})", highlight=False)
+    table = Table()
+    for column, justify in (("#", "right"), ("response", "left"), ("reward", "right"), ("advantage", "right")):
+        table.add_column(column, justify="right" if justify == "right" else "left")
+    table.add_column("parts", style="dim")
+    for record in group:
+        table.add_row(*map(Text, _cells(record)))  # markup's own escape loses a backslash before a bracket
+    console.print(table)
+
+
+def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunDirectory, console: Console) -> None:
+    console.print()
+    console.print(Text(prompt.strip(), style="cyan"), soft_wrap=True)
+    for path in image_files(run, image_uids):
+        console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
+    console.print(Text(f"answer  {answer}"), soft_wrap=True)
+
+
+def _cells(record: RolloutRecord) -> tuple[str, str, str, str, str]:
+    """What a model or a reward says may look like markup, LaTeX above all: plain text, never markup."""
+    return (
+        f"{record.sample_index}",
+        _response(record.response, cut=record.finish_reason == "length"),
+        _reward(record.components, record.error),
+        "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
+        _parts(record.components),
+    )
+
+
+def _response(text: str, *, cut: bool) -> str:
+    return text + (" …(cut)" if cut else "")
+
+
+def _reward(components: Mapping[str, float], error: str | None) -> str:
+    return error or f"{components[OVERALL]:.3f}"
+
+
+def _parts(components: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in components.items() if name != OVERALL)
+
+
+def image_files(run: RunDirectory, uids: Sequence[str]) -> list[Path]:
+    """The images as files that a viewer opens, written out of the image store when first asked for."""
+    images = ImageStore.open(run.data / IMAGES_FILE)
+    paths = []
+    for uid in uids:
+        encoded = images.encoded(uid)
+        path = run.root / "images" / (uid + (".png" if encoded.startswith(_PNG) else ".jpg"))
+        if not path.is_file():
+            atomic_write_bytes(path, encoded)
+        paths.append(path)
+    return paths

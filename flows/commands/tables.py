@@ -1,0 +1,128 @@
+"""The tables that the command line prints."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.printing import say
+from rl_core.evaluation.result import EvaluationResult
+from rl_core.export.model_card import usage_lines
+from rl_core.run_directory import RunDirectory
+from tasks.results.durations import duration
+from tasks.results.report_page import p_value
+from tasks.results.run_facts import CONTENDERS, RunFacts, stage_order
+
+_SHOWN_CATEGORIES = 40
+
+
+def print_summary(run: RunDirectory, console: Console) -> None:
+    """What a finished run came to, from its summary.json."""
+    summary = json.loads(run.summary.read_text(encoding="utf-8"))
+    console.print()
+    console.print(accuracy_table(summary))
+    console.print(reward_line(summary), highlight=False)
+    console.print(stage_table(summary))
+    console.print(speed_line(summary), highlight=False)
+    console.print(where_table(summary))
+    # Whoever needs room may have removed it.
+    usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
+    for title, lines in usage.items():
+        say(console, f"\n{title}:")
+        say(console, lines, style="bold")
+
+
+def accuracy_table(summary: Mapping[str, Any]) -> Table:
+    """Held-out accuracy before and after, with 95 % intervals."""
+    evaluation = summary["evaluation"]
+    table = Table(title="Held-out accuracy", title_justify="left")
+    for column in ("model", "accuracy", "95 % interval", "items"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for name in ("base", "trained"):
+        figures = evaluation[name]
+        low, high = figures["ci95"]
+        table.add_row(name, f"{figures['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{figures['n']}")
+    return table
+
+
+def print_evaluations(run: RunDirectory, console: Console) -> None:
+    """Every pass of both models over the held-out items, what became of the answers, and the values that split them."""
+    facts = RunFacts(run)
+    results = [(contender, result) for contender in CONTENDERS for result in facts.results(contender).values()]
+    table = Table(title="Held-out answers", title_justify="left")
+    for column in ("model", "pass", "accuracy", "95 % interval", "items", "unreadable", "cut off"):
+        table.add_column(column, justify="left" if column in ("model", "pass") else "right")
+    for contender, result in results:
+        low, high = result.ci95
+        table.add_row(
+            *(contender, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{result.n}"),
+            *(shown_share(result.parse_failure_rate), shown_share(result.truncation_rate)),
+        )
+    console.print(table)
+    comparison = facts.comparison()
+    if comparison is not None:
+        console.print(
+            f"{comparison.only_trained} answers became right, {comparison.only_base} became wrong "
+            f"(McNemar p {p_value(comparison.p_value)})",
+            highlight=False,
+        )
+    for contender, result in results:
+        if result.categories:
+            console.print(category_table(result, title=f"{contender}, {result.mode}"))
+    for contender in CONTENDERS:
+        console.print(f"{contender:8} {run.evaluation(contender)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def category_table(result: EvaluationResult, *, title: str) -> Table:
+    """The accuracy of each value of the columns that split the items, the first of them."""
+    table = Table(title=title, title_justify="left")
+    for column in ("column", "value", "items", "accuracy", "95 % interval"):
+        table.add_column(column, justify="left" if column in ("column", "value") else "right")
+    for row in result.categories[:_SHOWN_CATEGORIES]:
+        low, high = row.ci95
+        figures = (f"{row.n}", f"{row.accuracy:.1%}", f"{low:.1%} to {high:.1%}")
+        table.add_row(Text(row.column), Text(row.value), *figures)
+    return table
+
+
+def shown_share(share: float | None) -> str:
+    """A share as percent, or that nobody knows it."""
+    return "not known" if share is None else f"{share:.1%}"
+
+
+def reward_line(summary: Mapping[str, Any]) -> str:
+    """How the reward moved in training."""
+    if not summary["reward"]:
+        return "no step was trained\n"
+    first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
+    return f"training reward {first:.3f} at step 1, {last:.3f} at step {summary['steps']}\n"
+
+
+def stage_table(summary: Mapping[str, Any]) -> Table:
+    """Wall time a stage."""
+    table = Table(title="Wall time", title_justify="left")
+    table.add_column("stage")
+    table.add_column("time", justify="right")
+    table.add_column("origin", style="dim")
+    for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
+        origin = summary["reused"].get(stage)
+        table.add_row(stage, duration(seconds), Text(f"taken over from {origin}" if origin else ""))
+    return table
+
+
+def speed_line(summary: Mapping[str, Any]) -> str:
+    """The speed of training."""
+    rates = summary["throughput"]
+    return f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s\n"
+
+
+def where_table(summary: Mapping[str, Any]) -> Table:
+    """Where the results are and how to look at them."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row("report", Text(summary["report"]))
+    table.add_row("merged model", Text(summary["merged_model"]))
+    table.add_row("pages", "sightline ui  (MLflow and Prefect, on this machine only)")
+    return table

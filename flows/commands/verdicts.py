@@ -1,0 +1,57 @@
+"""Verdicts of evaluation protocols, as tables."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flows.commands.tables import category_table, shown_share
+from rl_core.evaluation.verdict import Verdict
+from rl_core.evaluation.verdict_comparison import VerdictComparison
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """The figures, and everything that a reader must know beside them."""
+    console.print(_figures(verdict))
+    if verdict.result.categories:
+        console.print(category_table(verdict.result, title="by category"))
+    for remark in verdict.remarks:
+        console.print(f"  {escape(remark)}", highlight=False, soft_wrap=True)
+    judging = verdict.protocol["judging"]
+    console.print(f"  rule: {escape(judging['rule'])}", highlight=False, soft_wrap=True)
+    console.print(f"  {_versions(judging['versions'])}protocol digest {verdict.digest}", highlight=False)
+
+
+def print_comparison(comparison: VerdictComparison, against: str, console: Console) -> None:
+    """Whether the new answers are better than those of an earlier evaluation."""
+    low, high = comparison.bootstrap95
+    console.print(
+        f"  against {against}: {comparison.first:.1%} -> {comparison.second:.1%}, difference "
+        f"{comparison.difference:+.1%} (95 % {low:+.1%} to {high:+.1%}), p = {comparison.p_value:.3g}; "
+        f"{len(comparison.gained)} items gained, {len(comparison.lost)} lost",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _figures(verdict: Verdict) -> Table:
+    result = verdict.result
+    right = f"{round(result.accuracy * result.samples)}/{result.samples}"
+    table = Table(title=verdict.name, title_justify="left", show_header=False)
+    table.add_row("accuracy", f"{result.accuracy:.2%}  ({right} responses right)")
+    for name, interval in (("95 % interval", result.ci95), ("by bootstrap", result.bootstrap95)):
+        table.add_row(name, f"{interval[0]:.1%} to {interval[1]:.1%}")
+    for name, pairs in (("pass", result.pass_at), ("majority", result.majority_at)):
+        if pairs:
+            table.add_row(f"{name}@k", ", ".join(f"{k}: {share:.1%}" for k, share in pairs))
+    table.add_row("no answer read", shown_share(result.parse_failure_rate))
+    table.add_row("cut at the limit", shown_share(result.truncation_rate))
+    if result.failed_rewards:
+        table.add_row("not scored", f"{result.failed_rewards}, counted as wrong")
+    return table
+
+
+def _versions(versions: Mapping[str, Any]) -> str:
+    return "".join(f"{package} {number}, " for package, number in versions.items())

@@ -1,0 +1,171 @@
+"""How a flow run ends that did not come to its end: what its page says, and how to go on."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+from prefect import Flow, State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelled, Failed
+
+from flows.process.error_messages import cause_of
+from flows.process.flow_runs import planned_start, told_its_end
+from flows.request import Asked, resume_command
+from rl_core.redaction import redact
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked
+from rl_core.stop import Interrupted
+from tasks.attempts import note_that_prefect_knows
+from tasks.pages.artifacts import PAGES
+
+logger = logging.getLogger(__name__)
+
+_LOG_LINES = 25
+_MESSAGE_LENGTH = 600
+_LOG_BYTES = 64 * 1024
+
+
+class Ending:
+    """Takes the exception that ends a block and lets the flow go on to say so; what is no Exception passes.
+
+    Attributes:
+        error: The exception.
+        run: The run that was worked on, once it is known.
+        command: The command that goes on with what is no single run, once there is something to go on with.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.run: RunDirectory | None = None
+        self.command: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        return True
+
+    @property
+    def continued_by(self) -> str | None:
+        """The command that continues what was worked on."""
+        return self.command or _command_of(self.run)
+
+
+def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
+    """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed. Its page
+    explains it."""
+    error, command = ending.error, ending.continued_by
+    go_on = f"; to continue: {command}" if command else ""
+    cause = redact(cause_of(error))
+    show_ending(flow_run_id, cause, command=command, run=ending.run)
+    if isinstance(error, Interrupted):
+        return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
+    return Failed(message=f"{_cut(cause)}{go_on}", data=error)
+
+
+def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """A hook for flow runs that could not say themselves how they ended: a killed process, a cancellation that did not
+    wait. Prefect calls it in the worker, or in the process itself."""
+    try:
+        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+    except ValueError as error:
+        logger.warning("flow run %s: %s", flow_run.id, error)
+        run = None
+    if run is not None and told_its_end(run, str(flow_run.id)):
+        return
+    show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
+
+
+def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """A hook for flow runs whose final state Prefect's server has taken: `sightline doctor` need not ask for it."""
+    try:
+        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+        if run.root.is_dir():
+            with RunLock(run.lock):
+                note_that_prefect_knows(run, str(flow_run.id))
+    except RunLocked:
+        pass  # who writes the run now has looked itself
+    except ValueError as error:
+        logger.info("flow run %s: %s", flow_run.id, error)
+
+
+ENDINGS: Final[Mapping[str, Any]] = {
+    "on_completion": [note_known],
+    "on_failure": [note_known],
+    "on_crashed": [explain],
+    "on_cancellation": [explain],
+}
+"""Hooks of every flow that works on one run. Prefect calls none for a flow run that says itself that it was cancelled:
+`sightline doctor` asks for it, once."""
+
+
+def last_word(state: State[Any]) -> str:
+    """What Prefect says of a flow run whose process could not speak any more."""
+    return state.message or state.name or "it ended early"
+
+
+def show_ending(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None = None) -> None:
+    """A page of the flow run: the cause, the commands that continue it, the last lines of the run's log."""
+    page = ArtifactCreate(
+        type="markdown",
+        key="how-to-continue",
+        description="Why it ended, and how to go on",
+        data=redact(ending_page(flow_run_id, cause, command=command, run=run)),
+        flow_run_id=flow_run_id,
+    )
+
+    def create() -> None:
+        with get_client(sync_client=True) as client:
+            client.create_artifact(page)
+
+    PAGES.send(create)
+
+
+def ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None) -> str:
+    """The page as Markdown."""
+    retry = f"prefect flow-run retry {flow_run_id}"
+    commands = [
+        *([command] if command else []),
+        f"{retry}      # or Retry on this page, for a deployment's run",
+    ]
+    parts = [
+        "# How to continue",
+        f"**Cause:** {_fenced([cause])}" if "\n" in cause else f"**Cause:** {cause}",
+        "Mend the cause, then continue. Finished stages are not made again, training goes on from its last checkpoint.",
+        _fenced(commands),
+    ]
+    if run is not None:
+        parts += [f"**The last lines of `{run.log}`:**", _fenced(last_lines(run))]
+    return "\n\n".join(parts) + "\n"
+
+
+def last_lines(run: RunDirectory) -> list[str]:
+    """The last lines of a run's log; none when there is no log."""
+    try:
+        with run.log.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _LOG_BYTES))
+            return stream.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+    except FileNotFoundError:
+        return []
+
+
+def _command_of(run: RunDirectory | None) -> str | None:
+    return resume_command(run) if run else None
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    return "\n".join(["", "```", *lines, "```"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}..."

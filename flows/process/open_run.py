@@ -1,0 +1,156 @@
+"""Opening a run for writing: its lock, its config and log, signals, its place in Prefect and MLflow."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from prefect import State, runtime
+from prefect.context import FlowRunContext
+
+from flows.process.endings import Ending, ended_early
+from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
+from flows.process.temporary_folder import own_temporary_folder
+from flows.process.terminal import Watcher, current_watcher
+from flows.process.worker_output import outlive_the_reader
+from flows.request import Asked, RunRequest, resume_command
+from rl_core.config.loading import dump_config
+from rl_core.files import atomic_write_text, sweep_temporaries
+from rl_core.records.metrics_log import RunLogs
+from rl_core.run_lock import RunLock
+from rl_core.stop import stopped_by_signals
+from tasks.cache.kept_files import keep_files
+from tasks.cache.named_files import located_config
+from tasks.cache.stages import stage_digests, stage_parts
+from tasks.context import RunContext, registered
+from tasks.pages.progress_pages import FlowProgress
+from tasks.run_pages import show_links
+from tasks.storage.run_storage import RunStorage
+from tasks.tracking.run_tracking import PipelineTracking
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def name_of_run() -> str:
+    """Name of a flow run: the experiment, its start, and the rest of the name of the run that it works on."""
+    asked = Asked.of_parameters(runtime.flow_run.parameters)
+    try:
+        request = asked.resolved(start())
+    except ValueError:
+        return flow_run_name(f"{asked.resume or asked.config}", start())  # the flow itself says what is wrong
+    experiment = request.config.experiment
+    return flow_run_name(experiment, start(), request.run.name.removeprefix(f"{experiment}-"))
+
+
+def in_run(asked: Asked, body: Callable[[RunContext], Result], *, is_settled: bool = False) -> Result | State[Any]:
+    """What the body makes of the run that a flow was asked for, held for its length; tasks find the body's context.
+    Of a run that `is_settled` nothing that its config names is read anew.
+
+    An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how
+    to go on. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
+    (a file that the config names cannot be read).
+    """
+    outlive_the_worker()
+    watcher, ending = current_watcher(), Ending()
+    with ending, watcher.noting_the_end():
+        request = asked.resolved(start())
+        ending.run = watcher.run = request.run
+        with _opened(request, watcher, is_settled=is_settled) as run:
+            return body(run)
+    return ended_early(ending, flow_run_id())
+
+
+@contextmanager
+def _opened(request: RunRequest, watcher: Watcher, *, is_settled: bool) -> Iterator[RunContext]:
+    with ExitStack() as stack:
+        context = _open(request, watcher, stack, flow_run_id=str(flow_run_id()), is_settled=is_settled)
+        try:
+            yield context
+        except Exception:
+            logger.exception("the run failed")
+            raise
+
+
+def flow_run_id() -> UUID:
+    """The flow run that this code belongs to."""
+    return UUID(str(runtime.flow_run.id))
+
+
+def outlive_the_worker() -> None:
+    """In a worker's child, go on when the worker is killed."""
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None:
+        outlive_the_reader()
+
+
+def start() -> datetime:
+    """The planned start of the flow run that this code belongs to."""
+    context = FlowRunContext.get()
+    assert context is not None and context.flow_run is not None, "called inside a flow"
+    return planned_start(context.flow_run)
+
+
+def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool) -> RunContext:
+    run = request.run
+    stack.enter_context(RunLock(run.lock))
+    own_temporary_folder()
+    stack.enter_context(_logging_to(run.log))
+    stack.enter_context(stopped_by_signals(watcher.stop))
+    for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
+        sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
+    mark_abandoned(run, current=flow_run_id)
+    stack.enter_context(remembered(run, flow_run_id))
+    logs = RunLogs(run)
+    storage = RunStorage.of_config(request.config, run, log_event=logs.log_event)
+    storage.bring_beginnings()
+    atomic_write_text(run.config, dump_config(request.config))
+    files = request.files(is_settled=is_settled)
+    # Every data file is read.
+    with watcher.stop.breaking_off(), watcher.progress.wait("look whether the data are those that were prepared"):
+        digests = stage_digests(request.config, files)
+        keep_files(run, request.config, files)
+    located = located_config(request.config, files)
+    logs.log_event("started", flow_run=flow_run_id)
+    stack.callback(storage.close)
+    shown = request.config.model_copy(update={"tracking": located.tracking})
+    tracking = PipelineTracking(shown, run, log_event=logs.log_event)
+    context = RunContext(
+        config=request.config,
+        located=located,
+        files=files,
+        run=run,
+        digests=digests,
+        parts=stage_parts(request.config, digests, files),
+        reuse=request.reuse,
+        progress=FlowProgress(watcher.progress),
+        stop=watcher.stop,
+        tracking=tracking,
+        storage=storage,
+    )
+    stack.enter_context(tracking.pipeline_running(flow_run_id))
+    show_links(context, resume=resume_command(run))
+    return stack.enter_context(registered(context))
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Append everything that is logged in this process to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    for name in ("flows", "tasks", "rl_core"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,111 @@
+"""A run in a process of its own: whatever ends it, memory and broken libraries included, ends nothing else."""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from typing import BinaryIO
+
+from flows.process.children import ended_with_this_process
+from flows.process.embedded_server import prefect_address
+from flows.request import RunRequest
+from rl_core.config.loading import dump_config
+from rl_core.files import atomic_write_text
+from rl_core.redaction import redact
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock, RunLocked
+from rl_core.stop import StopRequest
+from tasks.attempts import noted
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_SHOWN_LINES = 20
+_SHOWN_BYTES = 8 * 1024
+
+
+def run_alone(request: RunRequest, stop: StopRequest) -> str | None:
+    """Carry a run out, or go on with it, as `sightline run --resume` does at a terminal.
+
+    A request to stop is passed on, and so is the death of this process: the run stops after its step with a checkpoint.
+
+    Returns:
+        Why it did not come to its end; None when it did.
+    """
+    run = request.run
+    try:
+        with RunLock(run.lock):
+            atomic_write_text(run.config, dump_config(request.config))
+    except RunLocked as locked:
+        return f"{locked}"
+    before = _noted_flow_run(run)
+    # A file and no pipe, so that the run can go on to its checkpoint when this process is gone. It has no name: what is
+    # printed may hold secrets.
+    with tempfile.TemporaryFile() as printed:
+        status = _call(run, stop, printed)
+        if status == 0:
+            return None
+        failure = _failure(run, before, status, last_lines(printed))
+    if stop.signum is None:
+        logger.warning("%s: %s", run.name, failure)
+    return failure
+
+
+def _failure(run: RunDirectory, before: str | None, status: int, lines: list[str]) -> str:
+    """The cause that the process noted, or else all that is known of it.
+
+    Args:
+        run: The run.
+        before: The flow run that wrote it before.
+        status: The process's exit status.
+        lines: What it printed last.
+    """
+    is_opened = _noted_flow_run(run) not in (None, before)
+    if is_opened and (cause := noted(run)["cause"]):
+        return str(cause)
+    # The log is of this attempt only when the run was opened.
+    where = f"; {run.log} may tell more" if is_opened else " before it opened the run"
+    ended = f"its process ended with exit status {status}{where}"
+    # The first line stands alone in tables and alarms.
+    return "\n".join([f"{ended}; it printed last: {lines[-1]}", *lines]) if lines else ended
+
+
+def _noted_flow_run(run: RunDirectory) -> str | None:
+    """The flow run that wrote the run last; None when none did, or when the note of it is damaged."""
+    try:
+        return noted(run).get("flow_run")
+    except ValueError:
+        return None
+
+
+def last_lines(printed: BinaryIO) -> list[str]:
+    """The last lines that a process printed, without secrets and empty ones."""
+    start = max(0, printed.seek(0, os.SEEK_END) - _SHOWN_BYTES)
+    printed.seek(start)
+    text = printed.read().decode(errors="replace")
+    whole = text.partition("\n")[2] if start else text  # half a secret would not be known as one
+    lines = redact(whole).splitlines()
+    return [line.rstrip() for line in lines if line.strip()][-_SHOWN_LINES:]
+
+
+def _call(run: RunDirectory, stop: StopRequest, printed: BinaryIO) -> int:
+    """Its exit status. What it prints on stderr goes into a file; bars are drawn on stdout, for whoever watches."""
+    command = [sys.executable, "-m", "flows.cli", "run", "--resume", str(run.root)]
+    # A session of its own: a terminal's Ctrl-C comes to it through this process, and once.
+    process = subprocess.Popen(command, env=_environment(), start_new_session=True, stderr=printed)
+    with ended_with_this_process(process.pid):
+        told = False
+        while True:
+            try:
+                return process.wait(_SECONDS_BETWEEN_LOOKS)
+            except subprocess.TimeoutExpired:
+                if stop.signum is not None and not told:
+                    process.send_signal(stop.signum)
+                    told = True
+
+
+def _environment() -> dict[str, str]:
+    """Without what Prefect tells the process of a flow run, which this one is not."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
+    return own | {"PREFECT_API_URL": prefect_address()}

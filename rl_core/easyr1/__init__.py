@@ -1,0 +1,1 @@
+"""The importer of EasyR1's configurations."""

@@ -1,0 +1,140 @@
+"""EasyR1's paths: the user's own files, found where they lie, and `path@split` data sets."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from rl_core.config.data import FILE_KINDS, SPLIT_NAME
+from rl_core.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
+
+_PLACES = "here, beside the config or above it: give its path from here"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_EXPERTS = re.compile(r"-A\d+(\.\d+)?B\b|\bMoE\b|mixtral", re.IGNORECASE)
+_REWARD = "worker.reward.reward_function"
+
+
+def locate(path: str, config: EasyR1Config) -> str | None:
+    """The path of a file that EasyR1 would find from its own folder: as it is, or from the folder of the user's config
+    or one above it. Relative to the working directory where it lies below it; None where there is none."""
+    folders = [Path(), config.folder, *config.folder.absolute().parents]
+    found = next((folder / path for folder in folders if (folder / path).exists()), None)
+    if found is None:
+        return None
+    absolute = found.resolve()
+    return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
+
+
+def file_at(key: str) -> Convert:
+    """Takes a file over under the Sightline key `key`."""
+
+    def convert(value: Any, config: EasyR1Config) -> Assignments:
+        if value is None:
+            return {key: None}
+        found = locate(str(value), config)
+        if found is None:
+            raise Refused(f"there is no file {value} {_PLACES}")
+        return {key: found}
+
+    return convert
+
+
+def reward_function(value: Any, config: EasyR1Config) -> Assignments:
+    """`file.py:function`; EasyR1 takes `main` where no function is named."""
+    if value is None:
+        raise NoEquivalent("a run needs a reward: set reward.function, for instance to `math`")
+    file, function = _reward_file(value, config)
+    if file is None:
+        raise Refused(f"there is no file {value} {_PLACES}")
+    return {
+        "reward.function": f"{file}:{function}",
+        "evaluation.accuracy_key": "accuracy" if names_accuracy(value, config) else "overall",
+    }
+
+
+def names_accuracy(value: Any, config: EasyR1Config) -> bool:
+    """Whether the reward file has the word for a component; true where there is no file to look at."""
+    file = None if value is None else _reward_file(value, config)[0]
+    return file is None or re.search(r"""["']accuracy["']""", _text(file)) is not None
+
+
+def reward_type(value: Any, config: EasyR1Config) -> Assignments:
+    """What the config says, else the file, else EasyR1's default."""
+    if value is None and config[_REWARD] is not None:
+        file, _ = _reward_file(config[_REWARD], config)
+        value = None if file is None or "REWARD_TYPE" in _text(file) else "batch"
+    return {"reward.reward_type": value}
+
+
+def _reward_file(value: str, config: EasyR1Config) -> tuple[str | None, str]:
+    """Where the file lies, if it does, and the name of the function."""
+    file, _, function = value.partition(":")
+    return locate(file, config), function or "main"
+
+
+def _text(path: str) -> str:
+    """What the reward's own loader reads; a file that it cannot read has no words here."""
+    return Path(path).read_text(encoding="utf-8", errors="replace") if Path(path).is_file() else ""
+
+
+def checkpoint(value: Any, config: EasyR1Config) -> Assignments:
+    """A folder, or a name on the hub; not of a mixture of experts, as far as its name or its config.json tells."""
+    source = {"model.source.type": "pretrained"}
+    if value is not None and (_EXPERTS.search(value) or _has_experts(Path(value) / "config.json")):
+        raise NoEquivalent("a mixture of experts: no family here has experts; set model.source.path to another", source)
+    return {**source, "model.source.path": value}
+
+
+def _has_experts(config_json: Path) -> bool:
+    return config_json.is_file() and "_experts" in config_json.read_text(encoding="utf-8", errors="replace")
+
+
+def data_source(key: str) -> Convert:
+    """Takes `path@split` over as the source `key`: a file, or a split of a folder or of a hub data set.
+    EasyR1's split is `train` where none is named."""
+
+    def convert(value: Any, config: EasyR1Config) -> Assignments:
+        path, _, split = str(value or "").partition("@")
+        if not path:
+            raise NoEquivalent(f"a run needs rows: set {key}")
+        found = locate(path, config)
+        if found is not None:
+            return {key: _folder(found, split, key) if Path(found).is_dir() else _file(found, split, key)}
+        if _HUB_NAME.fullmatch(path):
+            return {key: _split(path, split)}
+        raise NoEquivalent(f"there is no file or folder {path}, and it is no name on the hub; set {key} yourself")
+
+    return convert
+
+
+def _split(name: str, split: str) -> dict[str, str]:
+    """Of a hub data set, or of a folder in its place: a local source would read all of its splits as one."""
+    return {"type": "hub", "name": f"{name}@{split or 'train'}"}
+
+
+def _folder(path: str, split: str, key: str) -> dict[str, str]:
+    source = _split(path, split)
+    if not re.fullmatch(SPLIT_NAME, source["name"]):
+        raise NoEquivalent(f"a folder is read by `path@split` without spaces and another @; rename it or set {key}")
+    return source
+
+
+def _file(path: str, split: str, key: str) -> dict[str, str]:
+    if Path(path).suffix.removeprefix(".") not in FILE_KINDS:
+        endings = ", ".join(f".{kind}" for kind in FILE_KINDS)
+        raise NoEquivalent(f"a file must end in one of {endings}; set {key} to one")
+    source = {"type": "local", "path": path}
+    if split not in ("", "train"):  # a file's rows are the split `train` in EasyR1
+        raise NoEquivalent(
+            f"a file is read whole, without `{split}`; set {key}.limit for its first rows", {key: source}
+        )
+    return source
+
+
+def image_folder(value: Any, config: EasyR1Config) -> Assignments:
+    """The folder of the media, for both sources."""
+    if value is None:
+        return {}
+    found = locate(str(value), config)
+    if found is None:
+        raise Refused(f"there is no folder {value} {_PLACES}")
+    return {"data.train.media_dir": found, "data.validation.media_dir": found}

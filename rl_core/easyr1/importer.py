@@ -1,0 +1,207 @@
+"""From EasyR1's YAML and command line to Sightline's config, and what was lost on the way."""
+
+import difflib
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rl_core.config.loading import ConfigError, Tree, apply_override, read_yaml, resolve_location
+from rl_core.config.run import RunConfig
+from rl_core.config.section import without_secrets
+from rl_core.config.yaml_text import dump_yaml
+from rl_core.easyr1.key import EasyR1Config, NoEquivalent, Refused
+from rl_core.easyr1.table import ALWAYS, KEYS
+from rl_core.easyr1.values import read_value
+from rl_core.redaction import redact
+
+_UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A key that was not taken over as it stands.
+
+    Attributes:
+        key: EasyR1's.
+        value: The value there.
+        text: Why, and what to do.
+    """
+
+    key: str
+    value: Any
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {without_secrets(self.value, self.key)}: {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """What an import gives.
+
+    Attributes:
+        tree: Sightline's config as nested mappings; every key that EasyR1 decides is in it, since the defaults differ.
+        lost: What has no equivalent and would change the run.
+        differing: What was taken over and does not do quite the same here.
+        needless: The user's keys that nothing needs here, whatever they say.
+        missing: Keys that must be set by hand before the config is valid.
+    """
+
+    tree: Tree
+    lost: Sequence[Note]
+    differing: Sequence[Note]
+    needless: Sequence[Note]
+    missing: Sequence[str]
+
+    def text(self, title: str) -> str:
+        """The config as YAML, with what is not the same as comments at its head."""
+        lost = [f"no equivalent: {note}" for note in self.lost]
+        differing = [f"differs: {note}" for note in self.differing]
+        head = [title, *lost, *differing, *(f"set {key}" for key in self.missing)]
+        comments = "".join(f"# {line}\n" for entry in head for line in entry.splitlines())
+        return comments + dump_yaml(self.tree)
+
+
+def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
+    """Translate a configuration of EasyR1.
+
+    Args:
+        path: Its YAML file; None where there is none, and all that is not said is EasyR1's default.
+        overrides: `key.path=value`, as after `python3 -m verl.trainer.main config=...`.
+
+    Raises:
+        ConfigError: the configuration is missing or no YAML mapping, an override cannot be read, a value is none that
+            EasyR1 would take, or a file that it names is not there; all such values are named at once.
+    """
+    given = _given(path, overrides)
+    config, refusals = _resolved(given, path)
+    flat, lost, more = _converted(config)
+    if refusals := [*refusals, *more]:
+        problems = "\n".join(f"  {refusal}" for refusal in refusals)
+        raise ConfigError(f"{path or 'the command line'}: {len(refusals)} problem(s)\n{problems}")
+    tree, refused, missing = _accepted(flat, config)
+    unknown = [Note(key=name, value=given[name], text=_unknown(name)) for name in given if name not in KEYS]
+    needless = [
+        Note(key=name, value=config[name], text=KEYS[name].remark)
+        for name in KEYS
+        if name in config.given and not KEYS[name].to and not KEYS[name].is_lost(config[name])
+    ]
+    return Imported(
+        tree=tree,
+        lost=[*unknown, *lost, *refused],
+        differing=_differing(config, {note.key for note in (*lost, *refused)}),
+        needless=needless,
+        missing=missing,
+    )
+
+
+def _given(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    """What the user wrote, by dotted key."""
+    tree = {} if path is None else read_yaml(path)
+    for override in overrides:
+        apply_override(tree, override)
+    return dict(_leaves(tree))
+
+
+def _resolved(given: Mapping[str, Any], path: Path | None) -> tuple[EasyR1Config, list[Note]]:
+    """Every key's value, and those that are none."""
+    values: dict[str, Any] = {}
+    refusals: list[Note] = []
+    for name, key in KEYS.items():
+        values[name] = key.default
+        if name in given:
+            try:
+                values[name] = read_value(name, given[name], key.default)
+            except ValueError as reason:
+                refusals.append(Note(key=name, value=given[name], text=str(reason)))
+    folder = Path() if path is None else path.parent
+    return EasyR1Config(values=values, given=frozenset(given), folder=folder), refusals
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.8)
+    return f"{_UNKNOWN}; did you mean `{close[0]}`?" if close else _UNKNOWN
+
+
+def _differing(config: EasyR1Config, named: Container[str]) -> list[Note]:
+    """Keys whose value means something else here, less those that are `named` already."""
+    return [
+        Note(key=name, value=config[name], text=difference.text)
+        for name, key in KEYS.items()
+        for difference in key.differs
+        if name not in named and difference.when(config[name], config)
+    ]
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys down to those that the table has, which may hold mappings."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and key not in KEYS:
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note], list[Note]]:
+    """Dotted Sightline key -> value; what is lost, and what stops the import."""
+    flat: dict[str, Any] = {}
+    lost: list[Note] = []
+    refusals: list[Note] = []
+    for name, key in KEYS.items():
+        value = config[name]
+        try:
+            flat |= key.assignments(config)
+        except NoEquivalent as reason:
+            flat |= reason.rest
+            lost.append(Note(key=name, value=value, text=str(reason)))
+        except Refused as reason:
+            refusals.append(Note(key=name, value=value, text=str(reason)))
+        if key.is_lost(value):
+            lost.append(Note(key=name, value=value, text=key.remark))
+    return {**flat, **ALWAYS}, lost, refusals
+
+
+def _accepted(flat: Mapping[str, Any], config: EasyR1Config) -> tuple[Tree, list[Note], list[str]]:
+    """The tree without the values that Sightline's own bounds refuse, and the keys that are still missing."""
+    kept = dict(flat)
+    refused: list[Note] = []
+    while True:
+        tree = nested(kept)
+        problems = _problems(tree)
+        wrong = problems.keys() & kept.keys()
+        if not wrong:
+            ordered = {name: tree[name] for name in RunConfig.model_fields if name in tree}
+            return ordered, refused, sorted(problems)
+        for key in sorted(wrong):
+            del kept[key]
+            text = f"{key} does not take it ({problems[key]}) and was left at its default"
+            refused += [Note(key=name, value=config[name], text=text) for name in _deciders(key)]
+
+
+def _problems(tree: Tree) -> dict[str, str]:
+    """Dotted key -> what is wrong there; empty for a valid config."""
+    try:
+        RunConfig.model_validate(tree)
+    except ValidationError as error:
+        return {".".join(resolve_location(problem["loc"])[0]): redact(problem["msg"]) for problem in error.errors()}
+    return {}
+
+
+def _deciders(key: str) -> list[str]:
+    return [name for name, entry in KEYS.items() if key in entry.to]
+
+
+def nested(flat: Mapping[str, Any]) -> Tree:
+    """Dotted keys as nested mappings, in order; a key below a mapping that was set whole adds to it."""
+    tree: Tree = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        node = tree
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[last] = dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+    return tree

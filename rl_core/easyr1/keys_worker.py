@@ -1,0 +1,271 @@
+"""EasyR1's `worker` section: actor, critic, rollout, reference, reward."""
+
+from dataclasses import replace
+
+from rl_core.easyr1.conversions import (
+    eager,
+    engine_format,
+    frozen_vision_tower,
+    longest_sequence,
+    lora_rank,
+    lora_targets,
+    number_format,
+    or_zero,
+    stored_format,
+    validation_sampling,
+    warmup_ratio,
+    warmup_steps,
+    when_lora,
+)
+from rl_core.easyr1.files import checkpoint, names_accuracy, reward_function, reward_type
+from rl_core.easyr1.key import Difference, Key, converted, missing, needless, same, unless, where
+from rl_core.easyr1.keys_critic import CRITIC
+
+_PACKED = "Sequences are always packed into a token budget, each group's prompt once."
+_ONE_DEVICE = "A run takes one device yet."
+_WARM_UP = "The rate rises with every optimizer step, the first of which is above 0; in EasyR1 once a step, from 0."
+
+_FSDP: tuple[Key, ...] = (
+    needless("fsdp.enable_full_shard", True, _ONE_DEVICE),
+    missing("fsdp.enable_cpu_offload", False, False, remark="Parameters are not offloaded yet."),
+    needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint's own shards."),
+    needless("fsdp.use_orig_params", False, "Parameters are always the model's own."),
+    needless("fsdp.fsdp_size", -1, _ONE_DEVICE),
+    converted(
+        "fsdp.torch_dtype",
+        None,
+        stored_format,
+        remark="Master weights are float32, as with null there.",
+        differs=[
+            Difference(
+                where("bf16", "bfloat16"),
+                "Master weights stay float32, so that small updates that bfloat16 weights lose there are not lost.",
+            )
+        ],
+    ),
+    converted(
+        "fsdp.mp_param_dtype",
+        "bf16",
+        number_format,
+        "model.dtype",
+        remark="The number format of forward, backward and engine; float32 master weights in both.",
+    ),
+    missing(
+        "fsdp.mp_reduce_dtype",
+        "fp32",
+        *("fp32", "float32"),
+        remark="Gradients are added up and clipped in float32.",
+    ),
+    missing("fsdp.mp_buffer_dtype", "fp32", *("fp32", "float32"), remark="Rotary angles and the like are float32."),
+)
+
+_OFFLOAD: tuple[Key, ...] = (
+    missing("offload.offload_params", False, False, remark="Parameters are not offloaded yet."),
+    missing("offload.offload_optimizer", False, False, remark="The optimizer is not offloaded yet."),
+)
+
+_ACTOR: tuple[Key, ...] = (
+    needless("strategy", "fsdp", "Has no effect in EasyR1."),
+    same("global_batch_size", 256, "actor.global_batch_size", remark="Prompts an optimizer step, as there."),
+    same(
+        "micro_batch_size_per_device_for_update",
+        4,
+        "actor.micro_batch_size_per_device_for_update",
+        remark="A token budget in units of max_prompt_length + max_response_length, as with dynamic_batching there.",
+    ),
+    same(
+        "micro_batch_size_per_device_for_experience",
+        16,
+        "actor.micro_batch_size_per_device_for_experience",
+        remark="As above.",
+    ),
+    same("max_grad_norm", 1.0, "actor.max_grad_norm"),
+    same("clip_ratio_low", 0.2, "algorithm.clip_ratio_low"),
+    same("clip_ratio_high", 0.3, "algorithm.clip_ratio_high"),
+    same("clip_ratio_dual", 3.0, "algorithm.clip_ratio_dual"),
+    same(
+        "loss_avg_mode",
+        "token",
+        "algorithm.loss_avg_mode",
+        differs=[
+            Difference(
+                where("seq"),
+                "It is the mean over the optimizer batch's sequences; EasyR1 weighs each micro-batch's by its tokens.",
+            )
+        ],
+    ),
+    same("loss_type", "default", "algorithm.loss_type"),
+    same("tau_positive", 1.0, "algorithm.tau_positive"),
+    same("tau_negative", 1.05, "algorithm.tau_negative"),
+    same("ppo_epochs", 1, "actor.ppo_epochs"),
+    needless("padding_free", True, _PACKED),
+    needless("dynamic_batching", True, _PACKED),
+    missing("ulysses_size", 1, 1, remark="There is no sequence parallelism yet."),
+    needless("use_torch_compile", True, "The output head is computed in chunks (model.log_prob_chunk_tokens)."),
+    converted(
+        "model.model_path",
+        None,
+        checkpoint,
+        "model.source.path",
+        remark="Mixtures of experts have no equivalent.",
+    ),
+    missing("model.tokenizer_path", None, None, remark="The tokenizer is the checkpoint's own."),
+    missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
+    same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
+    needless("model.trust_remote_code", True, "A checkpoint's own code is never run: no family here needs it."),
+    converted("model.freeze_vision_tower", False, frozen_vision_tower, "model.freeze_vision_tower"),
+    converted("model.lora.rank", 0, lora_rank, "model.lora.rank", remark="0 is `model.lora: null`."),
+    converted("model.lora.alpha", 64, when_lora("model.lora.alpha"), "model.lora.alpha"),
+    converted(
+        "model.lora.target_modules",
+        "all-linear",
+        lora_targets,
+        "model.lora.target_modules",
+        remark="Names separated by commas become a list. The engine is handed merged weights, so that any linear layer "
+        "can be adapted.",
+    ),
+    converted(
+        "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"
+    ),
+    same("optim.lr", 1e-6, "actor.optim.lr"),
+    same("optim.betas", (0.9, 0.999), "actor.optim.betas"),
+    same(
+        "optim.weight_decay",
+        1e-2,
+        "actor.optim.weight_decay",
+        differs=[Difference(unless(0), "Matrices decay, and biases and norms do not; in EasyR1 all weights decay.")],
+    ),
+    same(
+        "optim.strategy",
+        "adamw",
+        "actor.optim.strategy",
+        differs=[
+            Difference(
+                where("adamw_bf16"),
+                "The second moment is float32, since 0.999 of it is another number there; in EasyR1 both are bfloat16.",
+            )
+        ],
+    ),
+    converted(
+        "optim.lr_warmup_ratio",
+        0.0,
+        warmup_ratio("actor"),
+        "actor.optim.lr_warmup_ratio",
+        remark="Rounded down to whole training steps, as there; overridden by lr_warmup_steps, as there.",
+        differs=[
+            Difference(
+                lambda value, config: value > 0 and config["worker.actor.optim.lr_warmup_steps"] is None, _WARM_UP
+            )
+        ],
+    ),
+    converted(
+        "optim.lr_warmup_steps",
+        None,
+        warmup_steps("actor"),
+        "actor.optim.lr_warmup_steps",
+        remark="Times the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
+        differs=[Difference(unless(None, 0), _WARM_UP)],
+    ),
+    converted(
+        "optim.min_lr_ratio", None, or_zero("actor.optim.min_lr_ratio"), "actor.optim.min_lr_ratio", remark="Null is 0."
+    ),
+    same(
+        "optim.lr_scheduler_type",
+        "constant",
+        "actor.optim.lr_scheduler_type",
+        differs=[Difference(where("cosine"), "The rate moves with every optimizer step; in EasyR1 once a step.")],
+    ),
+    *_FSDP,
+    *_OFFLOAD,
+)
+
+_ROLLOUT: tuple[Key, ...] = (
+    needless("name", "vllm", "Has no effect in EasyR1."),
+    same("n", 1, "rollout.n"),
+    same("temperature", 1.0, "rollout.temperature"),
+    missing("top_p", 1.0, 1.0, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
+    missing("top_k", -1, -1, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
+    needless("seed", 1, "Every response has a seed of its own, made of the run's seed, step, prompt and place."),
+    needless("limit_images", 0, "Counted in the prepared rows."),
+    converted("dtype", "bf16", engine_format, remark="The engine has the trainer's number format (model.dtype)."),
+    same("gpu_memory_utilization", 0.6, "rollout.gpu_memory_utilization"),
+    converted(
+        "enforce_eager",
+        False,
+        eager,
+        "rollout.enforce_eager",
+        remark="`false` is `auto`: graphs on a GPU, none on a CPU.",
+    ),
+    needless("enable_chunked_prefill", False, "Chosen by the engine's arguments for the machine."),
+    needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
+    converted("max_model_len", None, longest_sequence, remark="Follows from the prompt and response lengths."),
+    missing("tensor_parallel_size", 2, 1, remark=_ONE_DEVICE),
+    missing("ignore_eos", False, False, remark="A response ends at its end-of-sequence token."),
+    needless("disable_log_stats", True, "The engine is quiet; timings.jsonl has the rates."),
+    needless("disable_tqdm", False, "Bars are shown on a terminal."),
+    converted(
+        "val_override_config",
+        {},
+        validation_sampling,
+        "evaluation.n",
+        "evaluation.temperature",
+        "evaluation.top_p",
+        "evaluation.modes",
+        remark="What it leaves out is the training's; for validation and evaluation (`trainer.val_mode: sampled`). "
+        "`val/reward` is EasyR1's `val/reward_score`; `val/accuracy` counts `evaluation.accuracy_key` of the reward.",
+    ),
+)
+
+_REWARD: tuple[Key, ...] = (
+    converted(
+        "reward_function",
+        None,
+        reward_function,
+        "reward.function",
+        "evaluation.accuracy_key",
+        remark="Your own file is used where it lies, unchanged. `evaluation.accuracy_key` is `accuracy` where the file "
+        "names that. `math`, `r1v` and `dapo` are built in too.",
+        differs=[
+            Difference(
+                unless(None),
+                "A call has a time limit (`reward.timeout_seconds`, `reward.batch_timeout_seconds`), and one over it "
+                "costs its responses.",
+            ),
+            Difference(
+                lambda value, config: not names_accuracy(value, config),
+                "The file names no `accuracy`, so that `val/accuracy` counts responses with an `overall` of 0.5 and "
+                "more.",
+            ),
+        ],
+    ),
+    same("reward_function_kwargs", {}, "reward.kwargs"),
+    converted(
+        "reward_type",
+        None,
+        reward_type,
+        "reward.reward_type",
+        remark="Of older versions; newer files say REWARD_TYPE themselves. Where neither does it is `batch`, as there.",
+    ),
+    missing("skip_special_tokens", True, True, remark="Responses reach the reward without special tokens."),
+    needless("num_cpus", 1, "A reservation of Ray there; `reward.workers` is the number of scoring processes here."),
+)
+
+
+def _below(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
+
+
+WORKER: tuple[Key, ...] = (
+    *_below("worker.actor", _ACTOR),
+    *_below("worker.critic", CRITIC),
+    *(
+        needless(f"worker.critic.{key.name}", key.default, "The critic is held as the policy is.")
+        for key in (*_FSDP, *_OFFLOAD)
+    ),
+    *_below("worker.rollout", _ROLLOUT),
+    *(
+        needless(f"worker.ref.{key.name}", key.default, "The reference is held as the policy is.")
+        for key in (*_FSDP, *_OFFLOAD)
+    ),
+    *_below("worker.reward", _REWARD),
+)

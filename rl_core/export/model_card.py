@@ -1,0 +1,129 @@
+"""The model card: what a merged model is, how good it is, and the lines to try it."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.export.proof import ProofResult
+from rl_core.redaction import redact
+
+CARD_NAME = "README.md"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccuracyRow:
+    """One evaluation of one model: its name ("base, greedy"), items, accuracy and 95 % interval, all in 0 .. 1."""
+
+    name: str
+    n: int
+    accuracy: float
+    ci95: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardFacts:
+    """What the card tells.
+
+    Attributes:
+        run: Name of the run.
+        base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
+        step: Training steps behind the weights.
+        algorithm: How it was trained: the keys of the advantage estimator and the loss.
+        data: What it was trained on, in words.
+        data_fingerprint: Fingerprint of the prepared data.
+        reward: The reward function.
+        accuracy: The evaluations, base and trained.
+        proof: How well the folder reproduces the trainer's log-probs.
+        versions: Library -> version.
+        hub_name: `owner/name` if it goes to the hub; the lines to try it name it, or else the folder.
+    """
+
+    run: str
+    base: str
+    step: int
+    algorithm: str
+    data: str
+    data_fingerprint: str
+    reward: str
+    accuracy: Sequence[AccuracyRow]
+    proof: ProofResult
+    versions: Mapping[str, str]
+    hub_name: str | None = None
+
+
+def write_model_card(folder: Path, facts: CardFacts) -> None:
+    """Write the card into a merged folder."""
+    (folder / CARD_NAME).write_text(redact(model_card(folder, facts)))
+
+
+def model_card(folder: Path, facts: CardFacts) -> str:
+    """The card of a merged folder, Markdown with the hub's header."""
+    usage = usage_lines(folder, hub_name=facts.hub_name)
+    tries = "\n\n".join(f"{title}:\n\n```{_language(text)}\n{text}\n```" for title, text in usage.items())
+    rows = "\n".join(
+        f"| {row.name} | {row.n} | {row.accuracy:.3f} | {row.ci95[0]:.3f} - {row.ci95[1]:.3f} |"
+        for row in facts.accuracy
+    )
+    gaps = ", ".join(f"{name} {gap:.1e}" for name, gap in facts.proof.largest_difference.items())
+    versions = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
+    return f"""---
+library_name: transformers
+pipeline_tag: {_pipeline_tag(folder)}
+tags: [reinforcement-learning, sightline]
+---
+
+# {facts.hub_name or facts.run}
+
+Post-trained with reinforcement learning by Sightline.
+
+| | |
+|---|---|
+| run | {facts.run}, step {facts.step} |
+| base model | {facts.base} |
+| algorithm | {facts.algorithm} |
+| data | {facts.data} (fingerprint {facts.data_fingerprint}) |
+| reward | {facts.reward} |
+| versions | {versions} |
+
+## Accuracy on held-out items
+
+| model | items | accuracy | 95 % interval |
+|---|---|---|---|
+{rows}
+
+## Try it
+
+{tries}
+
+## Faithful to the trainer
+
+Loaded in a fresh process, this folder gives the log-probs that the trainer stored for {facts.proof.num_tokens} response
+tokens; largest difference: {gaps}.
+"""
+
+
+def usage_lines(folder: Path, *, hub_name: str | None = None) -> dict[str, str]:
+    """Title -> what to type to try the model in `folder`, or under its name on the hub."""
+    name = hub_name or str(folder)
+    imports, content, argument = "", '"How much is 7 times 8?"', "messages"
+    if _pipeline_tag(folder) == "image-text-to-text":
+        imports, argument = "from PIL import Image\n", "text=messages"
+        image, text = '{"type": "image", "image": Image.open("image.png")}', '{"type": "text", "text": "How many?"}'
+        content = f"[{image}, {text}]"
+    python = f"""{imports}from transformers import pipeline
+
+answer = pipeline({_pipeline_tag(folder)!r}, model={name!r})
+messages = [{{"role": "user", "content": {content}}}]
+print(answer({argument}, max_new_tokens=64, return_full_text=False))"""
+    return {"With vLLM": f"vllm serve {shlex.quote(name)}", "With transformers": python}
+
+
+def _pipeline_tag(folder: Path) -> str:
+    architecture = json.loads((folder / "config.json").read_text())
+    return "image-text-to-text" if "vision_config" in architecture else "text-generation"
+
+
+def _language(text: str) -> str:
+    return "python" if text.startswith("from ") else "bash"

@@ -1,0 +1,1 @@
+"""The training loop: a step from prompts to new weights, validation, records and checkpoints."""

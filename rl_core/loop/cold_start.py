@@ -1,0 +1,65 @@
+"""The cold start: a short supervised stage on rendered answers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from transformers import AutoTokenizer
+
+from rl_core.config.training import ColdStartConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.progress import Progress
+from rl_core.templates import target_template
+from rl_core.training.optimizer import NonFiniteGradients
+from rl_core.types import Prompt, SupervisedExample
+from rl_core.workers.protocol import WorkerGroup
+
+
+class TargetRenderer:
+    """Renders a prompt's answer into the response to imitate, end-of-sequence token included."""
+
+    def __init__(self, template: str, *, model_folder: Path) -> None:
+        self._template = target_template(template)
+        self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
+
+    def example(self, prompt: Prompt) -> SupervisedExample:
+        """The prompt with its target's token ids."""
+        text = self._template.render(answer=prompt.answer_text, question=prompt.question)
+        token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
+        return SupervisedExample(prompt=prompt, target_ids=np.array(token_ids, dtype=np.int32))
+
+
+def run_cold_start(
+    config: ColdStartConfig,
+    *,
+    loader: PromptLoader,
+    targets: TargetRenderer,
+    workers: WorkerGroup,
+    max_nonfinite_steps: int,
+    progress: Progress,
+) -> dict[str, float]:
+    """Take `config.steps` supervised steps.
+
+    Returns:
+        The last step's metrics and the mean loss of the last ten.
+
+    Raises:
+        NonFiniteGradients: `max_nonfinite_steps` steps in a row were skipped.
+    """
+    losses: list[float] = []
+    metrics: dict[str, float] = {}
+    with progress.bar("cold start", config.steps) as advance:
+        for _ in range(config.steps):
+            metrics = dict(workers.imitate(_examples(loader.next_batch(), targets)))
+            losses.append(metrics["cold_start/loss"])
+            if metrics["cold_start/nonfinite_streak"] >= max_nonfinite_steps:
+                raise NonFiniteGradients(
+                    f"cold start: {max_nonfinite_steps} steps in a row had a non-finite gradient; lower "
+                    f"cold_start.optim.lr"
+                )
+            advance(1, f"loss {losses[-1]:.3f}")
+    return metrics | {"cold_start/final_loss": float(np.mean(losses[-10:]))}
+
+
+def _examples(prompts: Sequence[Prompt], targets: TargetRenderer) -> list[SupervisedExample]:
+    return [targets.example(prompt) for prompt in prompts]

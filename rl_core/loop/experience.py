@@ -1,0 +1,107 @@
+"""From scored groups to what the update learns from: log-probs, KL, advantages, off-policy weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, Grouped, value_targets
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
+from rl_core.loop.off_policy import correct, engine_mismatch
+from rl_core.loop.reference_kl import ReferenceKL, reference_kl
+from rl_core.loop.sampling import RolloutBatch
+from rl_core.loop.step_metrics import critic_metrics
+from rl_core.timing import PhaseTimer
+from rl_core.types import Group, TrainGroup
+from rl_core.workers.protocol import WorkerGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experience:
+    """A rollout batch, ready for the update.
+
+    Attributes:
+        groups: Its groups, in the order given.
+        metrics: Functions of config, data and seed only.
+        mean_kl: Mean KL to the reference, nats a token; None without a reference.
+    """
+
+    groups: Sequence[TrainGroup]
+    metrics: Mapping[str, float]
+    mean_kl: float | None
+
+
+def build_experience(
+    drawn: RolloutBatch,
+    *,
+    config: AlgorithmConfig,
+    kl_coef: float | None,
+    workers: WorkerGroup,
+    timer: PhaseTimer,
+) -> Experience:
+    """Ask the workers for the log-probs and values that the algorithm needs, and give every token its credit.
+
+    Args:
+        drawn: What was drawn; its kept groups are learned from.
+        config: The algorithm.
+        kl_coef: Weight of the KL term of this step; None without one.
+        workers: Hold policy, reference and critic.
+        timer: Measures the passes.
+    """
+    groups = drawn.kept
+    old, weights, metrics = _old_log_probs(groups, config, workers, timer)
+    kl = _reference_pass(groups, old, config, workers, timer)
+    penalties = None
+    if kl is not None and kl_coef is not None:
+        metrics |= {"kl/reference": kl.mean, "kl/coef": kl_coef}
+        penalties = kl.penalties(kl_coef)
+    values = _values(groups, config, workers, timer)
+    inputs = advantage_inputs(
+        groups,
+        drawn.all_scores,
+        config=config,
+        kl_penalties=penalties,
+        greedy_rewards=drawn.greedy_rewards,
+        values=values,
+    )
+    returns = value_targets(inputs)
+    trained = train_groups(
+        groups,
+        advantages=ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs),
+        old=old,
+        ref=None if kl is None else kl.ref_log_probs,
+        importance_weights=weights,
+        values=values,
+        returns=returns,
+    )
+    return Experience(
+        groups=trained,
+        metrics={**metrics, **critic_metrics(inputs.values, returns)},
+        mean_kl=None if kl is None else kl.mean,
+    )
+
+
+def _old_log_probs(
+    groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
+) -> tuple[TokenArrays, Grouped | None, dict[str, float]]:
+    """Log-probs that the ratio starts from, importance weights, metrics."""
+    if config.old_log_probs == "engine":
+        return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
+    with timer.phase("old_log_probs"):
+        old = workers.log_probs(groups, reference=False)
+    return old, *correct(engine_mismatch(groups, old), config.correction)
+
+
+def _reference_pass(
+    groups: Sequence[Group], old: TokenArrays, config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
+) -> ReferenceKL | None:
+    if config.kl is None:
+        return None
+    with timer.phase("reference"):
+        return reference_kl(groups, old, config=config.kl, workers=workers)
+
+
+def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer) -> TokenArrays:
+    if config.adv_estimator != "gae":
+        return []
+    with timer.phase("values"):
+        return workers.values(groups)

@@ -1,0 +1,254 @@
+"""The session of a run: what is expensive to start is started once, on first use, and shared by the stages.
+
+The flow body owns it; tasks look it up by the run's name, because workers, pools and engines do not pickle.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from rl_core.checkpoints.manifest import Checkpoint
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ColdStartConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
+from rl_core.evaluation.answers import AnswerFile
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.files import committed_folder
+from rl_core.loop.cold_start import TargetRenderer, run_cold_start
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop, is_saved
+from rl_core.loop.validation import Validator
+from rl_core.planning.batches import batch_plan, prompts_a_draw, steps_an_epoch
+from rl_core.progress import Progress
+from rl_core.records.metrics_log import RunLogs, read
+from rl_core.rewards.pool import RewardPool
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
+from rl_core.stop import StopRequest
+from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.workers.folders import WorkerFolders, base_model
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import WorkerGroup
+
+logger = logging.getLogger(__name__)
+
+Contender = Literal["base", "trained"]
+
+
+class Session:
+    """The workers, rewards and data of one run."""
+
+    def __init__(self, config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> None:
+        self.config = config
+        self.run = run
+        self._progress = progress
+        self._stop = stop
+        self._workers: WorkerGroup | None = None
+        self._loop: TrainingLoop | None = None
+        self._rewards: RewardPool | None = None
+
+    @property
+    def rewards(self) -> RewardPool:
+        """The isolated reward processes."""
+        if self._rewards is None:
+            pool = RewardPool(
+                self.config.reward,
+                log_event=RunLogs(self.run).log_event,
+                image_store=self.run.data / IMAGES_FILE,
+            )
+            self._rewards = pool.__enter__()
+        return self._rewards
+
+    @property
+    def workers(self) -> WorkerGroup:
+        """The workers. The reward processes start before them: a process spawned later would find the engine's
+        memory and threads already there (design contract 11)."""
+        if self._workers is None:
+            _ = self.rewards
+            plan = batch_plan(self.config, len(self._datasets["train"]))
+            folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
+            with self._progress.wait("load the model"):
+                self._workers = LocalWorker(
+                    self.config,
+                    folders,
+                    total_optimizer_steps=plan.total_optimizer_steps,
+                    total_critic_steps=plan.total_critic_steps,
+                    progress=self._progress,
+                )
+        return self._workers
+
+    @cached_property
+    def store(self) -> CheckpointStore:
+        """The run's checkpoints."""
+        return CheckpointStore(
+            self.run.checkpoints,
+            save_limit=self.config.trainer.save_limit,
+            log_event=RunLogs(self.run).log_event,
+        )
+
+    @property
+    def base_model(self) -> Path:
+        """Hugging Face folder of the model that RL starts from."""
+        return base_model(self.config, self.run)
+
+    def run_cold_start(self) -> Mapping[str, float]:
+        """Train the initial model on rendered answers and write it as the run's base model."""
+        config = self._cold_start_config()
+        self.workers.load_policy(self.run.initial_model)
+        metrics = run_cold_start(
+            config,
+            loader=self._loader("train" if config.source is None else "cold_start", config.batch_size),
+            targets=TargetRenderer(config.target_template, model_folder=self.run.initial_model),
+            workers=self.workers,
+            max_nonfinite_steps=self.config.trainer.max_nonfinite_steps,
+            progress=self._progress,
+        )
+        with committed_folder(self.run.base_model) as folder:
+            self.workers.export(folder)
+        return metrics
+
+    def train_epoch(self, epoch: int) -> EpochResult:
+        """Train one epoch, continuing from the last complete checkpoint; see TrainingLoop.train_epoch."""
+        if self._loop is None:
+            self._loop = self._open_loop()
+        return self._loop.train_epoch(epoch)
+
+    def evaluate(self, contender: Contender, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
+        """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
+        [mode] -> items. Raises Interrupted when a stop was requested; what was answered is kept."""
+        if contender == "base":
+            self._load_base()
+        else:
+            self._load_trained(self.trained_checkpoint())
+        self.workers.sync_weights()
+        return evaluate_prompts(
+            self._datasets["validation"][:],
+            generate=answers.around(self._generate_until_stopped),
+            pool=self.rewards,
+            config=self.config.evaluation,
+            max_response_length=self.config.rollout.max_response_length,
+            run_seed=self.config.seed,
+            progress=self._progress,
+        )
+
+    def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        for rollout in self.workers.generate(requests, sampling):
+            ensure_held(self.run.lock)
+            yield rollout
+            self._stop.raise_if_requested()
+
+    def export_trained(self, folder: Path) -> Checkpoint:
+        """Write the checkpoint chosen by `merge.checkpoint` in Hugging Face format into an existing empty folder."""
+        checkpoint = self.trained_checkpoint()
+        self._load_trained(checkpoint)
+        self.workers.export(folder)
+        return checkpoint
+
+    def trained_checkpoint(self) -> Checkpoint:
+        """The checkpoint that is evaluated and merged. Raises ValueError when there is none."""
+        best = self.config.merge.checkpoint == "best"
+        checkpoint = self.store.best() if best else self.store.latest()
+        if checkpoint is None:
+            raise ValueError(f"no {self.config.merge.checkpoint} checkpoint in {self.run.checkpoints}: train first")
+        if best:
+            self._warn_of_a_better_one(checkpoint)
+        return checkpoint
+
+    def _warn_of_a_better_one(self, checkpoint: Checkpoint) -> None:
+        """Retention keeps the best, so that a better one which was saved is lost: it cannot be made again, and is not
+        passed over in silence."""
+        steps_per_epoch = steps_an_epoch(self.config, len(self._datasets["train"]))
+        scores = {
+            int(line["step"]): float(line["val/accuracy"])
+            for line in read(self.run.metrics)
+            if "val/accuracy" in line
+            and line["step"] > 0
+            and is_saved(line["step"], steps_per_epoch=steps_per_epoch, config=self.config)
+        }
+        first = min(scores, key=lambda step: (-scores[step], step), default=checkpoint.step)
+        if first != checkpoint.step:
+            logger.warning(
+                "the best checkpoint, step %d (validation %.4g), is damaged or gone; step %d (%.4g) is taken instead",
+                first,
+                scores[first],
+                checkpoint.step,
+                checkpoint.info.validation_score,
+            )
+            RunLogs(self.run).log_event("best-checkpoint-lost", step=first, taken=checkpoint.step)
+
+    def close(self) -> None:
+        """End workers and reward processes; the session may be used again and starts them anew, even where one of them
+        could not be ended."""
+        workers, rewards = self._workers, self._rewards
+        self._workers = self._loop = self._rewards = None
+        with ExitStack() as stack:
+            if rewards is not None:
+                stack.callback(rewards.__exit__, None, None, None)
+            if workers is not None:
+                stack.callback(workers.close)
+
+    def _load_base(self) -> None:
+        self._loop = None  # it resumes from its checkpoint when it is needed again
+        self.workers.load_policy(self.base_model)
+
+    def _load_trained(self, checkpoint: Checkpoint) -> None:
+        self._loop = None
+        self.workers.load_saved_policy(checkpoint.folder)
+
+    def _open_loop(self) -> TrainingLoop:
+        if self.config.algorithm.kl is not None:
+            self.workers.load_reference(self.base_model)
+        validator = Validator(
+            config=self.config,
+            prompts=self._datasets["validation"][:],
+            rewards=self.rewards,
+            progress=self._progress,
+        )
+        parts = LoopParts(
+            workers=self.workers,
+            rewards=self.rewards,
+            loader=self._loader("train", prompts_a_draw(self.config), arranged=True),
+            validator=validator,
+            store=self.store,
+            recorder=StepRecorder(self.run),
+            progress=self._progress,
+            stop=self._stop,
+        )
+        return TrainingLoop(self.config, parts, base_model=self.base_model)
+
+    def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
+        """Weighted sources and curriculum are RL's; a cold start imitates each row as often as any other."""
+        dataset, data = self._datasets[split], self.config.data
+        return PromptLoader(
+            dataset,
+            batch_size=batch_size,
+            seed=self.config.seed,
+            shuffle=data.shuffle,
+            arrangement=arrange(dataset, data) if arranged else None,
+        )
+
+    @cached_property
+    def _datasets(self) -> Mapping[str, PreparedDataset]:
+        """[split]; every file is hashed, which takes its time with many images."""
+        return PreparedDataset.open_all(self.run.data)
+
+    def _cold_start_config(self) -> ColdStartConfig:
+        if self.config.cold_start is None:
+            raise ValueError("cold_start is not configured: RL starts from the model as it is")
+        return self.config.cold_start
+
+
+@contextmanager
+def open_session(config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> Iterator[Session]:
+    """A session for the length of a `with`; nothing starts until it is used."""
+    session = Session(config, run, progress=progress, stop=stop)
+    try:
+        yield session
+    finally:
+        session.close()

@@ -1,0 +1,69 @@
+"""What a step writes: metrics, timings, rollouts and the answers of a validation, each once."""
+
+from rl_core.evaluation.items import write_items
+from rl_core.loop.step import StepRecord
+from rl_core.loop.validation import Validation
+from rl_core.records.metrics_log import RunLogs
+from rl_core.records.rollout_files import write_rollouts
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
+
+
+class StepRecorder:
+    """Writes a run's step files and reads back what resume needs."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._logs = RunLogs(run)
+
+    def record(self, record: StepRecord, validation: Validation | None) -> None:
+        """Write the rollouts (what was drawn, then what was kept from the step before), the answers of the validation
+        after the step, then timings, incidents and, last, the step's metrics line. Raises RunLockLost when another
+        process may write the run."""
+        ensure_held(self._run.lock)
+        write_rollouts(
+            self._run.rollouts(record.step),
+            [*record.groups, *record.stale.groups],
+            {**record.scores, **record.stale.scores},
+            record.trained,
+            step=record.step,
+        )
+        self._logs.log_timing(record.step, throughput(record))
+        for (uid, index), score in record.scores.items():
+            if score.error is not None:
+                self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
+        self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
+
+    def record_validation(self, step: int, validation: Validation) -> None:
+        """Write the answers of a validation without a step (before the first one), and its metrics line."""
+        self._logs.log_step(step, self._write_validation(step, validation))
+
+    def start_over(self) -> None:
+        """Drop everything a run without a checkpoint has written."""
+        self._logs.cut_back(-1)
+
+    def cut_back(self, step: int) -> None:
+        """Drop what lies after `step`: the resumed run writes it again, equal to the bit."""
+        self._logs.cut_back(step)
+        self._logs.log_event("resumed", step=step)
+
+    def metrics_of(self, step: int) -> dict[str, float]:
+        """The metrics line of a step. Raises KeyError when there is none."""
+        return self._logs.metrics_of(step)
+
+    def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
+        """Write the answers, if there are any. Returns the validation's metrics."""
+        if validation is None:
+            return {}
+        write_items(self._run.validation(step), validation.items)
+        return validation.metrics
+
+
+def throughput(record: StepRecord) -> dict[str, float]:
+    """Seconds by phase, and samples and tree tokens a second over the whole step."""
+    rollouts = [rollout for group in record.groups for rollout in group.rollouts]
+    prompt_tokens = sum(len(group.prompt.token_ids) for group in record.groups)
+    tokens = prompt_tokens + sum(len(rollout.response_ids) for rollout in rollouts)
+    seconds = {f"{name}_s": value for name, value in record.seconds.items()}
+    total = record.seconds["total"]
+    return seconds | {"samples_per_s": len(rollouts) / total, "tokens_per_s": tokens / total}

@@ -1,0 +1,81 @@
+"""Groups that passed the filter and exceed the batch, kept for the next step (`online_filtering.surplus: keep`).
+
+They are one step old when they are learned from: every rollout carries the version of the weights that drew it, and the
+engine's log-probs of that time, from which the ratio starts. A checkpoint holds them, in the form of a rollout file.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from rl_core.records.rollout_files import RolloutRecord, read_rollouts, write_rollouts
+from rl_core.types import Group, Prompt, Rollout, RolloutKey, Score
+
+SURPLUS_FILE: Final = "surplus.parquet"
+"""Its place in a checkpoint; there is none where nothing was kept."""
+
+FindPrompts = Callable[[Collection[str]], Mapping[str, Prompt]]
+"""Prompts by their uids."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surplus:
+    """Kept groups and the scores of their rollouts."""
+
+    groups: Sequence[Group] = ()
+    scores: Mapping[RolloutKey, Score] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> "Surplus":
+        """These groups with theirs among the scores."""
+        keys = [rollout.key for group in groups for rollout in group.rollouts]
+        return cls(groups=groups, scores={key: scores[key] for key in keys})
+
+    def without(self, prompts: Sequence[Prompt]) -> "Surplus":
+        """Those that answer none of `prompts`."""
+        uids = {prompt.uid for prompt in prompts}
+        return Surplus.of([group for group in self.groups if group.prompt.uid not in uids], self.scores)
+
+
+NOTHING_KEPT: Final = Surplus()
+
+
+def save_surplus(surplus: Surplus, folder: Path, *, step: int) -> None:
+    """Write what `step` has kept into a checkpoint's folder."""
+    if surplus.groups:
+        write_rollouts(folder / SURPLUS_FILE, surplus.groups, surplus.scores, [], step=step)
+
+
+def load_surplus(folder: Path, find_prompts: FindPrompts) -> Surplus:
+    """Read it back, equal to the bit. Raises KeyError when a prompt is no longer among the rows."""
+    path = folder / SURPLUS_FILE
+    if not path.is_file():
+        return NOTHING_KEPT
+    records = read_rollouts(path)
+    prompts = find_prompts({record.prompt_uid for record in records})
+    groups = [
+        Group(prompt=prompts[uid], rollouts=[_rollout(record) for record in group])
+        for uid, group in groupby(records, key=lambda record: record.prompt_uid)
+    ]
+    scores = {(record.prompt_uid, record.sample_index): _score(record) for record in records}
+    return Surplus(groups=groups, scores=scores)
+
+
+def _rollout(record: RolloutRecord) -> Rollout:
+    return Rollout(
+        prompt_uid=record.prompt_uid,
+        sample_index=record.sample_index,
+        response_ids=np.array(record.response_ids, dtype=np.int32),
+        log_probs=np.array(record.log_probs, dtype=np.float32),
+        text=record.response,
+        finish_reason=record.finish_reason,
+        policy_version=record.policy_version,
+    )
+
+
+def _score(record: RolloutRecord) -> Score:
+    return Score(components=record.components, parsed=record.parsed, error=record.error)

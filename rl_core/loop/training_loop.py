@@ -1,0 +1,214 @@
+"""The training loop: steps, validation, records, checkpoints; resumes exactly."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.checkpoints.manifest import CheckpointInfo
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.loop.reference_kl import kl_controller
+from rl_core.loop.step import StepRecord, take_step
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.surplus import NOTHING_KEPT, load_surplus, save_surplus
+from rl_core.loop.validation import Validation, Validator
+from rl_core.planning.batches import steps_an_epoch
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+from rl_core.stop import StopRequest
+from rl_core.training.optimizer import NonFiniteGradients
+from rl_core.workers.protocol import WorkerGroup
+
+logger = logging.getLogger(__name__)
+
+PROBE_GROUPS = 2
+"""Groups of the saved step whose log-probs the checkpoint's probe holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpochResult:
+    """What an epoch of training leaves: small and serialisable.
+
+    Attributes:
+        epoch: From 1.
+        first_step: Its first step, from 1.
+        last_step: Its last step.
+        checkpoint: Folder of the checkpoint at its end; None when training went on and removed it since.
+        metrics: Metrics of its last step; empty when its line was lost.
+    """
+
+    epoch: int
+    first_step: int
+    last_step: int
+    checkpoint: Path | None
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopParts:
+    """What the loop drives."""
+
+    workers: WorkerGroup
+    rewards: RewardPool
+    loader: PromptLoader
+    validator: Validator
+    store: CheckpointStore
+    recorder: StepRecorder
+    progress: Progress
+    stop: StopRequest
+
+
+class TrainingLoop:
+    """Runs the steps of a run, from wherever its last complete checkpoint is."""
+
+    def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
+        self._config = config
+        self._parts = parts
+        self._steps_per_epoch = steps_an_epoch(config, parts.loader.num_rows)
+        kl = config.algorithm.kl
+        self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
+        self._kept = NOTHING_KEPT
+        self._step = self._resume(base_model)
+
+    def train_epoch(self, epoch: int) -> EpochResult:
+        """Train until the end of `epoch` (from 1), or say at once what it left when it is behind already.
+
+        Raises:
+            Interrupted: a stop was requested; a checkpoint was written first.
+            NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
+            AgreementError, TooManyFailedRewards, StaleWeights: see take_step.
+        """
+        first, last = self._span(epoch)
+        with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
+            advance(max(0, min(self._step, last) - first + 1))
+            self._validate_before_training()
+            while self._step < last:
+                record = self._run_step()
+                # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
+                stopping = self._parts.stop.signum is not None
+                if stopping or self._is_due(record.step):
+                    self._save(record)
+                advance(1, f"reward {record.metrics['reward/overall']:.3f}")
+                if stopping:
+                    self._parts.stop.raise_if_requested()
+        return EpochResult(
+            epoch=epoch,
+            first_step=first,
+            last_step=last,
+            checkpoint=self._checkpoint_of(last),
+            metrics=self._metrics_of(last),
+        )
+
+    def _resume(self, base_model: Path) -> int:
+        if self._config.critic is not None:
+            self._parts.workers.load_critic(base_model)
+        checkpoint = self._parts.store.latest()
+        if checkpoint is None:
+            self._parts.workers.load_policy(base_model)
+            self._parts.recorder.start_over()
+            return 0
+        self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
+        if checkpoint.info.model_only:
+            logger.warning("%s holds no moments of the optimizer: they start anew", checkpoint.folder)
+        self._parts.loader.load_state_dict(checkpoint.info.loader)
+        if self._config.algorithm.kl is not None:
+            self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
+        self._kept = load_surplus(checkpoint.folder, self._parts.loader.find)
+        self._parts.recorder.cut_back(checkpoint.info.step)
+        self._parts.store.prune(checkpoint.info.step)
+        logger.info("resumed after step %d", checkpoint.info.step)
+        return checkpoint.info.step
+
+    def _validate_before_training(self) -> None:
+        if self._step == 0 and (validation := self._validate(0)) is not None:
+            self._parts.recorder.record_validation(0, validation)
+
+    def _run_step(self) -> StepRecord:
+        step = self._step + 1
+        prompts = self._parts.loader.next_batch()
+        record = take_step(
+            prompts,
+            step=step,
+            config=self._config,
+            kl_coef=None if self._kl is None else self._kl.coef,
+            next_prompts=self._parts.loader.next_batch,
+            kept=self._kept,
+            workers=self._parts.workers,
+            rewards=self._parts.rewards,
+        )
+        self._parts.recorder.record(record, self._validate(step))
+        self._step, self._kept = step, record.surplus
+        self._follow_kl(record)
+        if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
+            raise NonFiniteGradients(
+                f"step {step}: {record.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
+                f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
+            )
+        return record
+
+    def _follow_kl(self, record: StepRecord) -> None:
+        if self._kl is not None and record.mean_kl is not None:
+            samples = sum(len(group.samples) for group in record.trained)
+            self._kl = self._kl.after(kl=record.mean_kl, samples=samples)
+
+    def _validate(self, step: int) -> Validation | None:
+        """Answer the held-out prompts with the weights after `step`, where the config asks for it."""
+        return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
+
+    def _is_due(self, step: int) -> bool:
+        return is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
+
+    def _ends_its_epoch(self, step: int) -> bool:
+        return step == self._span(epoch_of(step, steps_per_epoch=self._steps_per_epoch))[1]
+
+    def _span(self, epoch: int) -> tuple[int, int]:
+        return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
+
+    def _save(self, record: StepRecord) -> None:
+        info = CheckpointInfo(
+            step=record.step,
+            epoch=epoch_of(record.step, steps_per_epoch=self._steps_per_epoch),
+            end_of_epoch=self._ends_its_epoch(record.step),
+            validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
+            loader=self._parts.loader.state_dict(),
+            counters={} if self._kl is None else {"kl_coef": self._kl.coef},
+            model_only=self._config.trainer.save_model_only,
+            interim=not self._is_due(record.step),
+        )
+        self._parts.store.save(record.step, lambda folder: self._write_state(folder, record), info=info)
+
+    def _write_state(self, folder: Path, record: StepRecord) -> None:
+        probe = record.groups[:PROBE_GROUPS]
+        self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
+        save_surplus(record.surplus, folder, step=record.step)
+
+    def _metrics_of(self, step: int) -> dict[str, float]:
+        try:
+            return self._parts.recorder.metrics_of(step)
+        except KeyError:
+            return {}  # its line was lost after the step was saved; whoever started the run was told
+
+    def _checkpoint_of(self, step: int) -> Path | None:
+        return next((found.folder for found in self._parts.store.complete() if found.step == step), None)
+
+
+def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:
+    """First and last step of an epoch, both from 1, cut at `trainer.max_steps`."""
+    last = epoch * steps_per_epoch
+    limit = config.trainer.max_steps
+    return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
+
+
+def epoch_of(step: int, *, steps_per_epoch: int) -> int:
+    """The epoch, from 1, that a step belongs to."""
+    return (step - 1) // steps_per_epoch + 1
+
+
+def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
+    """Whether a checkpoint is written after a step, whatever interrupts the run."""
+    _, last = epoch_span(
+        epoch_of(step, steps_per_epoch=steps_per_epoch), steps_per_epoch=steps_per_epoch, config=config
+    )
+    return step % config.trainer.save_freq == 0 or step == last

@@ -1,0 +1,57 @@
+"""Validation while training: answers to the held-out prompts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.result import summarise
+from rl_core.progress import Progress
+from rl_core.rewards.pool import RewardPool
+from rl_core.types import Prompt
+from rl_core.workers.protocol import WorkerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The answers to the held-out prompts at one step."""
+
+    items: Sequence[EvaluationItem]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics `val/...`."""
+        result = summarise(self.items)
+        assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
+        return {
+            "val/accuracy": result.accuracy,
+            "val/reward": result.reward_mean,
+            "val/response_length": result.mean_length,
+            "val/truncation_rate": result.truncation_rate,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validator:
+    """Answers the held-out prompts as `trainer.val_mode` says with the trainer's weights of the moment."""
+
+    config: RunConfig
+    prompts: Sequence[Prompt]
+    rewards: RewardPool
+    progress: Progress
+
+    def run(self, workers: WorkerGroup) -> Validation:
+        """The answers of the weights as they are."""
+        workers.sync_weights()
+        mode = self.config.trainer.val_mode
+        items = evaluate_prompts(
+            self.prompts,
+            generate=workers.generate,
+            pool=self.rewards,
+            config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
+            max_response_length=self.config.rollout.max_response_length,
+            run_seed=self.config.seed,
+            progress=self.progress,
+        )[mode]
+        return Validation(items)

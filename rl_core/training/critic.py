@@ -1,0 +1,79 @@
+"""A worker's critic: the value model with its optimizer and their place in a checkpoint."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl_core.config.run import RunConfig
+from rl_core.config.training import CriticConfig
+from rl_core.files import atomic_write_json, read_json
+from rl_core.models.pixels import PixelCache
+from rl_core.models.value import ValueModel
+from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.training.log_prob_pass import compute_values
+from rl_core.training.optimizer import PolicyOptimizer
+from rl_core.training.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.value_update import ValueUpdate
+from rl_core.types import Float32Array, Group, TrainGroup
+
+
+class Critic:
+    """Values rollouts and learns from what became of them."""
+
+    def __init__(
+        self, model: ValueModel, *, config: RunConfig, critic: CriticConfig, pixels: PixelCache, total_steps: int
+    ) -> None:
+        """Take a new value model.
+
+        Args:
+            model: On the worker's device.
+            config: The run.
+            critic: Its section `critic`.
+            pixels: Pixel tensors of the step's images.
+            total_steps: Optimizer steps of the whole run, for the schedule of the rate.
+        """
+        self._model = model
+        self._config = critic
+        self._pixels = pixels
+        self._experience_budget = critic.micro_batch_size_per_device_for_experience * longest_sequence(config)
+        self._optimizer = PolicyOptimizer(
+            model,
+            config=critic.optim,
+            max_grad_norm=critic.max_grad_norm,
+            total_steps=total_steps,
+            steps_at_once=optimizer_steps_a_step(config, critic),
+        )
+        self._update = ValueUpdate(
+            model,
+            optimizer=self._optimizer,
+            pixels=pixels,
+            config=critic,
+            longest_prompt=config.data.max_prompt_length,
+            longest_response=config.rollout.max_response_length,
+        )
+
+    @property
+    def nonfinite_streak(self) -> int:
+        """Optimizer steps in a row, up to now, that were skipped for a non-finite gradient."""
+        return self._optimizer.nonfinite_streak
+
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] the value before each token."""
+        return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
+
+    def update(self, optimizer_batches: Sequence[Sequence[TrainGroup]]) -> dict[str, float]:
+        """Move towards the returns, one optimizer step a batch; gives metrics `critic/...`."""
+        return self._update.run(optimizer_batches)
+
+    def save(self, folder: Path, *, model_only: bool) -> None:
+        """Write model, optimizer and counters; `model_only` leaves the optimizer's moments out."""
+        save_weights(folder / "model", self._model, self._optimizer, trained_only=False)
+        if not model_only:
+            save_optimizer(folder / "optimizer", self._model, self._optimizer)
+        atomic_write_json(folder / "counters.json", self._optimizer.counters())
+
+    def load(self, folder: Path, *, model_only: bool) -> None:
+        """Take them back, equal to the bit; with `model_only` the moments start anew. Raises as `load_sharded` does."""
+        rests = load_weights(folder / "model", self._model, trained_only=False)
+        counters = read_json(folder / "counters.json")
+        moments = None if model_only else folder / "optimizer"
+        load_optimizer(moments, self._model, self._optimizer, rests=rests, counters=counters)

@@ -1,0 +1,145 @@
+"""What a finished stage leaves behind, and whether it still stands: the project's only cache (design contract 4)."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rl_core.files import atomic_write_json, is_regular, read_json, relative_name
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
+
+GROWING_FILE = "metrics.jsonl"
+"""The log that later epochs append to: a manifest holds for the bytes that were there when its stage ended."""
+
+_BLOCK_BYTES = 1 << 20
+_OWN_HASH = "sha256"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """A file as a stage left it. `sha256` is over its first `size` bytes."""
+
+    sha256: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError(f"a file has no {self.size} bytes")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageManifest:
+    """A finished stage.
+
+    Attributes:
+        stage: Its name.
+        digest: Digest of all it depends on (tasks.cache.stages).
+        outputs: Its files by path relative to the run's folder.
+        result: Small JSON facts that later stages and the report read.
+        seconds: Wall time it took.
+        finished_at: UTC time, ISO 8601.
+        reused_from: Name of the run that it was taken from; None when this run made it.
+        parts: What its digest covers, part by part (tasks.cache.stage_parts); empty in those of earlier versions.
+    """
+
+    stage: str
+    digest: str
+    outputs: Mapping[str, Output]
+    result: Mapping[str, Any]
+    seconds: float
+    finished_at: str
+    reused_from: str | None = field(default=None)
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+
+def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
+    """Hash every file at or below `paths`; keys are relative to `root`.
+
+    Raises:
+        FileNotFoundError: a path does not exist, so the stage did not make what it promised.
+    """
+    files = sorted(file for path in paths for file in _files_at(path))
+    return {file.relative_to(root).as_posix(): _describe(file) for file in files}
+
+
+def _describe(file: Path) -> Output:
+    size = file.stat().st_size
+    return Output(sha256=hash_of_start(file, size), size=size)
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Those that JSON can hold: a step that was skipped for its gradient has a norm that is infinite or no number."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
+    """Put the manifest in place, whole or not at all, with a hash of its own content. Raises RunLockLost when another
+    process may write the run."""
+    ensure_held(run.lock)
+    path = run.stage_manifest(manifest.stage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = dataclasses.asdict(manifest)
+    atomic_write_json(path, record | {_OWN_HASH: _digest(record)})
+
+
+def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
+    """The manifest of a stage that finished once; None when there is none, or when it is damaged."""
+    try:
+        record = dict(read_json(run.stage_manifest(stage)))
+        # Those of earlier versions have no hash.
+        if record.pop(_OWN_HASH, None) not in (None, _digest(record)):
+            return None
+        outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
+        return StageManifest(outputs=outputs, **record)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # not what write_manifest writes (a name that leads out of the run, say): the stage is run again
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
+    """The first output that is missing or no longer what the manifest says, as a sentence; None when all stand."""
+    for path, output in outputs.items():
+        problem = _problem_of(root / path, output)
+        if problem:
+            return f"{path} {problem}"
+    return None
+
+
+def _problem_of(file: Path, output: Output) -> str | None:
+    if not is_regular(file):
+        return "is missing"
+    try:
+        size = file.stat().st_size
+        if size < output.size or (size > output.size and file.name != GROWING_FILE):
+            return f"has {size} bytes instead of {output.size}"
+        matches = hash_of_start(file, output.size) == output.sha256
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None if matches else "was altered"
+
+
+def hash_of_start(file: Path, size: int) -> str:
+    """SHA-256 of the first `size` bytes of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    remaining = size
+    with file.open("rb") as stream:
+        while remaining and (block := stream.read(min(remaining, _BLOCK_BYTES))):
+            digest.update(block)
+            remaining -= len(block)
+    return digest.hexdigest()
+
+
+def _files_at(path: Path) -> list[Path]:
+    if path.is_dir():
+        return [file for file in path.rglob("*") if file.is_file()]
+    if not path.is_file():
+        raise FileNotFoundError(f"the stage should have written {path}")
+    return [path]

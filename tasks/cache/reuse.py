@@ -1,0 +1,151 @@
+"""Finding a finished stage, in this run or in another one, and taking it over.
+
+A stage of another run is hard-linked into this run's folder (copied where the file system has no links), so that a run
+is always complete by itself and everything downstream knows one RunDirectory only.
+"""
+
+import dataclasses
+import errno
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import (
+    GROWING_FILE,
+    Output,
+    StageManifest,
+    altered_output,
+    read_manifest,
+    write_manifest,
+)
+from tasks.cache.stage_parts import Parts, what_changed
+
+logger = logging.getLogger(__name__)
+
+Fetch = Callable[[str, str], bool]
+"""Brings a stage of this name and digest into the run from its copy elsewhere; says whether it did."""
+
+
+def find_complete(
+    run: RunDirectory, stage: str, digest: str, *, elsewhere: bool = True, fetch: Fetch = lambda stage, digest: False
+) -> StageManifest | None:
+    """The manifest of `stage` if it is complete with this digest and every file is as the stage left it.
+
+    Looks in this run first, then in its copy on a storage, which `fetch` brings here if it has the stage, then in the
+    runs beside it when `elsewhere`; what is found there is brought into this run.
+    """
+    own = standing_manifest(run, stage, digest)
+    if own is None and fetch(stage, digest):
+        own = standing_manifest(run, stage, digest)
+    if own is not None or not elsewhere:
+        return own
+    for other in other_runs(run):
+        found = standing_manifest(other, stage, digest)
+        if found is not None:
+            discard_stage(run, stage)
+            return adopt(found, source=other, into=run)
+    return None
+
+
+def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest | None:
+    """The stage's manifest in this one run, if it has this digest and its files stand."""
+    manifest = read_manifest(run, stage)
+    if manifest is None or manifest.digest != digest:
+        return None
+    problem = altered_output(run.root, manifest.outputs)
+    if problem:
+        logger.warning("%s of %s does not stand: %s", stage, run.name, problem)
+        return None
+    return manifest
+
+
+def why_anew(run: RunDirectory, stage: str, digest: str, parts: Parts) -> str | None:
+    """Why a stage that was finished in this run is not what is asked for, in words; None when it was not, or when its
+    files are the reason, which `standing_manifest` has told."""
+    path = run.stage_manifest(stage)
+    if not path.exists():
+        return None
+    manifest = read_manifest(run, stage)
+    if manifest is None:
+        return f"{path} is damaged"
+    return None if manifest.digest == digest else what_changed(manifest.parts, parts)
+
+
+def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:
+    """The runs that lie beside this one, the most recently changed first. One may go while they are looked at."""
+    changed = {}
+    for folder in run.root.parent.glob("*/"):
+        with suppress(OSError):
+            if not (run.root.exists() and folder.samefile(run.root)) and (folder / "stages").is_dir():
+                changed[folder] = (folder / "stages").stat().st_mtime_ns
+    yield from map(RunDirectory, sorted(changed, key=changed.__getitem__, reverse=True))
+
+
+def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) -> StageManifest | None:
+    """Bring a stage's files from another run into this one and record where they come from.
+
+    Returns None when the other run changed under our hands: the stage is then simply run.
+    """
+    try:
+        for path, output in manifest.outputs.items():
+            take_file(source.root / path, into.root / path, output)
+    except FileNotFoundError:
+        return None
+    if altered_output(into.root, manifest.outputs):
+        return None
+    taken = dataclasses.replace(manifest, reused_from=manifest.reused_from or source.name)
+    write_manifest(into, taken)
+    return taken
+
+
+def take_file(source: Path, target: Path, output: Output) -> None:
+    """Link a finished file, or copy the part of the growing log that belongs to the stage."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    if source.name == GROWING_FILE:
+        target.write_bytes(source.read_bytes()[: output.size])
+        return
+    link_or_copy(source, target)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a finished file, or a copy where the file system has no links between the two places."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        shutil.copy2(source, target)
+
+
+def discard_stage(run: RunDirectory, stage: str) -> None:
+    """Forget a finished or half-finished stage: its manifest first, so no manifest lacks its files."""
+    run.stage_manifest(stage).unlink(missing_ok=True)
+    remove_paths(stage_paths(run, stage))
+
+
+def stage_paths(run: RunDirectory, stage: str) -> tuple[Path, ...]:
+    """The files and folders that belong to a stage alone. Training has its own rules: tasks.resuming.training_state."""
+    return {
+        "prepare": (run.data, run.initial_model),
+        "cold-start": (run.base_model,),
+        "evaluate-base": (run.evaluation("base"),),
+        "evaluate-trained": (run.evaluation("trained"),),
+        "merge": (run.merged_model,),
+        "model-card": (run.merged_model / "README.md",),
+        "push": (),
+        "report": (run.report, run.summary),
+    }[stage]
+
+
+def remove_paths(paths: Iterable[Path]) -> None:
+    """Remove files and folders, those that exist."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,84 @@
+"""What a stage's digest covers, part by part, so that a stage that is made anew can say what changed since."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+Parts = Mapping[str, str]
+"""Name of a part, as a person knows it ("actor.optim.lr", "rewards/count.py") -> hash of what it was."""
+
+_HASH_LENGTH = 12
+_MOST_NAMES = 4
+_UPSTREAM = "what comes before: "
+_VERSION = "the stage's code in this version of Sightline"
+
+_CALLED: Final[Mapping[str, Mapping[str, str]]] = {
+    "prepare": {
+        "template": "the text of data.prompt_template",
+        "chat_template": "the text of data.override_chat_template",
+        "weights": "the files of model.source.path",
+        "train": "the rows of data.train",
+        "validation": "the rows of data.validation",
+        "cold_start": "the rows of cold_start.source",
+        "target_template": "cold_start.target_template",
+    },
+    "cold-start": {"shuffle": "data.shuffle"},
+    "train": {"order": "data", "schedule": "the length of the run, which the learning rate follows"},
+    "evaluate": {"checkpoint": "merge.checkpoint", "max_response_length": "rollout.max_response_length"},
+    "merge": {"checkpoint": "merge.checkpoint", "probe_tolerance": "merge.probe_tolerance"},
+    "model-card": {"push": "merge.push"},
+    "push": {"push": "merge.push"},
+    "report": {"gallery_items": "tracking.gallery_items"},
+}
+"""By kind of stage: names of its parts that are no keys of the config."""
+
+
+def parts_of(kind: str, depends_on: Mapping[str, Any], *, version: int, after: Mapping[str, str]) -> dict[str, str]:
+    """The hash of each part that a stage's digest covers.
+
+    Args:
+        kind: Key of STAGE_VERSIONS.
+        depends_on: What the stage depends on (tasks.cache.stages).
+        version: Its version.
+        after: Digests of the stages before it, by name.
+    """
+    called = _CALLED.get(kind, {})
+    parts = {_name(path, called): _hash(value) for path, value in _leaves(depends_on, ())}
+    upstream = {f"{_UPSTREAM}{name}": digest[:_HASH_LENGTH] for name, digest in after.items()}
+    return {**parts, **upstream, _VERSION: f"{version}"}
+
+
+def what_changed(before: Parts, now: Parts) -> str:
+    """The parts that are not what they were, in words. What comes before a stage is named where nothing of its own
+    changed, for it says itself why it is another one."""
+    if not before:
+        return "an earlier version of Sightline made it, and kept no note of what it depended on"
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    own = [name for name in names if not name.startswith(_UPSTREAM)] or names
+    more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""
+    return f"{', '.join(own[:_MOST_NAMES])}{more} changed"
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _leaves(part, (*path, str(name)))
+    else:
+        yield path, value
+
+
+def _name(path: tuple[str, ...], called: Mapping[str, str]) -> str:
+    match path:
+        case ("reward", "code", file, part):
+            return (Path(file).parent / part).as_posix()
+        case ("reward", "reward", *keys):
+            return ".".join(("reward", *keys))
+        case (first, *keys):
+            return ".".join((called.get(first, first), *keys))
+    return ""
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]

@@ -1,0 +1,275 @@
+"""Which stages a run has, what each depends on, and the digest that says so (design contract 4).
+
+A stage's digest covers the parts of the config that it reads, the digests of the stages before it, the bytes of the
+files that the config names, and a version bumped by hand when the stage's code changes its results. Nothing else: a
+stage whose digest is complete anywhere is not run again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rl_core.config.data import ARRANGING
+from rl_core.config.loading import digest_of
+from rl_core.config.run import RunConfig
+from tasks.cache.epoch_chain import EpochChain, Link
+from tasks.cache.named_files import NamedFiles
+from tasks.cache.stage_parts import parts_of
+
+STAGE_VERSIONS: Final[Mapping[str, int]] = {
+    "prepare": 7,
+    "cold-start": 2,
+    "train": 5,
+    "evaluate": 2,
+    "merge": 1,
+    "model-card": 2,
+    "push": 1,
+    "report": 2,
+}
+"""Bump a stage's number when its code changes what it produces; every stage after it reruns with it."""
+
+OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
+"""Stages that speak of their own run, so that another run's cannot stand for them."""
+
+_KEEPING: Final = {"save_limit"}
+"""What of `trainer` decides how much is kept on the disk, and changes no number: whoever runs out of room may lower it
+and go on."""
+
+_OF_NO_EPOCH: Final = ("training", "length")
+"""What decides how many epochs there are, and no epoch."""
+
+_TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
+"""What of `model` begins with RL: a cold start knows nothing of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One stage of a run.
+
+    Attributes:
+        name: "prepare", "train-epoch-002", ...: the name of its manifest.
+        kind: Key of STAGE_VERSIONS.
+        after: Names of the stages whose results it reads.
+        depends_on: Everything else that its result depends on, JSON values.
+    """
+
+    name: str
+    kind: str
+    after: tuple[str, ...]
+    depends_on: Mapping[str, Any]
+
+
+def epoch_stage(epoch: int) -> str:
+    """Name of the stage that trains `epoch`, counted from 1."""
+    return f"train-epoch-{epoch:03d}"
+
+
+def run_name(config: RunConfig, *, tag: str | None = None) -> str:
+    """`<experiment>-<config digest>[-<tag>]`. Where a run is shown, copied and uploaded is no part of
+    its name."""
+    return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
+
+
+def config_digest(config: RunConfig) -> str:
+    """Digest of all that a run's numbers depend on."""
+    return digest_of(settings(config))
+
+
+def recipe_digest(config: RunConfig) -> str:
+    """The same without the seed: runs with an equal one repeat one experiment."""
+    return digest_of({key: value for key, value in settings(config).items() if key != "seed"})
+
+
+def settings(config: RunConfig) -> dict[str, Any]:
+    """The config without what changes no number: its name, where it is shown, copied and uploaded, what it is to
+    reproduce, how many checkpoints are kept."""
+    return config.model_dump(
+        mode="json",
+        exclude={
+            "experiment": True,
+            "tracking": True,
+            "storage": True,
+            "published": True,
+            "merge": {"push"},
+            "trainer": _KEEPING,
+        },
+    )
+
+
+def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
+    """Digest of how held-out rows are answered and judged; runs with an equal one can be compared item by item.
+
+    Raises:
+        ValueError: a reward's file cannot be read.
+    """
+    parts = _evaluation_parts(config, files or NamedFiles())
+    evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
+    return digest_of({**parts, "evaluation": evaluation, "seed": None})
+
+
+def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[str, str]:
+    """The digest of every stage, in the order in which they run.
+
+    Two names are no stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
+    stands for all epochs together.
+
+    Args:
+        config: The resolved config.
+        files: How what it names is read; where it says when None.
+
+    Raises:
+        ValueError: a data source or a file that the config names cannot be read.
+    """
+    digests: dict[str, str] = {}
+    for stage in stages_of(config, files or NamedFiles()):
+        digests[stage.name] = _digest(stage, digests)
+    return digests
+
+
+def stage_parts(
+    config: RunConfig, digests: Mapping[str, str], files: NamedFiles | None = None
+) -> dict[str, dict[str, str]]:
+    """What the digest of every stage covers, part by part; of `training`, what that of every epoch covers. Raises
+    ValueError as stage_digests does."""
+    parts = {}
+    for stage in stages_of(config, files or NamedFiles()):
+        depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
+        after = {name: digests[name] for name in stage.after}
+        parts[stage.name] = parts_of(stage.kind, depends_on, version=STAGE_VERSIONS[stage.kind], after=after)
+    return parts
+
+
+def epoch_chain(
+    config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
+) -> EpochChain:
+    """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
+    longer run continues from the epochs of a shorter one."""
+    parts = _training_parts(config, files or NamedFiles())
+    rows = _rows_seen(config)
+
+    def link(epoch: int, before: str) -> Link:
+        name, name_before = epoch_stage(epoch), epoch_stage(epoch - 1) if epoch > 1 else "cold-start"
+        stage = Stage(name=name, kind="train", after=(rows, name_before), depends_on=parts)
+        return name, _digest(stage, {rows: digests[rows], name_before: before})
+
+    return EpochChain(epochs, first=digests["cold-start"], link=link)
+
+
+def stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
+    """Every stage of the config with what it depends on."""
+    preparation = _preparation_parts(config, files)
+    without_held_out = {name: part for name, part in preparation.items() if name != "validation"}
+    training = _training_parts(config, files) | {"length": _training_length(config)}
+    judging = _evaluation_parts(config, files)
+    trained = judging | {"checkpoint": config.merge.checkpoint}
+    merging = config.merge.model_dump(exclude={"push"})
+    evaluations = ("evaluate-base", "evaluate-trained")
+    pushed = {"push": config.merge.push}
+    return [
+        Stage(name="prepare", kind="prepare", after=(), depends_on=preparation),
+        Stage(name="training-rows", kind="prepare", after=(), depends_on=without_held_out),
+        Stage(name="cold-start", kind="cold-start", after=("training-rows",), depends_on=_cold_start_parts(config)),
+        Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=training),
+        Stage(name="evaluate-base", kind="evaluate", after=("prepare", "cold-start"), depends_on=judging),
+        Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
+        Stage(name="merge", kind="merge", after=("training",), depends_on=merging),
+        Stage(name="model-card", kind="model-card", after=("prepare", *evaluations, "merge"), depends_on=pushed),
+        *_push_stage(config),
+        Stage(
+            name="report",
+            kind="report",
+            after=("prepare", *evaluations, "merge"),
+            depends_on={"gallery_items": config.tracking.gallery_items},
+        ),
+    ]
+
+
+def _rows_seen(config: RunConfig) -> str:
+    """What of the preparation training depends on: the held-out rows only where they are validated on."""
+    return "prepare" if config.trainer.val_freq > 0 else "training-rows"
+
+
+def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
+    inputs = {name: digests[name] for name in stage.after}
+    return digest_of([stage.kind, STAGE_VERSIONS[stage.kind], dict(stage.depends_on), inputs])
+
+
+def _training_length(config: RunConfig) -> dict[str, int]:
+    """`trainer.max_steps` rules when it is set, whatever the epochs say."""
+    if config.trainer.max_steps is not None:
+        return {"steps": config.trainer.max_steps}
+    return {"epochs": config.trainer.total_epochs}
+
+
+def _push_stage(config: RunConfig) -> list[Stage]:
+    if config.merge.push is None:
+        return []
+    return [Stage(name="push", kind="push", after=("merge", "model-card"), depends_on={"push": config.merge.push})]
+
+
+def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+    cold = config.cold_start
+    own_source = cold.source if cold else None
+    return {
+        "seed": config.seed,
+        "data": config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True}),
+        "template": files.text(config.data.prompt_template),
+        "chat_template": files.text(config.data.override_chat_template),
+        "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
+        "weights": files.weights(config.model.source),
+        "train": files.fingerprint("train", config.data.train),
+        "validation": files.fingerprint("validation", config.data.validation),
+        "cold_start": files.fingerprint("cold_start", own_source) if own_source else None,
+        "target_template": cold.target_template if cold else None,
+    }
+
+
+def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
+    return {
+        "seed": config.seed,
+        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
+        "shuffle": config.data.shuffle if config.cold_start else None,
+        "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
+    }
+
+
+def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+    """What one epoch depends on: the length of the run only where the learning rate falls with it, and of the
+    evaluation what a validation takes from it."""
+    validating = {"accuracy_key"}
+    if config.trainer.val_freq > 0:
+        validating |= {"limit"}
+        validating |= {"n", "temperature", "top_p"} if config.trainer.val_mode == "sampled" else set()
+    return {
+        "seed": config.seed,
+        "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
+        "order": config.data.model_dump(mode="json", include={*ARRANGING}),
+        "reward": _reward_parts(config, files),
+        "rollout": config.rollout.model_dump(mode="json"),
+        "algorithm": config.algorithm.model_dump(mode="json"),
+        "actor": config.actor.model_dump(mode="json"),
+        "critic": config.critic.model_dump(mode="json") if config.critic else None,
+        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
+        "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
+        "evaluation": config.evaluation.model_dump(mode="json", include=validating),
+    }
+
+
+def _rates_follow_the_length(config: RunConfig) -> bool:
+    """Whether a learning rate depends on the length of the run."""
+    rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
+    return any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
+
+
+def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+    return {
+        "seed": config.seed,
+        "evaluation": config.evaluation.model_dump(mode="json"),
+        "reward": _reward_parts(config, files),
+        "max_response_length": config.rollout.max_response_length,
+    }
+
+
+def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+    code = {path: files.code(path) for path in config.reward.files}
+    return {"reward": config.reward.model_dump(mode="json"), "code": code}

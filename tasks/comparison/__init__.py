@@ -1,0 +1,1 @@
+"""The comparison of runs: one page, its figures, and both in MLflow."""

@@ -1,0 +1,34 @@
+"""The curves of a comparison: a line a group, with the range of its seeds."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from tasks.comparison.groups import RunGroup
+from tasks.results.report_charts import Chart, Series
+
+
+def charts(groups: Sequence[RunGroup]) -> list[Chart]:
+    """The curves: a line a group, with the range of its seeds."""
+    accuracy = f"reward/{groups[0].runs[0].config.evaluation.accuracy_key}"
+    shown = [
+        ("Reward", "Mean of the optimised reward over a step's rollouts.", "reward/overall", "plain"),
+        ("Training accuracy", "Share of right answers among a step's rollouts.", accuracy, "share"),
+        ("Held-out accuracy", "Greedy, on the rows that are validated on in training.", "val/accuracy", "share"),
+        ("Response length", "Mean tokens a response.", "response_length/mean", "plain"),
+        ("Entropy", "Mean entropy of the next token, nats.", "actor/entropy", "plain"),
+        ("KL", "How far a step moves the policy.", "actor/approx_kl", "plain"),
+        ("Gradient norm", "Before it is scaled down.", "actor/grad_norm", "plain"),
+    ]
+    return [
+        Chart(title=title, caption=caption, unit=unit, series=[_series(group, metric) for group in groups])
+        for title, caption, metric, unit in shown
+    ]
+
+
+def _series(group: RunGroup, metric: str) -> Series:
+    """Mean, lowest and highest value of the group's runs, at the steps that all of them have."""
+    curves = [{record["step"]: record[metric] for record in run.metrics if metric in record} for run in group.runs]
+    steps = sorted(set.intersection(*map(set, curves)))
+    values = [[curve[step] for curve in curves] for step in steps]
+    band = ([min(at) for at in values], [max(at) for at in values]) if len(curves) > 1 else None
+    return Series(label=group.label, steps=steps, values=[fmean(at) for at in values], band=band)

@@ -1,0 +1,141 @@
+"""From the folders of runs to the page that compares them."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from rl_core.evaluation.group_comparison import GroupComparison, Shares, compare_groups, group_accuracy, holm
+from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.result import item_shares, summarise
+from tasks.comparison.curves import charts
+from tasks.comparison.groups import ComparedRun, RunGroup, differing_keys, protocols_of
+from tasks.comparison.items import flip_counts, flipped_items
+from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, RunRow
+from tasks.results.report_charts import MOST_SERIES
+from tasks.results.report_page import Accuracy
+
+
+def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> ComparisonPage:
+    """Everything that the page shows of the groups; the first one is the reference.
+
+    Args:
+        groups: What is compared.
+        num_items: Flipped items to show of each group against the reference.
+
+    Raises:
+        ValueError: there are more groups than colours, or no mode in which all were evaluated.
+    """
+    if len(groups) > MOST_SERIES:
+        raise ValueError(f"{len(groups)} groups: a chart is readable with at most {MOST_SERIES}; compare fewer runs")
+    mode = common_mode(groups)
+    shares = [group_shares(group, mode) for group in groups]
+    comparisons, remarks = _compare(groups, shares)
+    flips = {row.place: row.comparison.flipped for row in comparisons}
+    return ComparisonPage(
+        mode=mode,
+        num_items=max((row.comparison.n for row in comparisons), default=0),
+        groups=[_group_row(group, of_group, mode) for group, of_group in zip(groups, shares, strict=True)],
+        comparisons=comparisons,
+        charts=charts(groups),
+        runs=[_run_row(run, place, mode) for place, group in enumerate(groups) for run in group.runs],
+        differing=differing_keys([group.runs[0].config for group in groups]),
+        items=flipped_items(groups, mode, flips, count=num_items),
+        flips={place: flip_counts(flipped) for place, flipped in flips.items()},
+        remarks=[*remarks, *_remarks(groups)],
+    )
+
+
+def common_mode(groups: Sequence[RunGroup]) -> Mode:
+    """The first mode of the first evaluated run in which every run was evaluated.
+
+    Raises:
+        ValueError: there is none.
+    """
+    evaluated = [run for group in groups for run in group.evaluated]
+    if not evaluated:
+        return groups[0].runs[0].config.evaluation.modes[0]
+    common = set.intersection(*(set(run.trained) for run in evaluated))
+    mode = next((mode for mode in evaluated[0].config.evaluation.modes if mode in common), None)
+    if mode is None:
+        raise ValueError("the runs were evaluated in no common mode (evaluation.modes)")
+    return mode
+
+
+def group_shares(group: RunGroup, mode: Mode) -> list[Shares]:
+    """Share of right responses by item, of each evaluated run."""
+    return [item_shares(run.trained[mode]) for run in group.evaluated]
+
+
+def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> tuple[list[ComparisonRow], list[str]]:
+    """Every group against the first; and why a group cannot be."""
+    done: dict[int, GroupComparison] = {}
+    remarks = []
+    for place in range(1, len(groups)):
+        if not shares[0] or not shares[place]:
+            continue  # a run that is not evaluated has a remark of its own
+        try:
+            done[place] = compare_groups(shares[0], shares[place])
+        except ValueError as error:
+            remarks.append(f"{groups[place].label} and {groups[0].label} cannot be compared: {error}.")
+    p_items = _adjusted({place: comparison.p_value for place, comparison in done.items()})
+    over_seeds = {place: comparison.over_seeds for place, comparison in done.items()}
+    p_seeds = _adjusted({place: found.p_value for place, found in over_seeds.items() if found is not None})
+    rows = [
+        ComparisonRow(
+            label=groups[place].label,
+            place=place,
+            reference=groups[0].label,
+            comparison=comparison,
+            p_items=p_items[place],
+            p_seeds=p_seeds.get(place),
+        )
+        for place, comparison in done.items()
+    ]
+    return rows, remarks
+
+
+def _adjusted(p_values: Mapping[int, float]) -> dict[int, float]:
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
+
+
+def _group_row(group: RunGroup, shares: Sequence[Shares], mode: Mode) -> GroupRow:
+    return GroupRow(
+        label=group.label,
+        seeds=[run.config.seed for run in group.runs],
+        base=fmean(_accuracy(run.base[mode]).accuracy for run in group.evaluated) if shares else None,
+        accuracy=group_accuracy(shares) if shares else None,
+    )
+
+
+def _run_row(run: ComparedRun, place: int, mode: Mode) -> RunRow:
+    rewards = [record["reward/overall"] for record in run.metrics if "reward/overall" in record]
+    return RunRow(
+        name=run.run.name,
+        place=place,
+        seed=run.config.seed,
+        accuracy=_accuracy(run.trained[mode]) if run.is_evaluated else None,
+        rewards=(rewards[0], rewards[-1]) if rewards else None,
+        steps=len(rewards),
+        seconds=sum(manifest.seconds for manifest in run.facts.stages),
+    )
+
+
+def _accuracy(items: Sequence[EvaluationItem]) -> Accuracy:
+    result = summarise(items)
+    return Accuracy(accuracy=result.accuracy, n=result.n, low=result.ci95[0], high=result.ci95[1])
+
+
+def _remarks(groups: Sequence[RunGroup]) -> list[str]:
+    runs = [run for group in groups for run in group.runs]
+    remarks = [
+        f"{run.run.name} is not evaluated yet: it is in the curves only." for run in runs if not run.is_evaluated
+    ]
+    if len(protocols_of(runs)) > 1:
+        remarks.append(
+            "The runs were not measured in the same way: their sections `evaluation` or `reward`, or the longest "
+            "response, differ (below). A difference of accuracies may come from that."
+        )
+    for group in groups:
+        seeds = [run.config.seed for run in group.runs]
+        if len(set(seeds)) < len(seeds):
+            remarks.append(f"{group.label} has runs with one seed: they are no independent repetitions.")
+    return remarks

@@ -1,0 +1,156 @@
+"""Runs that are compared, in groups: runs of one recipe that differ in the seed alone are repetitions of each other."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rl_core.config.loading import digest_of
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.folder import ITEMS_FILE, read_evaluation
+from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.run_directory import RunDirectory
+from tasks.cache.stages import recipe_digest, settings
+from tasks.results.run_facts import RunFacts
+from tasks.tracking.run_tags import algorithm_name
+
+_NAMED_KEYS = 3
+_ABSENT = "-"
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run, read when asked and once."""
+
+    facts: RunFacts
+
+    @property
+    def run(self) -> RunDirectory:
+        """Its folder."""
+        return self.facts.run
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The resolved config."""
+        return self.facts.config
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One mapping a step."""
+        return self.facts.metrics
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether its trained model was evaluated."""
+        return (self.run.evaluation("trained") / ITEMS_FILE).is_file()
+
+    @cached_property
+    def base(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
+        """Answers of the model that reinforcement learning starts from."""
+        return read_evaluation(self.run.evaluation("base"))
+
+    @cached_property
+    def trained(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
+        """Answers of the trained model."""
+        return read_evaluation(self.run.evaluation("trained"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunGroup:
+    """Runs that repeat one experiment, by seed, with the name that people see."""
+
+    label: str
+    runs: tuple[ComparedRun, ...]
+
+    @property
+    def evaluated(self) -> list[ComparedRun]:
+        """The runs that were evaluated."""
+        return [run for run in self.runs if run.is_evaluated]
+
+
+def group_runs(
+    runs: Sequence[RunDirectory], named: Mapping[str, Sequence[RunDirectory]] | None = None
+) -> list[RunGroup]:
+    """The named groups, and a group for each recipe among the other runs, in the order in which they are given.
+
+    Args:
+        runs: Folders of runs; one that is in a named group too belongs there alone.
+        named: Groups by name, whatever their runs' configs are.
+
+    Raises:
+        ValueError: no run is left, a run is named twice, or two groups have one name.
+        ConfigError: a run's config is refused.
+    """
+    groups = {label: [ComparedRun(RunFacts(run)) for run in folders] for label, folders in (named or {}).items()}
+    taken = {run.run.root.resolve() for members in groups.values() for run in members}
+    recipes: dict[str, list[ComparedRun]] = {}
+    for folder in dict.fromkeys(run.root for run in runs):
+        if folder.resolve() not in taken:
+            run = ComparedRun(RunFacts(RunDirectory(folder)))
+            recipes.setdefault(recipe_digest(run.config), []).append(run)
+    labels = label_groups([members[0].config for members in recipes.values()])
+    if clash := groups.keys() & set(labels):
+        raise ValueError(f"two groups are called {min(clash)}")
+    _refuse_repeated(groups)
+    groups |= dict(zip(labels, recipes.values(), strict=True))
+    if not groups:
+        raise ValueError("name the runs to compare")
+    return [
+        RunGroup(label=label, runs=tuple(sorted(members, key=lambda run: run.config.seed)))
+        for label, members in groups.items()
+    ]
+
+
+def _refuse_repeated(groups: Mapping[str, Sequence[ComparedRun]]) -> None:
+    folders = [run.run.root.resolve() for members in groups.values() for run in members]
+    if repeated := {folder.name for folder in folders if folders.count(folder) > 1}:
+        raise ValueError(f"{min(repeated)} is in more than one place of the groups")
+
+
+def label_groups(configs: Sequence[RunConfig]) -> list[str]:
+    """A name for each config: its experiment where these differ, else its algorithm, else its values of the keys that
+    differ."""
+    for name_of in (lambda config: config.experiment, lambda config: algorithm_name(config.algorithm)):
+        names = [name_of(config) for config in configs]
+        if len(set(names)) == len(names):
+            return names
+    rows = list(differing_keys(configs).items())
+    if len(rows) == 1:
+        return rows[0][1]
+    labels = [
+        ", ".join(f"{key.rpartition('.')[2]}={values[place]}" for key, values in rows[:_NAMED_KEYS])
+        for place in range(len(configs))
+    ]
+    are_different = len(set(labels)) == len(labels)
+    return labels if are_different else [f"{label} ({place})" for place, label in enumerate(labels, start=1)]
+
+
+def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
+    """[dotted key] -> its value in each config, of the keys in which they differ; the seed apart."""
+    flat = [dict(_dotted({**settings(config), "seed": None})) for config in configs]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    rows = {key: [one.get(key, _ABSENT) for one in flat] for key in keys}
+    return {key: values for key, values in rows.items() if len(set(values)) > 1}
+
+
+def protocols_of(runs: Sequence[ComparedRun]) -> set[str]:
+    """Digests of what the configs say of measuring; the files that they name may be gone by now."""
+    return {
+        digest_of(
+            [
+                run.config.evaluation.model_dump(mode="json", exclude={"categories"}),
+                run.config.reward.model_dump(mode="json"),
+                run.config.rollout.max_response_length,
+            ]
+        )
+        for run in runs
+    }
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)

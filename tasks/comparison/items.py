@@ -1,0 +1,97 @@
+"""The items that groups of models answered differently, for people to look at."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
+
+from rl_core.data.images import ImageStore
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.items import EvaluationItem, Mode
+from tasks.comparison.groups import RunGroup
+from tasks.comparison.page import FlippedItem, GroupAnswers, Said
+from tasks.results.report_page import image_uri
+
+Flipped = Mapping[str, float]
+"""[uid] -> a group's share of right answers minus the reference's, the largest first."""
+
+Answers = Mapping[str, Sequence[EvaluationItem]]
+"""[uid] -> a model's responses to the item."""
+
+
+def flip_counts(flipped: Flipped) -> tuple[int, int]:
+    """How many items a group answers more often right than the reference, and less often."""
+    gained = sum(difference > 0 for difference in flipped.values())
+    return gained, len(flipped) - gained
+
+
+def flipped_items(
+    groups: Sequence[RunGroup], mode: Mode, flips: Mapping[int, Flipped], *, count: int
+) -> list[FlippedItem]:
+    """For each group, `count` items: what it gained and what it lost by turns, those with the largest difference first.
+
+    Args:
+        groups: All groups; the first is the reference.
+        mode: The mode whose answers are shown.
+        flips: The items by the group's place.
+        count: Items a group.
+    """
+    chosen = list(dict.fromkeys(uid for flipped in flips.values() for uid in _by_turns(flipped)[:count]))
+    if not chosen:
+        return []
+    answers = [[_by_uid(run.trained[mode]) for run in group.evaluated] for group in groups]
+    images = _open_images(groups)
+    return [_flipped_item(uid, groups, answers, flips, images) for uid in chosen]
+
+
+def _by_turns(flipped: Flipped) -> list[str]:
+    gained = [uid for uid, difference in flipped.items() if difference > 0]
+    lost = [uid for uid, difference in flipped.items() if difference < 0]
+    return [uid for uid in chain.from_iterable(zip_longest(gained, lost)) if uid is not None]
+
+
+def _by_uid(items: Sequence[EvaluationItem]) -> Answers:
+    answers: dict[str, list[EvaluationItem]] = {}
+    for item in items:
+        answers.setdefault(item.uid, []).append(item)
+    return answers
+
+
+def _open_images(groups: Sequence[RunGroup]) -> ImageStore | None:
+    """Every run has the images of its held-out rows; the first one whose data is still there serves all."""
+    paths = (run.run.data / IMAGES_FILE for group in groups for run in group.evaluated)
+    path = next((path for path in paths if path.is_file()), None)
+    return ImageStore.open(path) if path else None
+
+
+def _flipped_item(
+    uid: str,
+    groups: Sequence[RunGroup],
+    answers: Sequence[Sequence[Answers]],
+    flips: Mapping[int, Flipped],
+    images: ImageStore | None,
+) -> FlippedItem:
+    item = next(of_run[uid][0] for of_group in answers for of_run in of_group if uid in of_run)
+    shown = [image for image in item.image_uids if images is not None and image in images]
+    return FlippedItem(
+        images=[image_uri(images.image(image)) for image in shown if images is not None],
+        question=item.question.replace("<image>", "").strip(),
+        truth=item.answer,
+        groups=[
+            _group_answers(group.label, [of_run[uid] for of_run in of_group if uid in of_run])
+            for group, of_group in zip(groups, answers, strict=True)
+        ],
+        kinds=[
+            f"{'gained' if flipped[uid] > 0 else 'lost'}-{place}" for place, flipped in flips.items() if uid in flipped
+        ],
+    )
+
+
+def _group_answers(label: str, by_model: Sequence[Sequence[EvaluationItem]]) -> GroupAnswers:
+    responses = [response for responses in by_model for response in responses]
+    said = Counter((response.response, response.verdict) for response in responses)
+    return GroupAnswers(
+        label=label,
+        right=sum(response.verdict for response in responses),
+        models=len(responses),
+        said=[Said(response=text, correct=correct, times=times) for (text, correct), times in said.most_common()],
+    )

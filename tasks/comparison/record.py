@@ -1,0 +1,62 @@
+"""Comparing runs: one self-contained page, its figures as JSON, and both in MLflow."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rl_core.config.loading import digest_of
+from rl_core.files import atomic_write_json, atomic_write_text
+from rl_core.redaction import redact
+from tasks.comparison.data import comparison_page
+from tasks.comparison.figures import as_json, headline_metrics
+from tasks.comparison.groups import RunGroup
+from tasks.comparison.page import ComparisonPage, render_comparison
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
+
+EXPERIMENT = "comparisons"
+"""MLflow experiment of the comparisons, whatever experiments their runs belong to."""
+
+
+def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -> ComparisonPage:
+    """Write the page to `out`, and its figures beside it with the ending `.json`.
+
+    Args:
+        groups: What is compared; the first group is the reference.
+        out: The HTML file.
+        num_items: Flipped items to show of each group.
+
+    Raises:
+        ValueError: as comparison_page does.
+        OSError: a file cannot be written.
+    """
+    page = comparison_page(groups, num_items=num_items)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(out, redact(render_comparison(page)))
+    atomic_write_json(out.with_suffix(".json"), as_json(page, groups))
+    return page
+
+
+def show_comparison(page: ComparisonPage, groups: Sequence[RunGroup], out: Path, *, mlflow_uri: str) -> None:
+    """Show a written comparison in MLflow, in place of an earlier one of the same runs. An outage is a warning."""
+    from rl_core.tracking.mlflow_access import MlflowAccess
+    from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
+    from rl_core.tracking.outage import tolerated_outage
+
+    names = [sorted(run.run.name for run in group.runs) for group in groups]
+    identity = {RUN_TAG: f"comparison-{digest_of(names)}", STAGE_TAG: "comparison"}
+    mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=page.title, tags=identity)
+    with tolerated_outage("the comparison"):
+        _show(mlflow_run, page, groups, out)
+
+
+def _show(mlflow_run: "MlflowRun", page: ComparisonPage, groups: Sequence[RunGroup], out: Path) -> None:
+    mlflow_run.set_status("RUNNING")
+    mlflow_run.set_tags({f"group.{group.label}": ", ".join(run.run.name for run in group.runs) for group in groups})
+    mlflow_run.set_tags({f"verdict.{row.label}": row.verdict for row in page.comparisons})
+    metrics = headline_metrics(page)
+    mlflow_run.log_metrics({name: value for name, value in metrics.items() if mlflow_run.latest_metric(name) != value})
+    mlflow_run.log_file(out)
+    mlflow_run.log_file(out.with_suffix(".json"))
+    mlflow_run.set_status("FINISHED")

@@ -1,0 +1,1 @@
+"""`sightline init`: a config for a user's own data."""

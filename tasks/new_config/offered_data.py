@@ -1,0 +1,68 @@
+"""What a person means by the name of their data: a file or folder of this machine, or a data set of the hub."""
+
+import re
+from pathlib import Path
+
+from rl_core.config.data import FILE_KINDS, HubSource, LocalSource
+from rl_core.data.hub import resolve_commit, split_names
+from rl_core.files import files_named
+from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[^@\s]+)?", re.ASCII)
+_FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
+
+
+def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
+    """The source by the name of `data`, at the newest commit where it lies on the hub.
+
+    Args:
+        data: A path, or `owner/name`, or `owner/name@split`.
+        media_dir: Where paths of its images and videos start; None for its own folder.
+
+    Raises:
+        ValueError: there is no such file or folder, and the hub cannot be reached or has no such data set.
+    """
+    if not _is_on_hub(data):
+        return LocalSource(type="local", path=data, media_dir=media_dir)
+    name = data if "@" in data else f"{data}@{_training_split(split_names(data))}"
+    source = HubSource(type="hub", name=name, media_dir=media_dir)
+    return source.model_copy(update={"revision": resolve_commit(source)})
+
+
+def find_pair(data: str) -> tuple[str, str] | None:
+    """Training and held-out data that belong together: files beside each other, or splits of a data set of the hub.
+
+    Raises:
+        ValueError: two files claim one of the names, or as source_of.
+    """
+    if not _is_on_hub(data):
+        pair = find_split(Path(data))
+        return None if pair is None else (str(pair[0]), str(pair[1]))
+    if "@" in data:
+        return None
+    splits = split_names(data)
+    held_out = next((name for name in HELD_OUT_NAMES if name in splits), None)
+    train = _training_split(splits)
+    return None if held_out in (None, train) else (f"{data}@{train}", f"{data}@{held_out}")
+
+
+def training_data(data: str) -> str:
+    """The data itself; of a folder that holds nothing but a training split, this one."""
+    folder = Path(data)
+    is_outer = folder.is_dir() and not is_data(folder) and (folder / "train").is_dir()
+    return str(folder / "train") if is_outer else data
+
+
+def _training_split(splits: list[str]) -> str:
+    return "train" if "train" in splits else splits[0]
+
+
+def _is_on_hub(data: str) -> bool:
+    """Whether the name is none of this machine and looks like one of the hub. Raises ValueError where it is neither."""
+    if files_named(Path(data)):
+        return False
+    if _HUB_NAME.fullmatch(data) and not data.endswith(_FILE_ENDINGS):
+        return True
+    raise ValueError(
+        f"there is no file or folder {data}; a data set of the hub is named owner/name, or owner/name@split"
+    )

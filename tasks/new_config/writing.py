@@ -1,0 +1,281 @@
+"""A config for a user's own data: guessed, written out, and tried on the first rows."""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rl_core.config.data import HubSource, LocalSource
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig, experiment_name
+from rl_core.config.yaml_text import dump_yaml
+from rl_core.data.column_guesses import NamedColumns
+from rl_core.data.inspection import Inspection, inspect_data
+from rl_core.data.manifest import LengthSummary
+from rl_core.data.rows import BadRow, Row
+from rl_core.data.sources import iter_rows
+from rl_core.files import atomic_write_text
+from rl_core.types import Prompt
+from tasks.new_config.held_out import Split, set_rows_apart, survey
+from tasks.new_config.offered_data import find_pair, source_of, training_data
+
+_ROWS_TRIED = 64
+_LONGEST_TRIED = 32_768
+_SHOWN_PROMPTS = 8
+_REWARDS = {
+    "count": "{{ content }} Reply with the number inside <answer></answer>.\n",
+    "choice": "{{ content }} Reply with the letter of the right choice inside <answer></answer>.\n",
+    "r1v": "{{ content }} Think inside <think></think>, then give the answer inside <answer></answer>.\n",
+    "math": "{{ content }} Think inside <think></think>, then give the final answer in \\boxed{}.\n",
+}
+
+_TEMPLATE = """\
+# Written by `sightline init`; every key is explained in docs/configuration.md.
+experiment: {experiment}
+
+data:
+{data}
+
+model:
+{model}
+
+reward:
+  function: {reward} # or path/to/file.py:function
+
+rollout:
+  n: 8 # responses a prompt
+  max_response_length: {max_response_length}
+
+actor:
+  global_batch_size: {optimizer_batch} # prompts an optimizer step
+  optim: {{lr: {lr}}}
+
+trainer:
+  total_epochs: 5
+  val_freq: 10
+"""
+
+
+_CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wishes:
+    """What a person said beside the data; None, and no column, leaves a guess to be made.
+
+    Attributes:
+        validation: Held-out data.
+        model: Folder or hub name of a checkpoint; None for a tiny random model.
+        columns: Columns that need no guess.
+        media_dir: Where paths of images and videos start.
+    """
+
+    validation: str | None = None
+    model: str | None = None
+    columns: NamedColumns = field(default_factory=NamedColumns)
+    media_dir: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """A config that was not written yet.
+
+    Attributes:
+        inspection: What the training data looks like.
+        split: Where training and held-out rows come from.
+        reward: The guessed reward.
+        prompt_template: Text of its Jinja file.
+        model: Folder or hub name of a checkpoint; None for a tiny random model.
+    """
+
+    inspection: Inspection
+    split: Split
+    reward: str
+    prompt_template: str
+    model: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What the first rows become.
+
+    Attributes:
+        prompts: The first prompts.
+        lengths: Lengths of the first rows' prompts, tokens.
+        rejected: Rows among them that cannot be used, by the split.
+        reward_problems: What the reward says to the ground truth; empty when all is well.
+        scores: `overall` of each true answer, in the form that the reward expects.
+    """
+
+    prompts: Sequence[Prompt]
+    lengths: LengthSummary
+    rejected: Mapping[str, Sequence[BadRow]]
+    reward_problems: Sequence[str]
+    scores: Sequence[float]
+
+
+def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
+    """Look at the data and guess. `folder`: where held-out rows are set apart if the data has none.
+
+    Raises:
+        ValueError: there is nothing readable, or too little to hold rows out; says why.
+    """
+    named = wishes.columns
+    pair = (data, wishes.validation) if wishes.validation else find_pair(data)
+    inspection = inspect_data(source_of(pair[0] if pair else training_data(data), wishes.media_dir), named)
+    if pair:
+        held_out = inspect_data(source_of(pair[1], wishes.media_dir), named).source
+        split = Split(
+            train=inspection.source,
+            validation=held_out,
+            origin=f"held-out rows are those of {pair[1]}",
+            unusable=[survey(source) for source in (inspection.source, held_out)],
+        )
+    else:
+        split = set_rows_apart(inspection.source, folder)
+    reward = _guess_reward(inspection)
+    return Proposal(
+        inspection=inspection, split=split, reward=reward, prompt_template=_REWARDS[reward], model=wishes.model
+    )
+
+
+def _guess_reward(inspection: Inspection) -> str:
+    if inspection.kind == "imagefolder":
+        return "r1v"
+    rows = [row for row in islice(iter_rows(inspection.source), _ROWS_TRIED) if isinstance(row, Row)]
+    if rows and all(row.answer_text.isdecimal() and row.images for row in rows):
+        return "count"
+    return "choice" if rows and all(_CHOICE.fullmatch(row.answer_text) for row in rows) else "math"
+
+
+def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> RunConfig:
+    """Write the prompt template and the config, and return it as a run would read it.
+
+    Raises:
+        ValueError: the config is refused, which would be a mistake of the proposal.
+    """
+    template = out.with_suffix(".prompt.jinja")
+    atomic_write_text(template, proposal.prompt_template)
+    experiment = experiment_name(out.stem, otherwise="experiment")
+    text = config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
+    atomic_write_text(out, text)
+    return load_config(out)
+
+
+def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
+    """The config as YAML with comments."""
+    batch = _batch_size(proposal.inspection.row_count)
+    tiny = proposal.model is None
+    data: dict[str, Any] = {
+        "train": _source(proposal.split.train),
+        "validation": _source(proposal.split.validation),
+        "prompt_template": str(template),
+        "max_prompt_length": max_prompt_length,
+        "rollout_batch_size": batch,
+    }
+    model: dict[str, Any] = (
+        {"source": {"type": "tiny", "family": "qwen2_5_vl"}, "dtype": "float32"}
+        if tiny
+        else {"source": {"type": "pretrained", "path": proposal.model}}
+    )
+    return _TEMPLATE.format(
+        experiment=experiment,
+        data=_indented(data),
+        model=_indented(model)
+        + ("\n  # a random model, to try the pipeline; then: type: pretrained, path: ..." * tiny),
+        reward=proposal.reward,
+        max_response_length=64 if tiny else 1024,
+        optimizer_batch=max(1, batch // 4),
+        lr="5.0e-4" if tiny else "1.0e-6",
+    )
+
+
+def try_config(config: RunConfig) -> Trial:
+    """Prepare the first rows in a folder that is thrown away, and ask the reward about their true answers.
+
+    Raises:
+        ValueError: the data cannot be used as it is.
+        OSError: the model cannot be read or downloaded.
+    """
+    import transformers
+
+    from rl_core.data.preparation import prepare_dataset
+    from rl_core.data.prepared import REJECTED_FILE, PreparedDataset
+    from rl_core.progress import SilentProgress
+    from rl_core.rewards.preflight import try_on_ground_truth
+    from tasks.initial_model import write_initial_model
+
+    limited = {name: _first_rows(getattr(config.data, name)) for name in ("train", "validation")}
+    data = config.data.model_copy(update={**limited, "max_prompt_length": _LONGEST_TRIED, "max_bad_share": 1.0})
+    with tempfile.TemporaryDirectory() as scratch:
+        model, out = Path(scratch) / "model", Path(scratch) / "data"
+        model.mkdir()
+        transformers.utils.logging.disable_progress_bar()
+        write_initial_model(config, model)
+        manifest = prepare_dataset(data, model_folder=model, out=out, progress=SilentProgress())
+        prompts = PreparedDataset.open(out, "train")[:_SHOWN_PROMPTS]
+        rejected = _read_rejected(out / REJECTED_FILE)
+    trial = try_on_ground_truth(
+        config.reward, prompts, target_template=None, accuracy_key=config.evaluation.accuracy_key
+    )
+    return Trial(
+        prompts=prompts,
+        lengths=manifest.splits["train"].prompt_tokens,
+        rejected=rejected,
+        reward_problems=[*trial.problems, *trial.warnings],
+        scores=[score.overall for score in trial.scores if score.error is None],
+    )
+
+
+def _read_rejected(path: Path) -> dict[str, list[BadRow]]:
+    """The rows that a preparation refused, by the split."""
+    rejected: dict[str, list[BadRow]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        row = BadRow(**{key: record[key] for key in ("index", "column", "reason", "origin")})
+        rejected.setdefault(record["split"], []).append(row)
+    return rejected
+
+
+def write_rejected(proposal: Proposal, folder: Path) -> Path | None:
+    """Name every unusable row in a file of `folder`; None where there is none."""
+    lines = [
+        json.dumps({"data": unusable.data, **asdict(row)}, ensure_ascii=False)
+        for unusable in proposal.split.unusable
+        for row in unusable.rows
+    ]
+    if not lines:
+        return None
+    path = folder / "rejected.jsonl"
+    atomic_write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def roomy_length(longest: int) -> int:
+    """A prompt limit a quarter above the longest prompt seen, a multiple of 64."""
+    return -(-longest * 5 // (4 * 64)) * 64
+
+
+def _first_rows(source: LocalSource | HubSource) -> LocalSource | HubSource:
+    return source.model_copy(update={"limit": _ROWS_TRIED})
+
+
+def _source(source: LocalSource | HubSource) -> dict[str, Any]:
+    return {"type": source.type, **source.model_dump(mode="json", exclude_defaults=True)}
+
+
+def _indented(values: dict[str, Any]) -> str:
+    text = dump_yaml(values).rstrip()
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _batch_size(rows: int) -> int:
+    """The largest power of two that gives an epoch four steps or more, at most 128."""
+    batch = 1
+    while batch * 2 <= min(rows // 4, 128):
+        batch *= 2
+    return batch

@@ -1,0 +1,186 @@
+"""The pages of a run as Markdown: what a stage made, the steps so far, rollouts with their images, where it is seen."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rl_core.data.images import ImageStore
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.records.metrics_log import read
+from rl_core.records.rollout_files import RolloutRecord, read_rollouts
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
+from tasks.results.durations import duration
+from tasks.results.report_page import image_uri
+from tasks.results.validation_history import StepAnswers, validated_steps, validation_history
+
+_STEPS = 30
+_PROMPTS = 3
+_TEXT = 300
+_NOT_IN_MLFLOW = {"MLflow": "not shown there"}
+_COLUMNS = {
+    "reward": "reward/overall",
+    "held-out accuracy": "val/accuracy",
+    "length": "response_length/mean",
+    "entropy": "actor/entropy",
+    "gradient": "actor/grad_norm",
+}
+
+
+def stage_page(manifest: StageManifest) -> str:
+    """A finished stage: an evaluation as a table of its passes, every other one as its facts."""
+    origin = f"taken over from `{manifest.reused_from}`" if manifest.reused_from else "made by this run"
+    size = sum(output.size for output in manifest.outputs.values())
+    facts = {
+        "wall time": duration(manifest.seconds),
+        "origin": origin,
+        "files": f"{len(manifest.outputs)} ({size / 1e6:.1f} MB)",
+        "digest": f"`{manifest.digest}`",
+    }
+    if manifest.stage.startswith("evaluate-"):
+        return f"# {manifest.stage}\n\n{_evaluation(manifest.result)}\n\n{facts_table(facts)}"
+    facts |= {name: _figure(value) for name, value in _flat(manifest.result)}
+    return f"# {manifest.stage}\n\n{facts_table(facts)}"
+
+
+def facts_table(facts: Mapping[str, str]) -> str:
+    """Names and values."""
+    return markdown_table(("", ""), [[name, value] for name, value in facts.items()])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; what a cell holds is Markdown already."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def steps_page(run: RunDirectory) -> str:
+    """The newest steps of a run, the newest first."""
+    records = [record for record in read(run.metrics) if "reward/overall" in record][-_STEPS:]
+    seconds = {record["step"]: record["total_s"] for record in read(run.timings)}
+    shown = {label: name for label, name in _COLUMNS.items() if any(name in record for record in records)}
+    rows = [
+        [
+            f"{record['step']}",
+            *(_figure(record[name]) if name in record else "" for name in shown.values()),
+            duration(seconds[record["step"]]) if record["step"] in seconds else "",
+        ]
+        for record in reversed(records)
+    ]
+    return f"# Steps\n\n{markdown_table(('step', *shown, 'time'), rows)}"
+
+
+def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:
+    """Where a run is seen, and the commands for it.
+
+    Args:
+        run: The run.
+        mlflow: Addresses of its pages in MLflow, by what is found there.
+        resume: The command that continues it.
+    """
+    facts = {
+        **({f"MLflow, {what}": f"[{address}]({address})" for what, address in mlflow.items()} or _NOT_IN_MLFLOW),
+        "folder": f"`{run.root.absolute()}`",
+        "log": f"`{run.log.absolute()}`",
+        "report, at the end": f"`{run.report.absolute()}`",
+        "rollouts": f"`sightline show {run.name}`",
+        "answers to held-out prompts": f"`sightline show {run.name} --validation`",
+        "continue": f"`{resume}`",
+    }
+    return f"# {run.name}\n\n{facts_table(facts)}"
+
+
+def rollouts_page(run: RunDirectory, step: int) -> str:
+    """The first prompts of a step with image, responses, rewards and advantages."""
+    records = read_rollouts(run.rollouts(step))
+    groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
+    images = ImageStore.open(run.data / IMAGES_FILE)
+    parts = [_group(group, images) for group in groups[:_PROMPTS]]
+    more = f"`sightline show {run.name} --step {step}` shows all {len(groups)} prompts."
+    return "\n\n".join([f"# Rollouts of step {step}", *parts, more]) + "\n"
+
+
+def validation_page(run: RunDirectory) -> str:
+    """The first held-out prompts with image, and what was answered to them after each validation."""
+    steps, history = validated_steps(run), validation_history(run)
+    images = ImageStore.open(run.data / IMAGES_FILE)
+    parts = [_answers(answers, images) for answers in list(history.values())[:_PROMPTS]]
+    command = f"sightline show {run.name} --validation --step {steps[-1]}"
+    more = f"`{command}` shows the answers to all {len(history)} prompts."
+    return "\n\n".join([f"# Held-out prompts, validated after step {steps[-1]}", *parts, more]) + "\n"
+
+
+def _answers(answers: StepAnswers, images: ImageStore) -> str:
+    _, first = answers[0]
+    rows = [
+        [
+            f"{step}",
+            _said(item.response),
+            item.error or _figure(item.components["overall"]),
+            "right" if item.verdict else "wrong",
+        ]
+        for step, item in answers
+    ]
+    asked = _asked(first.image_uids, first.question, first.answer, images)
+    return f"{asked}\n\n{markdown_table(('after step', 'response', 'reward', 'verdict'), rows)}"
+
+
+def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
+    first = group[0]
+    rows = [
+        [
+            _said(record.response),
+            record.error or _figure(record.components["overall"]),
+            "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
+        ]
+        for record in group
+    ]
+    table = markdown_table(("response", "reward", "advantage"), rows)
+    return f"{_asked(first.image_uids, first.question, first.answer, images)}\n\n{table}"
+
+
+def _asked(image_uids: Sequence[str], question: str, answer: str, images: ImageStore) -> str:
+    pictures = " ".join(f"![image]({image_uri(images.image(uid))})" for uid in image_uids)
+    return f"{pictures}\n\n{_said(question)}\n\nAnswer: {_said(answer)}"
+
+
+def _evaluation(results: Mapping[str, Any]) -> str:
+    columns = ("pass", "accuracy", "95 % interval", "items", "cut off", "unreadable", "mean length")
+    rows = [
+        [
+            mode,
+            f"{result['accuracy']:.1%}",
+            f"{result['ci95'][0]:.1%} to {result['ci95'][1]:.1%}",
+            f"{result['n']}",
+            _share(result["truncation_rate"]),
+            _share(result["parse_failure_rate"]),
+            _figure(result["mean_length"]),
+        ]
+        for mode, result in results.items()
+    ]
+    return markdown_table(columns, rows)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
+
+
+def _said(text: str) -> str:
+    """A model's or a data set's text as text, whatever it means in Markdown or HTML."""
+    short = text.strip() if len(text) <= _TEXT else f"{text[:_TEXT].strip()} ..."
+    for character in "\\`*_[]|#":
+        short = short.replace(character, f"\\{character}")
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace("\n", "<br>")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings as dotted names; long texts are left to their files."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif not (isinstance(value, str) and "\n" in value):
+            yield f"{prefix}{name}", value

@@ -1,0 +1,117 @@
+"""A run's progress on Prefect's pages: every bar with the time that is left."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+from rl_core.progress import Advance, Progress
+from tasks.pages.artifacts import PAGES
+from tasks.results.durations import duration
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_UPDATES = 5.0
+
+
+class FlowProgress:
+    """Shows every bar where another Progress shows it, and on the pages of the flow, every few seconds."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    @contextmanager
+    def calling(self, *listeners: Callable[[], None]) -> Iterator[None]:
+        """Call `listeners` after each advance of a bar: a tracker follows the steps without a thread of its own."""
+        self._listeners = listeners
+        try:
+            yield
+        finally:
+            self._listeners = ()
+
+    @contextmanager
+    def bar(self, description: str, total: int) -> Iterator[Advance]:
+        """As Progress.bar."""
+        with self._shown.bar(description, total) as show:
+            page = _ProgressPage(description, total)
+
+            def advance(count: int = 1, figures: str = "") -> None:
+                show(count, figures)
+                page.advance(count, figures)
+                for listener in self._listeners:
+                    listener()
+
+            yield advance
+
+    @contextmanager
+    def wait(self, description: str) -> Iterator[None]:
+        """As Progress.wait; the run's log and the flow's page have a line, too."""
+        logger.info("%s ...", description)
+        started = time.monotonic()
+        with self._shown.wait(description):
+            yield
+        logger.info("%s: %s", description, duration(time.monotonic() - started))
+
+
+class _ProgressPage:
+    def __init__(self, description: str, total: int) -> None:
+        self._description = description
+        self._eta = Eta(total)
+        self._artifact: UUID | None = None
+        self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
+
+    def advance(self, count: int, figures: str) -> None:
+        self._eta.advance(count, now=time.monotonic())
+        finished = self._eta.is_finished and self._artifact is not None
+        if time.monotonic() < self._due and not finished:
+            return
+        self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
+        percent, text = self._eta.percent, ", ".join(filter(None, (f"{self._description}: {self._eta}", figures)))
+        if self._artifact is None:
+            self._artifact = PAGES.write(lambda: create_progress_artifact(percent, description=text))
+        else:
+            artifact = self._artifact
+            PAGES.write(lambda: update_progress_artifact(artifact, percent, description=text))
+
+
+class Eta:
+    """How far work is and how long the rest takes at its mean pace. What was there before the first unit of this
+    process (a continued epoch) says nothing of the pace.
+
+    Args:
+        total: Units of work.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = max(total, 1)
+        self._done = 0
+        self._begun: tuple[float, int] | None = None
+        self._left: float | None = None
+
+    def advance(self, count: int, *, now: float) -> None:
+        """`count` more units are done at `now`, seconds on a clock that never goes back."""
+        self._done += count
+        if self._begun is None:
+            self._begun = now, self._done
+            return
+        start, before = self._begun
+        if self._done > before:
+            self._left = (now - start) / (self._done - before) * max(self._total - self._done, 0)
+
+    @property
+    def percent(self) -> float:
+        """Share that is done, 0 to 100."""
+        return min(100.0, 100.0 * self._done / self._total)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all is done."""
+        return self._done >= self._total
+
+    def __str__(self) -> str:
+        left = f", {duration(self._left)} left" if self._left and not self.is_finished else ""
+        return f"{self._done} of {self._total}{left}"

@@ -1,0 +1,71 @@
+"""How many rows training will have, as far as it is known before they are prepared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rl_core.config.data import CountingSource
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import BatchPlan, batch_plan, divisibility_problems, row_problems
+from rl_core.planning.problem import PlanError, Problem
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import read_manifest
+from tasks.cache.reuse import other_runs
+from tasks.planning.source_glance import Glance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownRows:
+    """A number of training rows.
+
+    Attributes:
+        count: How many.
+        told: Where the number comes from, where training may have fewer; empty for the rows that it will have.
+        is_exact: False for an estimate.
+    """
+
+    count: int
+    told: str = ""
+    is_exact: bool = True
+
+    def plan(self, config: RunConfig) -> BatchPlan | None:
+        """The batch arithmetic; None when the sizes do not fit, which problems tell."""
+        try:
+            return batch_plan(config, self.count)
+        except PlanError:
+            return None
+
+    def problems(self, config: RunConfig) -> list[Problem]:
+        """What does not fit the number: certain where a batch is larger, and a hint where the exact number counts."""
+        if not self.told or divisibility_problems(config):
+            return []
+        found = row_problems(config, self.count)
+        is_certain = self.is_exact and self.count < config.data.rollout_batch_size
+        return found if is_certain else [replace(problem, fatal=False) for problem in found]
+
+
+def known_rows(
+    config: RunConfig, run: RunDirectory, digests: Mapping[str, str], glance: Glance | None = None
+) -> KnownRows | None:
+    """The rows as they were prepared, here or beside; else those that are counted beforehand, or at a glance, or were
+    published. None when nobody knows."""
+    prepared = _prepared_rows(run, digests["prepare"])
+    if prepared is not None:
+        return KnownRows(count=prepared)
+    if isinstance(config.data.train, CountingSource):
+        return KnownRows(count=config.data.train.size)
+    if glance is not None and glance.rows is not None:
+        told = (
+            f"{'as many as are there' if glance.is_exact else 'an estimate'}; unusable and overlong ones are left out"
+        )
+        return KnownRows(count=glance.rows, is_exact=glance.is_exact, told=told)
+    if config.published is not None:
+        return KnownRows(count=config.published.train_rows, is_exact=False, told="as many as the published run had")
+    return None
+
+
+def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
+    for place in (run, *other_runs(run)):
+        manifest = read_manifest(place, "prepare")
+        if manifest is not None and manifest.digest == digest:
+            return int(manifest.result["splits"]["train"]["rows"])
+    return None

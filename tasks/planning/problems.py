@@ -1,0 +1,263 @@
+"""Everything that can be wrong with a run before it starts. Imports no Prefect, and torch only to try the data."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.config.data import CountingSource, MixtureSource, Source
+from rl_core.config.model import TinyModel
+from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest, SplitSummary
+from rl_core.data.ordering import check_weighted_batches
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+from rl_core.files import files_below
+from rl_core.planning.batches import prompts_a_draw, row_problems
+from rl_core.planning.disk import check_free_disk, disk_forecast
+from rl_core.planning.memory import Gpu
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.preflight import check_config
+from rl_core.planning.problem import Problem
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.types import Prompt
+from tasks.planning.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
+from tasks.planning.source_glance import Glance, category_problems, glance_at, judged_name_problems, source_problems
+from tasks.planning.text_problems import text_problems
+from tasks.storage.address import VARIABLE, run_store, storage_settings
+
+_ROWS_TRIED = 8
+"""Rows of each source on whose true answer the reward is tried."""
+
+_SOURCES = ("data.train", "data.validation", "cold_start.source")
+"""Where problems of the data sources begin."""
+
+_NO_LIMIT = 1 << 20
+
+
+def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
+    """Every problem of the config, the machine, the sources, the hub, the reward and, when one of these stops the run
+    anyway, the data: rows that are alright so far are looked at by the preparation, which comes next and names its own
+    problems at once.
+
+    Args:
+        config: The config, with paths that can be read from here.
+        run: The run.
+        is_prepared: Whether the rows were prepared already: their sources may be gone.
+    """
+    if is_prepared:
+        problems = planned_problems(config, run, {}, [])
+    else:
+        problems = planned_problems(config, run, glance_at(config), ask_hub(config, seconds=SECONDS_OF_RUN))
+    if not _has_fatal(problems, _OF_THE_REWARD):
+        problems += reward_problems(config)
+    if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
+        problems += data_problems(config)
+    return problems
+
+
+def planned_problems(
+    config: RunConfig, run: RunDirectory, glances: Mapping[str, Glance], answers: Sequence[HubAnswer]
+) -> list[Problem]:
+    """What is known without calling the reward and reading every row: a source of
+    which a path is wrong is not named again.
+
+    Args:
+        config: The config, with paths that can be read from here.
+        run: The run.
+        glances: The data sources by their keys; empty where the rows were prepared already: their sources may be gone.
+        answers: What the hub says.
+    """
+    problems = static_problems(config, run)
+    if not glances:
+        return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
+    named = [problem.where for problem in problems]
+    unread = {key for key in glances if any(where.startswith(key) for where in named)}
+    problems += [problem for problem in source_problems(config, glances) if problem.where not in unread]
+    return [*problems, *hub_problems(answers)]
+
+
+_OF_THE_REWARD = (
+    "reward",
+    "cold_start.target_template",
+    "evaluation.accuracy_key",
+    "algorithm.online_filtering.filter_key",
+)
+"""Keys without which the reward cannot be tried."""
+
+_OF_THE_ROWS = (
+    "data.train",
+    "data.validation",
+    "cold_start.",
+    "data.prompt_template",
+    "data.override_chat",
+    "model.source",
+)
+"""Keys without which no row can be prepared."""
+
+
+def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
+    return any(problem.fatal and problem.where.startswith(keys) for problem in problems)
+
+
+def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+    """What config, small files and machine say by themselves, in milliseconds."""
+    problems = check_config(config, gpu=find_gpu())
+    named = {problem.where for problem in problems}
+    problems += [problem for problem in text_problems(config) if problem.where not in named]
+    if not _has_fatal(problems, ("model.source", "model.lora")):
+        problems += disk_problems(config, run)
+    return [*problems, *storage_problems(config)]
+
+
+def storage_problems(config: RunConfig) -> list[Problem]:
+    """Whether an installed package knows the address that the run is copied to. The storage itself is not asked: it may
+    be away for a while."""
+    settings = storage_settings(config)
+    try:
+        if settings is not None:
+            run_store(settings, config.experiment)
+    except ValueError as error:
+        fix = f"correct the address, or {VARIABLE} in the environment, which wins over it"
+        return [Problem(where="storage.address", what=f"{error}", fix=fix)]
+    return []
+
+
+def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+    """Whether the models and checkpoints that are still to be written find room."""
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        return []
+    folders = (run.checkpoints, run.initial_model, run.base_model, run.merged_model)
+    written = sum(path.stat().st_size for folder in folders if folder.is_dir() for path in files_below(folder))
+    problem = check_free_disk(run.root, disk_forecast(config, sizes).total_bytes - written)
+    return [] if problem is None else [problem]
+
+
+def reward_problems(config: RunConfig) -> list[Problem]:
+    """The reward tried on the ground truth of the first rows of every source that it will judge."""
+    prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
+    # Imported here: the pool's processes are not needed where only the config is looked at.
+    from rl_core.rewards.preflight import try_on_ground_truth
+
+    template = config.cold_start.target_template if config.cold_start else None
+    filtering = config.algorithm.online_filtering
+    trial = try_on_ground_truth(
+        config.reward,
+        prompts,
+        target_template=template,
+        accuracy_key=config.evaluation.accuracy_key,
+        filter_key=filtering.filter_key if filtering else None,
+    )
+    fix = "mend the reward or the answers' column"
+    return [
+        *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
+        *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
+    ]
+
+
+def _asked(source: Source) -> list[Prompt]:
+    """The first readable rows as a reward sees them: they have no tokens and no images yet. None for a source that
+    cannot be opened; its own problem names it."""
+    try:
+        rows = [row for row in iter_rows(_beginning(source)) if isinstance(row, Row)]
+    except ValueError:
+        return []
+    nothing = np.zeros(0, dtype=np.int32)
+    return [
+        Prompt(
+            uid=f"{row.index}",
+            data_source=row.data_source,
+            question=row.question,
+            text=row.question,
+            answer=row.answer,
+            token_ids=nothing,
+            engine_token_ids=nothing,
+            extra=row.extra,
+        )
+        for row in rows
+    ]
+
+
+def _beginning(source: Source) -> Source:
+    """A source's first rows, of a mixture those of every part."""
+    match source:
+        case MixtureSource():
+            parts = {name: _beginning(part) for name, part in source.sources.items()}
+            return source.model_copy(update={"sources": parts})
+        case CountingSource():
+            return source.model_copy(update={"size": min(source.size, _ROWS_TRIED)})
+        case _:
+            return source.model_copy(update={"limit": min(source.limit or _ROWS_TRIED, _ROWS_TRIED)})
+
+
+def data_problems(config: RunConfig) -> list[Problem]:
+    """What a preparation into a folder that is thrown away says."""
+    # Imported here: it loads transformers.
+    from tasks.preparation import prepare_run
+
+    if isinstance(config.model.source, TinyModel):
+        # Its tokenizer is trained on the rows: bad ones make another tokenizer, and lengths that mean nothing.
+        data = config.data.model_copy(update={"max_prompt_length": _NO_LIMIT})
+        config = config.model_copy(update={"data": data})
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            prepare_run(config, RunDirectory(Path(scratch)), progress=SilentProgress())
+    except (ValueError, OSError) as error:
+        what = str(error).replace("\n", "\n    ")
+        return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
+    return []
+
+
+def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:
+    """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
+    otherwise from them (tasks.cache.stages)."""
+    rows = manifest.splits["train"]
+    names = {name for split in manifest.splits.values() for name in split.data_sources}
+    return [
+        *_weighting_problems(config, rows),
+        *judged_name_problems(config, names),
+        *row_problems(config, rows.rows),
+    ]
+
+
+def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
+    """Columns of the held-out rows that the evaluation will look for and that none of the prepared ones in `folder`
+    has."""
+    if not config.evaluation.categories:
+        return []
+    # Imported here: a plan opens no prepared rows.
+    from rl_core.data.prepared import PreparedDataset
+
+    return list(category_problems(config, PreparedDataset.open(folder, "validation").extra_columns()))
+
+
+def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:
+    weights, batch_size = config.data.source_weights, prompts_a_draw(config)
+    if weights is None or rows.rows < batch_size:
+        return  # of too few rows row_problems speaks
+    try:
+        check_weighted_batches(weights, rows.data_sources, batch_size=batch_size)
+    except ValueError as error:
+        fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
+        yield Problem(where="data.source_weights", what=str(error), fix=fix)
+
+
+def find_gpu() -> Gpu | None:
+    """The first NVIDIA GPU; None without one, or where CUDA_VISIBLE_DEVICES hides all. Asks the driver: importing torch
+    would take seconds."""
+    if shutil.which("nvidia-smi") is None or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return None
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    first = asked.stdout.strip().partition("\n")[0].strip()
+    if asked.returncode != 0:
+        return None
+    if first.startswith("["):  # [N/A], [Insufficient Permissions]: there is a GPU, and this is not known of it
+        return Gpu(memory_gib=None)
+    return Gpu(memory_gib=float(first) / 1024) if first.isdecimal() else None  # else: No devices were found

@@ -1,0 +1,54 @@
+"""The good runs of a baseline, among the runs that lie beside a new one. Imports neither Prefect nor torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rl_core.config.loading import ConfigError
+from rl_core.config.run import RunConfig
+from rl_core.files import read_json
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import read_manifest
+from tasks.reproduction.run_verdict import changes
+from tasks.results.run_facts import RunFacts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """A run with a report, its config, and when the report was written (UTC, ISO 8601)."""
+
+    run: RunDirectory
+    config: RunConfig
+    finished_at: str
+
+
+def good_runs_before(run: RunDirectory) -> list[RunDirectory]:
+    """The earlier runs of the same recipe that were judged good, newest first.
+
+    The same recipe: an equal config but for its name and the keys that move no expected number. A judged run says so in
+    its own folder (`RunDirectory.reproduction`): no database is asked.
+
+    Raises:
+        ConfigError: the run's config is refused.
+        FileNotFoundError: the run has no report.
+    """
+    ours = read_finished(run)
+    good = [other for other in _good_runs(run) if other.finished_at < ours.finished_at]
+    newest_first = sorted(good, key=lambda other: other.finished_at, reverse=True)
+    return [other.run for other in newest_first if not list(changes(other.config, ours.config))]
+
+
+def read_finished(run: RunDirectory) -> FinishedRun:
+    """A run's config and end. Raises ConfigError or FileNotFoundError as good_runs_before does."""
+    manifest = read_manifest(run, "report")
+    if manifest is None:
+        raise FileNotFoundError(f"{run.name} is not finished: it has no report")
+    return FinishedRun(run=run, config=RunFacts(run).config, finished_at=manifest.finished_at)
+
+
+def _good_runs(run: RunDirectory) -> Iterator[FinishedRun]:
+    for path in run.root.parent.glob("*/reproduction.json"):
+        try:
+            if path.parent != run.root and dict(read_json(path)).get("standing") == "good":
+                yield read_finished(RunDirectory(path.parent))
+        except (ConfigError, OSError, ValueError, TypeError):
+            continue  # it lost its report, is damaged, or is of a time with other keys: it says nothing any more

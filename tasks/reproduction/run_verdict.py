@@ -1,0 +1,117 @@
+"""What a finished run says of the published number that it was to reproduce. Imports neither Prefect nor torch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rl_core.config.published import PublishedConfig
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.protocols.matching import departures
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
+from rl_core.planning.batches import batch_plan, divisibility_problems, row_problems
+from rl_core.planning.problem import Problem
+from rl_core.planning.rules import value_problems
+from rl_core.planning.sources import file_problems, overlap_problems, weight_problems
+from rl_core.run_directory import RunDirectory
+from tasks.cache.stages import settings
+from tasks.results.run_facts import RunFacts
+
+_HARMLESS = (
+    "seed",
+    "actor.micro_batch_size_per_device_",
+    "data.train.revision",
+    "data.validation.revision",
+    "evaluation.categories",
+    "merge.probe_tolerance",
+    "model.attention",
+    "model.gradient_checkpointing",
+    "model.log_prob_chunk_tokens",
+    "model.source.revision",
+    "reward.async_calls",
+    "reward.batch_timeout_seconds",
+    "reward.max_failed_share",
+    "reward.memory_limit_gib",
+    "reward.timeout_seconds",
+    "reward.workers",
+    "rollout.cpu_kv_cache_gib",
+    "rollout.enforce_eager",
+    "rollout.gpu_memory_utilization",
+    "rollout.max_log_prob_gap",
+    "rollout.max_mean_log_prob_gap",
+    "rollout.max_num_seqs",
+    "trainer.save_",
+    "trainer.val_",
+)
+"""Beginnings of keys that may differ from the baseline's: they move memory, speed and noise, and no expected number."""
+
+
+def published_of(config: RunConfig) -> PublishedConfig:
+    """The published result of a baseline's config. Raises ValueError when it names none."""
+    if config.published is None:
+        raise ValueError(f"{config.experiment} reproduces nothing: its config has no section `published`")
+    return config.published
+
+
+def dry_run_problems(config: RunConfig) -> list[Problem]:
+    """Everything wrong with a baseline that the config alone tells, without its data, model or machine: values, batch
+    sizes, files, and steps that are not the reference's. Raises ValueError when it has no section `published`."""
+    published = published_of(config)
+    problems = [
+        *value_problems(config),
+        *divisibility_problems(config),
+        *row_problems(config, published.train_rows),
+        *file_problems(config),
+        *overlap_problems(config),
+        *weight_problems(config),
+    ]
+    return problems if any(problem.fatal for problem in problems) else [*problems, *_step_problems(config, published)]
+
+
+def _step_problems(config: RunConfig, published: PublishedConfig) -> Iterator[Problem]:
+    plan = batch_plan(config, published.train_rows)
+    for name, ours in (("steps_per_epoch", plan.steps_per_epoch), ("total_steps", plan.total_steps)):
+        theirs = getattr(published, name)
+        if ours != theirs:
+            yield Problem(
+                where=f"published.{name}",
+                what=f"the run would take {ours}, the reference takes {theirs}",
+                fix="restore the batch size, the epochs and the rows of the baseline",
+            )
+
+
+def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
+    """Why a run of `config` does not compare with what `baseline` publishes: how it evaluates, and what was changed."""
+    changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in changes(config, baseline)]
+    return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
+
+
+def judge_run(run: RunDirectory, baseline: RunConfig) -> Reproduction:
+    """Compare a finished run with the published number of `baseline`, the config as it is shipped.
+
+    Raises:
+        ValueError: the baseline publishes nothing.
+        FileNotFoundError: the run was not evaluated.
+    """
+    facts = RunFacts(run)
+    return judge_reproduction(
+        published_of(baseline),
+        base=facts.headline("base"),
+        trained=facts.headline("trained"),
+        obstacles=obstacles(facts.config, baseline),
+    )
+
+
+def changes(config: RunConfig, baseline: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+    """Keys that differ and can move the expected number, with both values."""
+    ours, theirs = dict(_flat(settings(config))), dict(_flat(settings(baseline)))
+    for key in sorted(ours.keys() | theirs.keys()):
+        if ours.get(key) != theirs.get(key) and not key.startswith(_HARMLESS):
+            yield key, ours.get(key), theirs.get(key)
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

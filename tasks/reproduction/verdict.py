@@ -1,0 +1,106 @@
+"""What one baseline of a set came to, with its reasons in words. Imports neither Prefect nor torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from rl_core.config.published import PublishedConfig
+from rl_core.evaluation.regression import Drift, Standing, standing_of
+from rl_core.evaluation.reproduction import Reproduction
+from rl_core.run_directory import RunDirectory
+from tasks.results.report_page import p_value, points
+
+_WORSE: Final = "significantly worse than"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a member came to.
+
+    Attributes:
+        name: The baseline's.
+        run: Its run.
+        published: What it was to reproduce.
+        failure: Why there is no number; None when there is one.
+        reproduction: The run and the published number; None without a number.
+        drift: The run and the last good one; None when they could not be compared.
+        drift_from_first: The run and the first good one, which a slow decline does not move; None when that is the last
+            good one too, or when they could not be compared.
+        last_good: Name of the last good run; None when there is none.
+        remark: Why it could not be compared with the last or first good run; empty when it was, or when there is none.
+    """
+
+    name: str
+    run: RunDirectory
+    published: PublishedConfig
+    failure: str | None = None
+    reproduction: Reproduction | None = None
+    drift: Drift | None = None
+    drift_from_first: Drift | None = None
+    last_good: str | None = None
+    remark: str = ""
+
+    @property
+    def standing(self) -> Standing | Literal["failed"]:
+        """In words."""
+        return "failed" if self.reproduction is None else standing_of(self.reproduction, self.drifts)
+
+    @property
+    def drifts(self) -> list[Drift]:
+        """The comparisons with earlier good runs that there are."""
+        return [drift for drift in (self.drift, self.drift_from_first) if drift is not None]
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether somebody should look."""
+        return self.standing != "good"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Sentences that say why it stands so; of a failure its first line."""
+        if self.reproduction is None:
+            return [(self.failure or "it did not finish").partition("\n")[0]]
+        said = [*_against_published(self.reproduction), *self._against_good_runs()]
+        return sorted(said, key=lambda reason: not reason.startswith(_WORSE))  # alarms come first
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "run": self.run.name,
+            "standing": self.standing,
+            "reasons": self.reasons,
+            "failure": self.failure,
+            "reproduction": self.reproduction and self.reproduction.to_json(),
+            "last_good": self.last_good,
+            "drift": self.drift and self.drift.to_json(),
+            "drift_from_first": self.drift_from_first and self.drift_from_first.to_json(),
+        }
+
+    def _against_good_runs(self) -> Iterator[str]:
+        if self.drift is not None:
+            yield _against_good_run("last", self.drift)
+        elif self.last_good is None:
+            yield "there is no earlier good run of this recipe"
+        if self.remark:
+            which = "first good run" if self.drift else f"last good run {self.last_good}"
+            yield f"not comparable with the {which}: {self.remark}"
+        if self.drift_from_first is not None:
+            yield _against_good_run("first", self.drift_from_first)
+
+
+def _against_published(found: Reproduction) -> Iterator[str]:
+    if found.outcome == "not comparable":
+        yield from (f"not comparable with the publication: {obstacle}" for obstacle in found.obstacles)
+    elif found.band is not None:
+        low, high = found.band
+        words = {"reproduced": "reproduces", "above": "is above", "below": "is below"}[found.outcome]
+        yield f"{found.accuracy:.3f} {words} the published {found.published:.2f} ({low:.3f} to {high:.3f})"
+
+
+def _against_good_run(which: str, drift: Drift) -> str:
+    low, high = drift.ci95
+    return (
+        f"{_WORSE if drift.is_drop else 'no significant drop from'} the {which} good run {drift.earlier}: "
+        f"{points(drift.difference)} points ({points(low)} to {points(high)}, p {p_value(drift.p_value)})"
+    )

@@ -1,0 +1,236 @@
+"""From a run's folder to the report's page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rl_core.config.loading import dump_config
+from rl_core.config.model import TinyModel
+from rl_core.config.tolerances import agreement_tolerance
+from rl_core.data.images import ImageStore
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.gallery import GalleryRow, pick_gallery
+from rl_core.evaluation.result import EvaluationResult
+from rl_core.planning.model_sizes import read_sizes
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest
+from tasks.results.durations import duration
+from tasks.results.report_charts import Chart, Series
+from tasks.results.report_page import (
+    Accuracy,
+    Answer,
+    EvaluationRow,
+    Fact,
+    GalleryItem,
+    Paired,
+    ReportPage,
+    TimeShare,
+    image_uri,
+)
+from tasks.results.run_facts import CONTENDERS, RunFacts, throughput
+from tasks.results.validation_history import validation_history
+
+Records = Sequence[Mapping[str, Any]]
+
+
+def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
+    """Everything the report shows. `commands`: title -> how the merged model is used.
+
+    Raises:
+        FileNotFoundError: the run was not evaluated.
+    """
+    stages = facts.stages
+    trained = last_epoch(stages)
+    return ReportPage(
+        run=facts.run.name,
+        experiment=facts.config.experiment,
+        finished_at=stages[-1].finished_at.replace("T", " ").replace("+00:00", " UTC"),
+        base=_accuracy(facts.headline("base")),
+        trained=_accuracy(facts.headline("trained")),
+        paired=_paired(facts),
+        facts=_key_figures(facts, trained),
+        charts=charts(facts),
+        evaluations=[
+            _evaluation_row(contender, result)
+            for contender in CONTENDERS
+            for result in facts.results(contender).values()
+        ],
+        stages=[_stage_time(manifest) for manifest in stages],
+        phases=step_phases(facts.timings),
+        gallery=gallery_items(facts),
+        commands=commands,
+        config=dump_config(facts.config),
+        versions=dict(trained.result["versions"]) if trained else {},
+    )
+
+
+def charts(facts: RunFacts) -> list[Chart]:
+    """The curves: reward, accuracy, length, KL, entropy and the gap between engine and trainer."""
+    metrics, config = facts.metrics, facts.config
+    accuracy = f"reward/{config.evaluation.accuracy_key}"
+    bound = agreement_tolerance(config).largest
+    return [
+        Chart(
+            title="Reward",
+            caption="Mean of the optimised reward over a step's rollouts.",
+            series=[_series(metrics, "reward/overall", "reward")],
+        ),
+        Chart(
+            title="Accuracy",
+            caption=f"Share of right answers: sampled in training, {config.trainer.val_mode} on held-out items.",
+            unit="share",
+            series=[
+                _series(metrics, accuracy, "training rollouts"),
+                _series(metrics, "val/accuracy", f"held-out, {config.trainer.val_mode}"),
+            ],
+        ),
+        Chart(
+            title="Response length",
+            caption="Tokens a response.",
+            series=[
+                _series(metrics, "response_length/mean", "mean"),
+                _series(metrics, "response_length/max", "longest"),
+                _series(metrics, "response_length/min", "shortest"),
+            ],
+        ),
+        Chart(
+            title="KL",
+            caption="How far a step moves the policy, and how far it is from the reference where one is kept.",
+            series=_present(
+                _series(metrics, "actor/approx_kl", "within the step"),
+                _series(metrics, "actor/kl_loss", "to the reference"),
+            ),
+        ),
+        Chart(
+            title="Entropy",
+            caption="Mean entropy of the next token, nats.",
+            series=[_series(metrics, "actor/entropy", "entropy")],
+        ),
+        Chart(
+            title="Log-prob gap",
+            caption="Largest difference between an engine's and the trainer's log-prob; above the bound the run stops.",
+            log=True,
+            bound=(bound, f"bound {bound:g}"),
+            series=[_series(metrics, "agreement/log_prob_gap_max", "gap")],
+        ),
+    ]
+
+
+def _series(metrics: Records, name: str, label: str) -> Series:
+    found = [(record["step"], record[name]) for record in metrics if name in record]
+    return Series(label=label, steps=[step for step, _ in found], values=[value for _, value in found])
+
+
+def _present(*series: Series) -> list[Series]:
+    return [line for line in series if line.values]
+
+
+def step_phases(timings: Records) -> list[TimeShare]:
+    """Mean seconds of a step's phases, in the order in which they happen."""
+    names = [name for name in (timings[-1] if timings else ()) if name.endswith("_s") and name != "total_s"]
+    phases = [name for name in names if "_per_" not in name]
+    means = {name: sum(record.get(name, 0.0) for record in timings) / len(timings) for name in phases}
+    ordered = sorted(means, key=lambda name: (_PHASES.index(name) if name in _PHASES else len(_PHASES), name))
+    return [TimeShare(name=name.removesuffix("_s").replace("_", " "), seconds=means[name]) for name in ordered]
+
+
+_PHASES = (
+    *("sync_s", "generate_s", "reward_wait_s", "old_log_probs_s", "reference_s", "values_s"),
+    *("forward_backward_s", "optimizer_s", "update_critic_s", "update_s", "other_s"),
+)
+
+
+def gallery_rows(facts: RunFacts) -> list[GalleryRow]:
+    """The held-out items that the report and MLflow show."""
+    pair = facts.paired_items()
+    count = facts.config.tracking.gallery_items
+    return pick_gallery(*pair, count=count) if pair and count else []
+
+
+def gallery_items(facts: RunFacts) -> list[GalleryItem]:
+    """The same with their images, and what was answered to them while training."""
+    rows = gallery_rows(facts)
+    history = validation_history(facts.run) if rows else {}
+    images = open_images(facts.run)
+    return [
+        GalleryItem(
+            images=[image_uri(images.image(uid)) for uid in row.image_uids],
+            question=row.question.replace("<image>", "").strip(),
+            truth=row.answer,
+            base=Answer(response=row.base_response, correct=row.base_verdict),
+            trained=Answer(response=row.trained_response, correct=row.trained_verdict),
+            while_training=[
+                (step, Answer(response=item.response, correct=item.verdict)) for step, item in history.get(row.uid, ())
+            ],
+        )
+        for row in rows
+    ]
+
+
+def open_images(run: RunDirectory) -> ImageStore:
+    """The run's images."""
+    return ImageStore.open(run.data / IMAGES_FILE)
+
+
+def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
+    rewards = _series(facts.metrics, "reward/overall", "reward").values
+    rates, stages = throughput(facts.timings), facts.stages
+    epochs = sum(manifest.stage.startswith("train-epoch-") for manifest in stages)
+    figures = [
+        Fact(label="Steps", value=f"{len(rewards)}", note=f"in {epochs} epoch{'s' * (epochs != 1)}"),
+        Fact(
+            label="Speed",
+            value=f"{rates['samples_per_s']:.0f}/s",
+            note=f"samples; {rates['tokens_per_s']:,.0f} tokens/s",
+        ),
+        Fact(label="Wall time", value=duration(sum(manifest.seconds for manifest in stages)), note="all stages"),
+        _model_figure(facts),
+    ]
+    if rewards:
+        figures.insert(
+            0, Fact(label="Reward", value=f"{rewards[0]:.2f} → {rewards[-1]:.2f}", note="first and last step")
+        )
+    if trained:
+        figures.append(Fact(label="Attention", value=trained.result["attention"], note=trained.result["device"]))
+    return figures
+
+
+def _model_figure(facts: RunFacts) -> Fact:
+    source = facts.config.model.source
+    name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
+    parameters = read_sizes(facts.run.initial_model / "config.json").parameters
+    size = f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
+    return Fact(label="Model", value=name, note=f"{size} parameters, {facts.config.model.dtype}")
+
+
+def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
+    """The last epoch that was trained; None without one."""
+    return next((manifest for manifest in reversed(stages) if manifest.stage.startswith("train-epoch-")), None)
+
+
+def _accuracy(result: EvaluationResult) -> Accuracy:
+    low, high = result.ci95
+    return Accuracy(accuracy=result.accuracy, n=result.n, low=low, high=high)
+
+
+def _paired(facts: RunFacts) -> Paired | None:
+    comparison = facts.comparison()
+    if comparison is None:
+        return None
+    return Paired(gained=comparison.only_trained, lost=comparison.only_base, p_value=comparison.p_value)
+
+
+def _evaluation_row(contender: str, result: EvaluationResult) -> EvaluationRow:
+    assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
+    return EvaluationRow(
+        model=contender,
+        mode=result.mode,
+        accuracy=_accuracy(result),
+        parse_failure_rate=result.parse_failure_rate,
+        truncation_rate=result.truncation_rate,
+        mean_length=result.mean_length,
+    )
+
+
+def _stage_time(manifest: StageManifest) -> TimeShare:
+    note = f"from {manifest.reused_from}" if manifest.reused_from else ""
+    return TimeShare(name=manifest.stage.replace("-", " "), seconds=manifest.seconds, note=note)

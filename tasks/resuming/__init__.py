@@ -1,0 +1,1 @@
+"""Where training goes on, and how a run's files are brought into that state."""

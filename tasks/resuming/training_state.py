@@ -1,0 +1,150 @@
+"""Brings a run's files into the state that training starts from, and takes the epochs of another run over.
+
+Whatever is removed here is no part of the training that goes on (tasks.resuming.training_start): nothing that it could
+continue from is.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.files import atomic_write_json, remove_folder, replace_folder, scratch_folder
+from rl_core.records.metrics_log import RunLogs, lines_until
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import ensure_held
+from tasks.cache.epoch_chain import Link
+from tasks.cache.manifests import StageManifest, altered_output, read_manifest
+from tasks.cache.reuse import adopt, other_runs, remove_paths
+from tasks.cache.stage_parts import Parts
+from tasks.resuming.step_records import records_of
+from tasks.resuming.training_start import (
+    Chain,
+    TrainingStart,
+    WantedTraining,
+    finished_epochs,
+    last_step,
+    manifests_of_epochs,
+    started_file,
+    training_start,
+)
+
+
+def settle_training(
+    run: RunDirectory, wanted: WantedTraining, store: CheckpointStore, *, elsewhere: bool
+) -> TrainingStart:
+    """Decide what training starts from, once a run, and bring this run's files into that state.
+
+    Epochs of another run are taken over when it has more of them than stand here.
+
+    Returns:
+        Where training goes on. A loop that is opened now resumes there.
+    """
+    ensure_held(run.lock)
+    _finish_taking_over(run)
+    own = training_start(run, wanted, store)
+    if elsewhere:
+        taken = _take_longer(run, wanted.chain, len(own.epochs))
+        if taken:
+            return TrainingStart(epochs=taken, step=last_step(taken), ended=len(taken) == len(wanted.chain))
+    _make_room(run, wanted, own)
+    return own
+
+
+def mark_started(run: RunDirectory, link: Link, parts: Parts) -> None:
+    """Note which epoch is being trained, so that a later start knows whom half-finished state belongs to."""
+    stage, digest = link
+    path = started_file(run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_json(path, {"stage": stage, "digest": digest, "parts": dict(parts)})
+
+
+def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
+    """The longest row of finished epochs that another run can take over from this one: their records are as they were,
+    and the last one still has its checkpoints."""
+    complete: list[StageManifest] = []
+    for manifest in finished_epochs(run, chain):
+        if altered_output(run.root, records_of(manifest)):
+            break
+        complete.append(manifest)
+    while complete and not _has_checkpoints(run, complete[-1]):
+        complete.pop()
+    return complete
+
+
+def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
+    """Remove what training does not continue from. What tells whose the rest is, goes last: a process that is killed in
+    between leaves the next one the same to do."""
+    if start.changed is None and not start.ended:
+        mark_started(run, wanted.chain[len(start.epochs)], wanted.parts)
+    later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
+    remove_paths(sorted(later, key=_step_of, reverse=True))
+    if start.changed is not None:
+        RunLogs(run).cut_back(start.step or -1)
+    else:
+        RunLogs(run).drop_unreadable()
+    standing = {epoch.stage for epoch in start.epochs}
+    remove_paths(path for path in manifests_of_epochs(run) if path.stem not in standing)
+    if start.changed is not None:
+        started_file(run).unlink(missing_ok=True)
+
+
+def _take_longer(run: RunDirectory, chain: Chain, more_than: int) -> list[StageManifest]:
+    """Take over the epochs of the run beside this one that has most of them, if it has more than this one."""
+    candidates = [(other, complete_epochs(other, chain)) for other in other_runs(run)]
+    source, epochs = max(candidates, key=lambda candidate: len(candidate[1]), default=(run, []))
+    if len(epochs) <= more_than:
+        return []
+    # The other run may change under our hands: this one gives up its own epochs when it holds all files of the other's.
+    with scratch_folder(run.taken) as folder:
+        held = RunDirectory(folder)
+        take_timings(source.timings, held.timings, last_step=last_step(epochs))
+        whole = [*(_without_removed(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
+        if not all(adopt(epoch, source=source, into=held) for epoch in whole):
+            return []
+        replace_folder(folder, run.taken)
+    _finish_taking_over(run)
+    return finished_epochs(run, chain)
+
+
+def _finish_taking_over(run: RunDirectory) -> None:
+    """Put epochs that are held whole into the place of this run's own. They stay held until they are there, so that a
+    process which is killed in between leaves the next one the same to do."""
+    held = RunDirectory(run.taken)
+    if not held.root.is_dir():
+        return
+    epochs = [read_manifest(held, path.stem) for path in manifests_of_epochs(held)]
+    started_file(run).unlink(missing_ok=True)
+    remove_paths(manifests_of_epochs(run))
+    remove_paths(run.checkpoints.glob("step-*"))
+    RunLogs(run).cut_back(-1)
+    for epoch in epochs:
+        if epoch is not None:
+            take_timings(held.timings, run.timings, last_step=last_step([epoch]))
+            adopt(epoch, source=held, into=run)
+    remove_folder(held.root)
+
+
+def take_timings(source: Path, target: Path, *, last_step: int) -> None:
+    """Copy the timings of the steps up to `last_step`: they are no result, so no manifest speaks for them."""
+    if source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"".join(lines_until(source, last_step)))
+
+
+def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:
+    """The manifest without the checkpoints of which retention has removed one after a later epoch."""
+    if _has_checkpoints(run, manifest):
+        return manifest
+    return dataclasses.replace(manifest, outputs=records_of(manifest))
+
+
+def _has_checkpoints(run: RunDirectory, manifest: StageManifest) -> bool:
+    records = records_of(manifest)
+    files = {path: output for path, output in manifest.outputs.items() if path not in records}
+    return bool(files) and altered_output(run.root, files) is None
+
+
+def _step_of(path: Path) -> int:
+    """The step in `step-000032`; 0 for every other name, which the store judges."""
+    number = path.name.removeprefix("step-")
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,1 @@
+"""A run in MLflow and in the other trackers."""

@@ -1,0 +1,139 @@
+"""The merged model in MLflow's registry, with its evaluation, and whether it becomes the champion.
+
+A view like everything in MLflow: it is made from the run's folder, once, whenever the registry can be reached.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rl_core.config.loading import digest_of
+from rl_core.evaluation.champion import Challenge, challenge, not_comparable
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.result import EvaluationResult
+from rl_core.run_directory import RunDirectory
+from tasks.results.run_facts import CONTENDERS, RunFacts
+from tasks.tracking.run_tags import run_tags
+from tasks.tracking.run_tracking import ITEMS_TABLE, PipelineTracking
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_registry import ModelRegistry, RegisteredVersion
+    from rl_core.tracking.mlflow_runs import MlflowPipeline
+
+logger = logging.getLogger(__name__)
+
+DECISION = "champion.decision"
+"""Tag of a version that says whether it became the champion, and why."""
+
+
+def register_model(tracking: PipelineTracking, run: RunDirectory) -> None:
+    """Register the merged model of a run under the experiment's name, unless it is registered.
+
+    The alias `champion` goes to it if it is significantly better than the version that has it, on the same items
+    measured in the same way; if none has it yet, it must be significantly better than the model it was trained from.
+    """
+    tracking.show_pipeline("the registered model", lambda pipeline: _register(pipeline, RunFacts(run)))
+
+
+def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
+    from rl_core.tracking.mlflow_registry import ModelRegistry
+
+    registry = ModelRegistry(pipeline.access, facts.config.experiment)
+    identity = {"sightline.run": facts.run.name, "weights": digest_of(weight_hashes(facts))}
+    version = registry.find(identity) or _make(registry, pipeline, facts, identity)
+    if DECISION in version.tags:
+        return
+    champion = registry.champion()
+    if champion is not None and champion.version == version.version:
+        return  # a process ended between the alias and the tag
+    decided = _decide(registry, champion, version, facts)
+    if decided.wins:
+        registry.crown(version)
+    registry.tag(version, decision_tags(decided))
+    logger.info("%s is version %s of the registered model: %s", facts.run.name, version.version, decided.reason)
+
+
+def _make(
+    registry: "ModelRegistry", pipeline: "MlflowPipeline", facts: RunFacts, identity: dict[str, str]
+) -> "RegisteredVersion":
+    tags = {
+        **evaluation_tags(facts),  # first, as MLflow's pages show tags in their order
+        **run_tags(facts.config, facts.run),
+        **identity,
+        "evaluation_run": pipeline.stage("evaluate-trained").run_id,
+    }
+    return registry.register(
+        pipeline.parent,
+        facts.run.merged_model,
+        files=weight_hashes(facts),
+        tags=tags,
+        description=describe(facts),
+    )
+
+
+def evaluation_tags(facts: RunFacts) -> dict[str, str]:
+    """`greedy/trained/accuracy` and the like, for every model and mode that was evaluated."""
+    return {
+        f"{mode}/{contender}/{name}": value
+        for contender in CONTENDERS
+        for mode, result in facts.results(contender).items()
+        for name, value in _figures(result).items()
+    }
+
+
+def _figures(result: EvaluationResult) -> dict[str, str]:
+    low, high = result.ci95
+    return {"accuracy": f"{result.accuracy:.4f}", "ci95": f"{low:.4f} to {high:.4f}", "items": f"{result.n}"}
+
+
+def decision_tags(decided: Challenge) -> dict[str, str]:
+    """What a version says about its challenge."""
+    tags = {DECISION: f"{'champion' if decided.wins else 'not champion'}: {decided.reason}"}
+    if decided.comparison is not None:
+        tags["champion.difference"] = f"{decided.comparison.difference:+.4f}"
+        tags["champion.p_value"] = f"{decided.comparison.p_value:.3g}"
+    return tags
+
+
+def describe(facts: RunFacts) -> str:
+    """The version's description, Markdown."""
+    base, trained = (facts.headline(contender) for contender in CONTENDERS)
+    return (
+        f"Held-out accuracy {base.accuracy:.1%} → **{trained.accuracy:.1%}** ({trained.mode}, {trained.n} items), "
+        f"from run `{facts.run.name}`. The weights: `{facts.run.merged_model.absolute()}`"
+    )
+
+
+def _decide(
+    registry: "ModelRegistry", champion: "RegisteredVersion | None", version: "RegisteredVersion", facts: RunFacts
+) -> Challenge:
+    pair = facts.paired_items()
+    name = "its base model" if champion is None else f"version {champion.version}"
+    if pair is None:
+        return not_comparable(name, "no mode has one response an item")
+    base, trained = pair
+    if champion is None:
+        return challenge(name, _answers(base), _answers(trained))
+    if champion.tags.get("protocol") != version.tags["protocol"]:
+        return not_comparable(name, "it was measured by another protocol")
+    table = registry.table(champion.tags["evaluation_run"], ITEMS_TABLE)
+    if table is None:
+        return not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
+    rows = zip(table["uid"], table["mode"], table["verdict"], strict=True)
+    return challenge(name, {uid: right for uid, mode, right in rows if mode == trained[0].mode}, _answers(trained))
+
+
+def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
+    return {item.uid: item.verdict for item in items}
+
+
+def weight_hashes(facts: RunFacts) -> dict[str, str]:
+    """SHA-256 of the merged model's files by name, its card apart.
+
+    Raises:
+        LookupError: the run has no merged model.
+    """
+    merged = next((manifest for manifest in facts.stages if manifest.stage == "merge"), None)
+    if merged is None:
+        raise LookupError(f"{facts.run.name} has no merged model")
+    return {path.removeprefix("merged/"): output.sha256 for path, output in merged.outputs.items()}

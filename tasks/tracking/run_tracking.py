@@ -1,0 +1,185 @@
+"""A run in MLflow (a parent, and a nested run a stage), and its steps in the other trackers. Views: what they show is
+read from the run's folder.
+
+Every stage that stands is shown, whether it was just run, recognised or taken over; what a nested run says it shows
+already is not sent again. So an outage, a deleted database and a resumed run need nothing else.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rl_core.config.run import RunConfig
+from rl_core.events import LogEvent
+from rl_core.redaction import redact_tree
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.cache.manifests import StageManifest
+from tasks.tracking.run_tags import code_tags, run_tags
+
+if TYPE_CHECKING:
+    from rl_core.tracking.follower import TrackerFollower
+    from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
+    from rl_core.tracking.protocol import Tracker
+
+Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
+"""Shows a finished stage in its nested run; reads the run's folder only."""
+
+ITEMS_TABLE = "items.json"
+"""Artifact of an evaluation's run in MLflow: every answer with its verdict."""
+
+_SHOWN_TAG = "sightline.shown"
+
+
+class PipelineTracking:
+    """One run's place in the trackers; none in MLflow where `tracking.mlflow_uri` is null."""
+
+    def __init__(self, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> None:
+        self._config = config
+        self._run = run
+        self._log_event = log_event
+        self._pipeline = _open_pipeline(config, run)
+        self._followers: list[TrackerFollower] | None = None
+
+    @contextmanager
+    def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
+        """Show the parent run as running, with the config as its parameters; the end closes the trackers."""
+        try:
+            with self._parent_running(flow_run_id):
+                yield
+        finally:
+            for follower in self._followers or ():
+                follower.finish()
+
+    @contextmanager
+    def _parent_running(self, flow_run_id: str | None) -> Iterator[None]:
+        if self._pipeline is None:
+            yield
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        parent = self._pipeline.parent
+        with self._pipeline.running(parent, log_event=self._log_event):
+            with tolerated_outage("parameters", self._log_event):
+                parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking", "storage"})))
+                parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
+                self._pipeline.offer_view()
+            yield
+
+    def addresses(self) -> dict[str, str]:
+        """Where a browser finds in MLflow the run, and its experiment's runs with the columns that matter first, by
+        what is found there; empty where MLflow is off or does not answer."""
+        if self._pipeline is None:
+            return {}
+        from rl_core.tracking.outage import report_outage
+        from rl_core.tracking.protocol import TrackerUnavailable
+
+        try:
+            return {"this run": self._pipeline.parent.address, "the experiment's runs": self._pipeline.view_address}
+        except TrackerUnavailable as outage:
+            report_outage("the links to MLflow", outage, self._log_event)
+            return {}
+
+    @contextmanager
+    def stage_running(self, stage: str) -> Iterator[None]:
+        """Show the stage's nested run as running for the length of the block."""
+        if self._pipeline is None:
+            yield
+            return
+        with self._pipeline.running(self._pipeline.stage(stage), log_event=self._log_event):
+            yield
+
+    def show(self, stage: str, manifest: StageManifest, show: Show) -> None:
+        """Show a finished stage in its nested run unless it says that it has been."""
+        if self._pipeline is None:
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        run = self._pipeline.stage(stage)
+        with tolerated_outage(f"stage {manifest.stage}", self._log_event):
+            shown_tag = f"{_SHOWN_TAG}.{manifest.stage}"
+            if run.tag(shown_tag) != manifest.digest:
+                run.set_tags({"sightline.reused_from": manifest.reused_from or "", "sightline.digest": manifest.digest})
+                run.set_tags(run_tags(self._config, self._run))
+                show(run, manifest, self._run)
+                run.set_tags({shown_tag: manifest.digest})
+                run.set_status("FINISHED")
+
+    def show_pipeline(self, what: str, show: "Callable[[MlflowPipeline], None]") -> None:
+        """Show what concerns more than one stage; an outage is a warning. It is called whenever the pipeline is carried
+        out, so what it shows must be the same when it is shown again."""
+        if self._pipeline is None:
+            return
+        from rl_core.tracking.outage import tolerated_outage
+
+        with tolerated_outage(what, self._log_event):
+            show(self._pipeline)
+
+    def show_headline(self, metrics: Mapping[str, float]) -> None:
+        """The figures by which pipelines are compared, on the parent run, unless it has them."""
+
+        def show(pipeline: "MlflowPipeline") -> None:
+            shown = pipeline.parent.latest_metric
+            pipeline.parent.log_metrics({name: value for name, value in metrics.items() if shown(name) != value})
+
+        self.show_pipeline("the pipeline's figures", show)
+
+    @contextmanager
+    def following(self, stage: str) -> Iterator[Callable[[], None]]:
+        """Yields a function that sends the steps of metrics.jsonl that the trackers have not; the end sends the rest.
+
+        Args:
+            stage: The stage whose nested run shows the steps in MLflow.
+        """
+        followers = self._follow(stage)
+
+        def follow() -> None:
+            for follower in followers:
+                follower.follow()
+
+        try:
+            yield follow
+        finally:
+            for follower in followers:
+                follower.catch_up()
+
+    def _follow(self, stage: str) -> "list[TrackerFollower]":
+        """The trackers stay open from the first epoch to the end of the pipeline."""
+        if self._followers is None:
+            from rl_core.tracking.follower import TrackerFollower
+            from rl_core.tracking.generations import generation_tables
+
+            self._followers = [
+                TrackerFollower(
+                    tracker,
+                    self._run.metrics,
+                    generations=lambda step: generation_tables(self._run, step, self._config.tracking),
+                    log_event=self._log_event,
+                )
+                for tracker in self._trackers(stage)
+            ]
+        return self._followers
+
+    def _trackers(self, stage: str) -> "Iterator[Tracker]":
+        from rl_core.tracking.opening import open_trackers
+
+        if self._pipeline is not None:
+            from rl_core.tracking.mlflow_tracker import MlflowTracker
+
+            yield MlflowTracker(self._pipeline.stage(stage))
+        yield from open_trackers(self._config, self._run)
+
+
+def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":
+    address = mlflow_address(config.tracking)
+    if address is None:
+        return None
+    # Imported here: MLflow takes two seconds to import, and a run without it need not wait.
+    from rl_core.tracking.mlflow_runs import MlflowPipeline
+
+    return MlflowPipeline(
+        address,
+        experiment=config.experiment,
+        run_name=run.name,
+        tags=lambda: run_tags(config, run) | code_tags(),
+    )

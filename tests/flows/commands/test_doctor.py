@@ -1,0 +1,108 @@
+"""`sightline doctor` marks what a killed process left Running, and leaves living runs alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.states import Running
+from rich.console import Console
+
+from flows.commands.doctor import examine
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock
+from tasks.attempts import remember
+from tests.damages import DAMAGES
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@flow
+def nothing() -> None:
+    """Does nothing."""
+
+
+def running(runs_dir: Path, name: str) -> tuple[RunDirectory, str]:
+    """A run and a flow run of it that says Running."""
+    run = RunDirectory(runs_dir / name)
+    run.root.mkdir()
+    run.config.write_text("experiment: x\n")
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(nothing, state=Running())
+    remember(run, str(flow_run.id))
+    return run, str(flow_run.id)
+
+
+def state_of(flow_run: str) -> str:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(flow_run).state.name
+
+
+def examined(runs_dir: Path) -> str:
+    text = StringIO()
+    examine(runs_dir, Console(file=text, width=200))
+    return text.getvalue()
+
+
+def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: Path) -> None:
+    _, dead = running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert state_of(dead) == "Crashed"
+    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert f"sightline run --resume dead --runs-dir {tmp_path}" in text
+    assert "marked" not in examined(tmp_path)
+
+
+def test_prefect_is_asked_for_those_alone_whose_end_it_may_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(tmp_path, "dead")
+    never_started = RunDirectory(tmp_path / "planned")
+    never_started.root.mkdir()
+    never_started.config.write_text("experiment: x\n")
+    examined(tmp_path)
+
+    @contextmanager
+    def asked() -> Iterator[None]:
+        raise AssertionError("nothing is to be asked")
+        yield
+
+    monkeypatch.setattr("flows.process.embedded_server.reached_prefect", asked)
+    assert [word for word in examined(tmp_path).split() if word in ("dead", "planned", "unfinished")] == [
+        *("dead", "unfinished", "dead", "planned", "unfinished", "planned")
+    ]
+    remember(RunDirectory(tmp_path / "dead"), str(uuid4()))  # another attempt, of which nothing is known
+    with pytest.raises(AssertionError, match="nothing is to be asked"):
+        examined(tmp_path)
+
+
+def test_a_damaged_note_costs_its_own_line(tmp_path: Path) -> None:
+    run, _ = running(tmp_path, "damaged")
+    (run.root / "flow-run.json").write_text("{")
+    running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert "unreadable: " in text and "marked Crashed" in text
+
+
+@pytest.mark.parametrize("name", ["flow-run.json", "lock"])
+def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str) -> None:
+    for number, damage in enumerate(DAMAGES):
+        run, _ = running(tmp_path, f"damaged-{number}")
+        run.lock.write_text("1")
+        DAMAGES[damage](run.root / name)
+    _, dead = running(tmp_path, "dead")
+    text = examined(tmp_path)
+    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert all(f"damaged-{number} " in text for number in range(len(DAMAGES)))
+
+
+def test_the_run_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    run, living = running(tmp_path, "living")
+    with RunLock(run.lock):
+        text = examined(tmp_path)
+    assert state_of(living) == "Running"
+    assert "written by the process with pid" in text and "marked" not in text

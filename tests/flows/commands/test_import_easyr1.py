@@ -1,0 +1,101 @@
+"""`sightline import easyr1` writes a config that loads, and says what is lost."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.cli import app
+from rl_core.config.loading import load_config
+from tests.rl_core.easyr1.example import every_key
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(every_key()))
+    (tmp_path / "own.jinja").write_text("{{ content }}")
+    (tmp_path / "own.py").write_text("def score(inputs): ...\n")
+    return path
+
+
+def test_the_config_is_written_and_what_is_lost_is_shown(example: Path, tmp_path: Path) -> None:
+    overrides = ["data.format_prompt=own.jinja", "worker.reward.reward_function=own.py:score", "data.seed=5"]
+    shown = CliRunner().invoke(app, ["import", "easyr1", str(example), *overrides, "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    config = load_config(tmp_path / "new.yaml")
+    assert (config.seed, config.data.prompt_template, config.reward.function) == (5, "own.jinja", "own.py:score")
+    text = " ".join(shown.output.split())
+    assert "worker.rollout.tensor_parallel_size = 2: A run takes one device yet." in text
+    assert "worker.actor.optim.weight_decay = 0.01: Matrices decay" in text
+    assert "not needed (docs/migration.md says why) data.val_batch_size" in text
+    assert "worker.actor.padding_free" in text
+    assert "sightline plan new.yaml" in text
+
+
+FILES = ["data.format_prompt=own.jinja", "worker.reward.reward_function=own.py:score"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["config=config.yaml", *FILES],
+        [*FILES, "config=config.yaml"],
+        [*FILES, "config.yaml"],
+    ],
+)
+def test_the_command_line_of_easyr1_is_understood(example: Path, tmp_path: Path, arguments: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["import", "easyr1", *arguments, "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    config = load_config(tmp_path / "new.yaml")
+    assert (config.experiment, config.data.prompt_template) == ("qwen2-5-7b-math-grpo", "own.jinja")
+    assert (tmp_path / "new.yaml").read_text().startswith("# From EasyR1: config.yaml data.format_prompt=own.jinja ")
+
+
+def test_without_a_file_everything_is_easyr1s_default(example: Path, tmp_path: Path) -> None:
+    data = ["data.train_files=a/b", "data.val_files=a/b@test", "worker.actor.model.model_path=o/m"]
+    shown = CliRunner().invoke(app, ["import", "easyr1", *FILES, *data, "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    assert load_config(tmp_path / "new.yaml").experiment == "demo"
+
+
+def test_two_files_are_one_too_many(example: Path) -> None:
+    refused = CliRunner().invoke(app, ["import", "easyr1", "config.yaml", "config=other.yaml", "--out", "new.yaml"])
+    assert "config.yaml and other.yaml" in str(refused.exception)
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "train"])
+def test_another_command_names_the_import(example: Path, command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "config.yaml"])
+    assert "config.yaml is a configuration of EasyR1: `sightline import easyr1 config.yaml" in str(shown.exception)
+
+
+def test_a_refused_import_writes_nothing(example: Path, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["import", "easyr1", "config.yaml", *FILES, "data.seed=x", "--out", "new.yaml"])
+    assert "data.seed = x: must be a whole number" in str(shown.exception)
+    assert not (tmp_path / "new.yaml").exists()
+
+
+def test_a_secret_of_the_command_line_is_not_written(example: Path, tmp_path: Path) -> None:
+    overrides = [
+        *FILES,
+        "worker.reward.reward_function_kwargs.api_key=geheim",
+        "trainer.judge='http://u:geheim@h/'",
+    ]
+    shown = CliRunner().invoke(app, ["import", "easyr1", str(example), *overrides, "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    written = (tmp_path / "new.yaml").read_text()
+    assert "reward_function_kwargs.api_key=***" in written
+    assert "geheim" not in written + shown.output
+
+
+def test_an_existing_config_is_replaced_only_when_told(example: Path, tmp_path: Path) -> None:
+    before = example.read_text()
+    refused = CliRunner().invoke(app, ["import", "easyr1", str(example)])
+    assert isinstance(refused.exception, ValueError)
+    assert "--force" in str(refused.exception)
+    assert example.read_text() == before
+    assert CliRunner().invoke(app, ["import", "easyr1", str(example), *FILES, "--force"]).exit_code == 0
+    assert example.read_text() != before

@@ -1,0 +1,141 @@
+"""`sightline plan` is complete, loads no large library, and refuses what cannot work."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+from typer.testing import CliRunner
+
+from flows.cli import app
+from tests.servers import free_port
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "matplotlib", "datasets")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def plan(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["plan", "configs/quickstart.yaml", *arguments])
+    return done.exit_code, done.output
+
+
+def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
+    code, text = plan("--runs-dir", str(tmp_path))
+    assert code == 0
+    text = " ".join(text.split())
+    for part in (
+        "train-epoch-002",
+        "2048 rows / 64 = 32 steps",
+        "512 responses",
+        "GiB",
+        "float32 throughout",
+        "engine: eager (auto, on a CPU)",
+    ):
+        assert part in text, part
+    assert "experiment: quickstart" not in text
+    _, text = plan("--config", "--runs-dir", str(tmp_path))
+    assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"
+
+
+def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '[N/A]'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    code, text = plan("--runs-dir", str(tmp_path))
+    assert code == 0, text
+    text = " ".join(text.split())
+    assert "GiB of the GPU, whose size is not known, without a KV cache" in text
+    assert "engine: compiled, with graphs (auto, on a GPU)" in text
+    _, text = plan("--runs-dir", str(tmp_path), "--set", "rollout.enforce_eager=true")
+    assert "engine: eager (as configured)" in " ".join(text.split())
+
+
+def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:
+    bad = ["--set", "actor.global_batch_size=15", "--set", "data.prompt_template=nowhere.jinja"]
+    code, text = plan("--runs-dir", str(tmp_path), *bad)
+    assert code == 1
+    assert "nowhere.jinja" in text and "global_batch_size" in text
+
+
+@pytest.fixture
+def own_rows(tmp_path: Path) -> list[str]:
+    """The overrides of text rows of one's own, in files."""
+    for name, count in (("train", 70), ("held", 8)):
+        rows = [{"problem": f"What is {row}?", "answer": row} for row in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [
+        f"data.train={{type: local, path: {tmp_path}/train.jsonl}}",
+        f"data.validation={{type: local, path: {tmp_path}/held.jsonl}}",
+        "reward={function: math}",
+        "cold_start=null",
+    ]
+
+
+def test_batches_are_shown_before_anything_was_prepared(own_rows: list[str], tmp_path: Path) -> None:
+    code, text = plan(*own_rows, "--runs-dir", str(tmp_path / "runs"))
+    assert code == 0, text
+    assert "70 rows / 64 = 1 steps; 6 rows are left out" in text
+    assert "as many as are there" in text
+    code, text = plan(*own_rows, "data.train.limit=50", "--runs-dir", str(tmp_path / "runs"))
+    assert code == 1 and "64 prompts a step are more than the 50 training rows" in " ".join(text.split())
+
+
+def test_every_kind_of_problem_is_named_at_once(own_rows: list[str], tmp_path: Path) -> None:
+    (tmp_path / "own.jinja").write_text("{{ question }}")
+    wrong = [
+        f"data.prompt_template={tmp_path}/own.jinja",
+        "reward.by_source={trian: {function: cuont}}",
+        "evaluation.accuracy_key=acc",
+        "evaluation.categories=[level]",
+        "data.source_weights={other: 1.0}",
+        "trainer.val_freq=0",
+    ]
+    code, text = plan(*own_rows, *wrong, "--runs-dir", str(tmp_path / "runs"))
+    assert code == 1
+    for key in (
+        "data.prompt_template", "reward.by_source.trian.function", "reward.by_source.trian: no row",
+        "data.source_weights",
+        "evaluation.accuracy_key", "evaluation.categories", "trainer.val_freq",
+    ):  # fmt: skip
+        assert f"problem {key}" in text, key
+
+
+def test_without_a_hub_all_that_is_missing_is_named_without_a_raw_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    code, text = plan(
+        "model.source={type: pretrained, path: owner/model}",
+        "data.train={type: hub, name: owner/rows@train}",
+        "data.validation={type: hub, name: owner/held@test}",
+        "--runs-dir", str(tmp_path / "runs"),
+    )  # fmt: skip
+    assert code == 1
+    for key in ("model.source.path: owner/model", "data.train.name: owner/rows", "data.validation.name: owner/held"):
+        assert f"problem {key} must come from the hub" in text
+    assert "Retrying" not in text and not caplog.records
+
+
+def test_planning_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from flows.cli import app
+try:
+    app(["plan", "configs/quickstart.yaml", "--runs-dir", {str(tmp_path)!r}])
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,92 @@
+"""`sightline report` of a finished run reads its folder alone."""
+
+import json
+import shutil
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.commands.report import carry_out_report
+from flows.commands.run import Order
+from flows.request import resolve_request
+from rl_core.evaluation.folder import read_evaluation
+from rl_core.evaluation.items import write_items
+from rl_core.run_directory import RunDirectory
+from tasks.cache.stages import stage_digests
+from tasks.results.run_facts import RunFacts
+from tasks.results.summary import summarise_run
+from tests.tasks.finished_run import finish_run, finish_stage
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> RunDirectory:
+    run = finish_run(tmp_path / "runs")
+    (run.merged_model / "config.json").write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"]}))
+    run.report.write_text("<html>")
+    run.summary.write_text(json.dumps(summarise_run(RunFacts(run))))
+    digest = stage_digests(RunFacts(run).config)["report"]
+    finish_stage(run, "report", {}, run.report, run.summary, digest=digest)
+    return run
+
+
+@pytest.fixture
+def flows_called(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
+    """The orders that went on to a flow."""
+    orders: list[Order] = []
+    monkeypatch.setattr("flows.commands.report.carry_out", lambda order, console: orders.append(order) or 7)
+    return orders
+
+
+def reported_of(target: str, runs_dir: Path) -> tuple[int, str]:
+    text = StringIO()
+    order = Order(flow="baseline", target=target, runs_dir=str(runs_dir))
+    return carry_out_report(order, Console(file=text, width=200)), text.getvalue()
+
+
+def test_a_finished_run_is_told_without_a_flow_by_folder_and_by_name(
+    reported: RunDirectory, flows_called: list[Order]
+) -> None:
+    for target in (str(reported.root), reported.name):
+        code, text = reported_of(target, reported.root.parent)
+        assert code == 0 and not flows_called
+        assert "report: finished before" in text and "Held-out accuracy" in text and str(reported.report) in text
+
+
+@pytest.mark.parametrize("command", [["report", "NAME"], ["doctor"], ["show", "NAME", "--validation"], ["runs"]])
+def test_commands_that_only_look_load_neither_prefect_nor_torch_nor_mlflow(
+    reported: RunDirectory, command: list[str]
+) -> None:
+    """Each of them takes seconds of every call."""
+    write_items(reported.validation(2), read_evaluation(reported.evaluation("trained"))["greedy"])
+    arguments = [reported.name if word == "NAME" else word for word in command]
+    code = (
+        "import sys; from flows.cli import app\n"
+        f"try: app({[*arguments, '--runs-dir', str(reported.root.parent)]!r})\n"
+        "except SystemExit as end: assert not end.code, end\n"
+        "print(*({'prefect', 'torch', 'mlflow', 'vllm', 'transformers'} & sys.modules.keys()), sep='', file=sys.stderr)"
+    )
+    called = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (called.returncode, called.stderr) == (0, "\n"), called.stdout
+
+
+@pytest.mark.parametrize("damage", ["summary.json", "stages/report.json"])
+def test_a_report_that_does_not_stand_is_made(reported: RunDirectory, flows_called: list[Order], damage: str) -> None:
+    (reported.root / damage).write_text("{}")
+    assert reported_of(str(reported.root), reported.root.parent)[0] == 7
+    assert len(flows_called) == 1
+
+
+def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flows_called: list[Order]) -> None:
+    assert "With vLLM" in reported_of(reported.name, reported.root.parent)[1]
+    shutil.rmtree(reported.merged_model)
+    code, text = reported_of(reported.name, reported.root.parent)
+    assert code == 0 and "Held-out accuracy" in text and "With vLLM" not in text
+
+
+def test_a_name_that_is_no_run_is_a_config_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no config file"):
+        resolve_request("nothing", runs_dir=tmp_path)

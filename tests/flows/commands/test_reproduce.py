@@ -1,0 +1,200 @@
+"""`sightline reproduce`: every baseline is planned offline, from its config alone."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.commands.reproduce import print_conclusion
+from flows.reproducing import AskedSet, all_baselines, baseline_path
+from rl_core.config.loading import load_config
+from rl_core.evaluation.protocols.matching import departures
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.reproduction import published_band
+
+ROOT = Path(__file__).parents[3]
+BASELINES = sorted((ROOT / "configs" / "baselines").glob("*.yaml"))
+STEPS = {"geo3k": (4, 60), "clevr": (136, 2040), "geoqa": (15, 225), "math12k": (23, 345)}
+"""Of the reference: steps an epoch, steps in 15 epochs."""
+HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "datasets")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def reproduce(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--dry-run"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
+def test_every_baseline_is_planned_offline(path: Path) -> None:
+    code, text = reproduce(path.stem)
+    assert code == 0, text
+    (data,) = [name for name in STEPS if name in path.stem]
+    an_epoch, in_all = STEPS[data]
+    assert re.search(rf"rows / 512 = {an_epoch} steps", text)
+    assert f"{in_all} steps in 15 epoch(s)" in text
+    precision = "bfloat16 arithmetic, float32 master weights"
+    for part in ("expected hours: ", "at most at one time", "G ", precision, "one sample an item", "digest"):
+        assert part in text, part
+    for part in ("not comparable", "problem", "warning"):
+        assert part not in text, text
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: path.stem)
+def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation(path: Path) -> None:
+    """facts/easyr1.md, section 4: the values that all scripts share, and those of each algorithm."""
+    config = load_config(path)
+    assert path.stem.replace("_", "-") == config.experiment
+    published = config.published
+    assert published is not None
+    assert departures(config, protocol_named(published.protocol)) == []
+    assert published.items == protocol_named(published.protocol).num_items
+    shared = (
+        config.data.rollout_batch_size, config.rollout.n, config.actor.global_batch_size, config.rollout.temperature,
+        config.actor.optim.betas, config.actor.optim.weight_decay, config.actor.optim.lr_scheduler_type,
+        config.data.max_prompt_length, config.rollout.max_response_length, config.trainer.total_epochs,
+        config.model.dtype, config.actor.optim.strategy,
+    )  # fmt: skip
+    assert shared == (512, 5, 128, 1.0, (0.9, 0.999), 0.01, "constant", 2048, 2048, 15, "bfloat16", "adamw")
+    assert config.actor.optim.lr == (1e-5 if config.model.lora else 1e-6)
+    algorithm = config.algorithm
+    clip = (algorithm.clip_ratio_low, algorithm.clip_ratio_high, algorithm.clip_ratio_dual)
+    kl = algorithm.kl and (algorithm.kl.coef, algorithm.kl.penalty, algorithm.kl.use_kl_loss)
+    kind = path.stem.removesuffix("_lora").partition("grpo")[1] or path.stem.partition("geo3k_")[2]
+    assert (algorithm.adv_estimator, algorithm.loss_type, algorithm.loss_avg_mode, clip, kl) == {
+        "grpo": ("grpo", "default", "token", (0.2, 0.3, 3.0), (1e-2, "low_var_kl", True)),
+        "dapo": ("grpo", "default", "token", (0.2, 0.28, 3.0), None),
+        "gspo": ("grpo", "gspo_token", "seq", (3e-4, 4e-4, 3.0), None),
+        "cispo": ("grpo", "cispo", "token", (0.0, 4.0, 3.0), (1e-2, "low_var_kl", True)),
+        "sapo": ("grpo", "sapo", "token", (0.2, 0.3, 3.0), None),
+        "reinforce_plus_plus": (
+            "reinforce_plus_plus", "default", "token", (0.2, 0.3, 3.0), (1e-3, "kl", False),
+        ),
+    }[kind]  # fmt: skip
+    assert (algorithm.online_filtering is not None) == (kind == "dapo")
+
+
+def test_the_page_of_baselines_has_every_one_with_its_band() -> None:
+    page = (ROOT / "docs" / "baselines.md").read_text()
+    for path in BASELINES:
+        published = load_config(path).published
+        assert published is not None
+        band = published_band(published)
+        low = "" if band is None else f"{band[0]:.3f}"
+        assert re.search(rf"\| `{path.stem}` \| .* \| {low}.*\| {published.total_steps} \|", page), path.stem
+
+
+def test_a_dry_run_imports_nothing_heavy() -> None:
+    script = f"""
+import sys
+from flows.cli import app
+try:
+    app(["reproduce", "qwen2_5_vl_7b_geo3k_dapo", "--dry-run"])
+except SystemExit as end:
+    assert not end.code
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_baseline_says_what_stands_between() -> None:
+    code, text = reproduce(
+        "qwen2_5_vl_3b_geo3k_grpo", "--set", "actor.optim.lr=1e-5", "--set", "trainer.total_epochs=1"
+    )
+    assert code == 1
+    assert "not comparable actor.optim.lr is 1e-05, the baseline's 1e-06" in text
+    assert "the run would take 4, the reference takes 60" in text
+
+
+def test_an_unknown_baseline_leads_to_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"did you mean qwen2_5_vl_3b_geo3k_grpo.* has qwen2_5_7b_math12k_grpo, "):
+        baseline_path("qwen2_5_vl_3b_geo3k_gropo")
+
+
+def test_one_command_plans_them_all() -> None:
+    code, text = reproduce("--all")
+    assert code == 0, text
+    assert all(load_config(path).experiment in text for path in BASELINES)
+
+
+def test_every_bad_name_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"no baseline geo3k(.|\n)*no baseline clevr"):
+        reproduce("geo3k", "qwen2_5_vl_3b_geo3k_grpo", "clevr")
+
+
+def test_somebody_must_say_what_to_reproduce() -> None:
+    with pytest.raises(ValueError, match="name the baselines"):
+        reproduce()
+
+
+def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
+    asked = AskedSet(baselines=["all"], overrides=["seed=3"], tag="20260101T040000", runs_dir=str(tmp_path))
+    assert asked.names == all_baselines()
+    assert asked.planned()[0].request.run.name.endswith("-20260101T040000")
+    asked.save()
+    given = {"resume": asked.name, "runs_dir": str(tmp_path)}
+    assert AskedSet.of_parameters(given, datetime.now(UTC)) == replace(asked, baselines=all_baselines())
+    assert f"--resume {asked.name} --runs-dir {tmp_path}" in asked.command
+    with pytest.raises(ValueError, match=rf"no set weekly; .* has {asked.name}"):
+        AskedSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
+
+
+def test_two_sets_that_start_at_one_time_are_not_each_other(tmp_path: Path) -> None:
+    weekly = AskedSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
+    assert weekly.name.endswith("-20260101T040000")
+    assert replace(weekly, baselines=["all"]).folder != weekly.folder
+
+
+def test_a_set_of_all_stays_what_it_was_when_a_baseline_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    asked = AskedSet(baselines=["all"])
+    name, before = asked.name, asked.names
+    asked.save()
+    shutil.copy(baseline_path(before[0]), Path("configs/baselines") / "added.yaml")
+    resumed = AskedSet.of_parameters({"resume": name, "runs_dir": "runs"}, datetime.now(UTC))
+    assert "added" in all_baselines() and (resumed.name, resumed.names) == (name, before)
+
+
+def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path) -> None:
+    one, other = (AskedSet(baselines=names) for names in (["all"], all_baselines()[::-1]))
+    assert one.name == other.name != AskedSet(baselines=["all"], overrides=["seed=3"]).name
+
+
+@pytest.mark.parametrize(("standing", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])
+def test_the_exit_status_is_0_only_when_all_are_good(
+    standing: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fine = {"name": "a", "run": "a-1", "standing": "good", "reasons": [], "reproduction": None}
+    other = {
+        **fine,
+        "name": "b",
+        "standing": standing,
+        "reasons": ["-6.0 points against a-0"],
+        "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31},
+    }
+    (tmp_path / "summary.json").write_text(json.dumps({"baselines": [fine, other]}))
+    assert print_conclusion(tmp_path, Console()) == code
+    text = capsys.readouterr().out
+    assert "0.240 -> 0.310" in text and "b: -6.0 points against a-0" in text and "summary.html" in text

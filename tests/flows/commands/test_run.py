@@ -1,0 +1,97 @@
+"""How a command ends: its exit code and what it prints."""
+
+import signal
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.cli import main
+from flows.commands.run import Order, carry_out
+from flows.request import resolve_request
+from rl_core.config.loading import ConfigError
+from rl_core.run_lock import RunLock
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
+
+CONFIG = "tests/e2e/configs/small.yaml"
+NO_MLFLOW = "tracking.mlflow_uri=null"
+
+
+def ended(runs_dir: Path, *overrides: str, flow: str = "prepare") -> tuple[int, str]:
+    """Exit code and output of a command."""
+    text = StringIO()
+    order = Order(flow=flow, target=CONFIG, overrides=[NO_MLFLOW, *overrides], runs_dir=str(runs_dir))
+    return carry_out(order, Console(file=text, width=200)), text.getvalue()
+
+
+def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path) -> None:
+    code, text = ended(tmp_path)
+    assert code == 0, text
+    assert "✓ prepare: finished in" in text and "done" in text
+    code, text = ended(tmp_path)
+    assert code == 0 and "✓ prepare: finished before" in text
+
+
+def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
+    template = tmp_path / "count.jinja"
+    template.write_text(Path("configs/prompts/count.jinja").read_text())
+    override = f"data.prompt_template={template}"
+    runs_dir = tmp_path / "runs"
+    assert "is made anew" not in ended(runs_dir, override)[1]
+    template.write_text(template.read_text() + "!")
+    assert "warning prepare is made anew: the text of data.prompt_template changed" in ended(runs_dir, override)[1]
+    (run,) = runs_dir.iterdir()
+    (run / "data" / "train.parquet").write_bytes(b"altered")
+    assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
+    (run / "stages" / "prepare.json").write_text("{}")
+    assert f"warning prepare is made anew: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
+
+
+def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = ended(tmp_path, "actor.global_batch_size=3")
+    error = capsys.readouterr().err.rpartition("failed ")[2]
+    assert code == 1
+    assert "actor.global_batch_size" in error and "run.log" in text
+    assert "Traceback" not in error and "PlanError" not in error
+
+
+def test_a_run_that_is_written_by_another_process_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = resolve_request(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
+    with RunLock(run.lock):
+        code, _ = ended(tmp_path)
+    assert code == 1
+    assert "is being written by the process with pid" in capsys.readouterr().err
+
+
+def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.preflight
+
+    find_problems = tasks.preflight.find_problems
+
+    def interrupted(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        return find_problems(*arguments, **options)
+
+    monkeypatch.setattr(tasks.preflight, "find_problems", interrupted)
+    code, text = ended(tmp_path)
+    assert code == 143
+    assert "To continue:\n  sightline run " in text
+
+
+def test_a_refused_config_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean"):
+        ended(tmp_path, "actor.optim.lrr=1")
+
+
+def test_the_command_line_turns_a_refused_config_into_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sightline", "plan", "nowhere.yaml"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "no config file" in capsys.readouterr().err

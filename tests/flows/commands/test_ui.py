@@ -1,0 +1,42 @@
+"""The page servers: on loopback only, slim, and a failure says why."""
+
+import socket
+import sys
+from io import StringIO
+
+from rich.console import Console
+
+from flows.commands.ui import PageServer, page_servers, serve_pages
+from tests.servers import free_port
+
+
+def test_pages_are_served_on_loopback_by_one_worker() -> None:
+    mlflow, prefect = page_servers(mlflow_uri="sqlite:///some.db", mlflow_port=5001, prefect_port=4201)
+    for server in (mlflow, prefect):
+        assert server.command[server.command.index("--host") + 1] == "127.0.0.1"
+        assert server.address == f"http://127.0.0.1:{server.port}"
+    assert mlflow.command[mlflow.command.index("--workers") + 1] == "1"
+    assert mlflow.environment["MLFLOW_BACKEND_STORE_URI"].startswith("sqlite:////")
+    assert mlflow.environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert prefect.environment["PREFECT_UI_API_URL"] == "http://127.0.0.1:4201/api"
+
+
+def test_a_password_is_in_no_servers_arguments() -> None:
+    servers = page_servers(mlflow_uri="postgresql://weekly:geheim@db/mlflow", mlflow_port=5001, prefect_port=4201)
+    assert not any("geheim" in word for server in servers for word in server.command)
+
+
+def test_a_server_that_does_not_start_says_why_and_takes_the_other_one_along() -> None:
+    port = free_port()
+    waiting = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    failing = [sys.executable, "-c", "raise SystemExit('the port is taken')"]
+    text = StringIO()
+    servers = [
+        PageServer(name="First", port=port, command=waiting, health="/"),
+        PageServer(name="Second", port=1, command=failing, health="/"),
+    ]
+    assert serve_pages(servers, Console(file=text, width=120)) == 1
+    assert "First" in text.getvalue()
+    assert "Second did not start on port 1" in text.getvalue() and "the port is taken" in text.getvalue()
+    with socket.socket() as again:
+        assert again.connect_ex(("127.0.0.1", port)) != 0

@@ -1,0 +1,83 @@
+"""Bars in a terminal, lines elsewhere."""
+
+from contextlib import suppress
+from io import StringIO
+from threading import Event
+
+import pytest
+from rich.console import Console
+
+from flows.process.bars import LogLines, TerminalBars
+
+
+def test_a_log_gets_one_line_a_bar_with_the_newest_figures() -> None:
+    text = StringIO()
+    with LogLines(Console(file=text)).bar("train epoch 1", 3) as advance:
+        advance(1, "reward 0.1")
+        advance(2, "reward 0.2")
+    assert text.getvalue() == "train epoch 1: 3/3 in 0 s reward 0.2\n"
+
+
+def test_a_bar_that_breaks_off_says_how_far_it_came() -> None:
+    text = StringIO()
+    try:
+        with LogLines(Console(file=text)).bar("train", 5) as advance:
+            advance(2)
+            raise KeyError
+    except KeyError:
+        pass
+    assert text.getvalue().startswith("train: 2/5 in 0 s")
+
+
+def test_a_terminal_keeps_a_finished_bar_and_drops_one_inside_it() -> None:
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, width=120)
+    with TerminalBars(console) as bars, bars.bar("train epoch 1", 2) as advance:
+        with bars.bar("validation", 9) as inner:
+            inner(9)
+        advance(2, "reward 0.5")
+    last_frame = text.getvalue().rsplit("train epoch 1", 1)[1]
+    assert "2/2" in last_frame and "reward 0.5" in last_frame
+    assert "validation" not in last_frame
+
+
+@pytest.fixture
+def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.process.bars._SHORT_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("_everything_is_long")
+def test_a_log_says_what_is_waited_for_while_it_is_and_how_long_it_took() -> None:
+    text = StringIO()
+    said = Event()
+    console = Console(file=text)
+    print_line = console.print
+    console.print = lambda *words, **options: (print_line(*words, **options), said.set())
+    with LogLines(console).wait("start the engine"):
+        assert said.wait(30)
+        assert text.getvalue() == "start the engine ...\n"
+    assert text.getvalue().splitlines()[1:] == ["start the engine: 0 s"]
+
+
+def test_a_short_wait_is_no_line_in_a_log() -> None:
+    text = StringIO()
+    with LogLines(Console(file=text)).wait("look at the data"):
+        pass
+    assert text.getvalue() == ""
+
+
+@pytest.mark.usefixtures("_everything_is_long")
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_a_terminal_shows_a_wait_inside_a_bar_and_then_how_long_it_took(error: type[Exception] | None) -> None:
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, width=120)
+    with suppress(KeyError), TerminalBars(console) as bars, bars.bar("train epoch 1", 2) as advance:
+        with bars.wait("start the engine"):
+            bars._bars.refresh()
+            shown = text.getvalue()
+            if error:
+                raise error
+        advance(2)
+    assert "start the engine" in shown.rsplit("train epoch 1", 1)[1]
+    assert "start the engine: 0 s" in text.getvalue()
+    assert "start the engine" not in text.getvalue().rsplit("train epoch 1", 1)[1]

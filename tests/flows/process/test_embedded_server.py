@@ -1,0 +1,106 @@
+"""A server of Prefect that is not there is said in a sentence, whichever command asks it."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from flows.cli import main
+from flows.process.embedded_server import PrefectAway, reached_prefect
+from flows.process.work_pool import limit_devices
+from rl_core.run_directory import RunDirectory
+from tasks.attempts import remember
+
+NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> Iterator[None]:
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        yield
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Whatever listens there, it is not Prefect."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def another_server() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/api"
+    server.shutdown()
+    server.server_close()
+
+
+def told(address: str) -> str:
+    with temporary_settings({PREFECT_API_URL: address}), pytest.raises(PrefectAway) as away, reached_prefect():
+        pytest.fail("it was reached")
+    return str(away.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (NOBODY, "ConnectError"),
+        ("http://127.0.0.1:port/api", "InvalidURL: Invalid port: 'port'"),
+        ("127.0.0.1:4200/api", "UnsupportedProtocol"),
+    ],
+)
+def test_an_address_where_nobody_answers_is_named_with_what_to_do(address: str, why: str) -> None:
+    said = told(address)
+    assert f"Prefect's server at {address.replace('geheim', '***')} does not answer ({why}" in said
+    assert "correct PREFECT_API_URL" in said and "geheim" not in said and "\n" not in said
+
+
+def test_an_answer_of_another_server_is_told(another_server: str) -> None:
+    assert "404" in told(another_server)
+
+
+def test_what_goes_wrong_after_the_server_was_reached_keeps_its_kind(prefect_server: None) -> None:
+    with pytest.raises(KeyError), reached_prefect():
+        raise KeyError("of the block")
+
+
+def test_an_embedded_server_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(**_: object) -> None:
+        raise RuntimeError("Timed out while attempting to connect to ephemeral Prefect API server.")
+
+    monkeypatch.setattr("flows.process.embedded_server.get_client", slow)
+    with (
+        temporary_settings(restore_defaults={PREFECT_API_URL}),
+        pytest.raises(PrefectAway, match=r"does not start \(.*Timed out.*\): start one"),
+        reached_prefect(),
+    ):
+        pytest.fail("it was reached")
+
+
+def test_the_queue_of_a_server_that_went_away_is_told_in_the_same_way() -> None:
+    with pytest.raises(PrefectAway, match="does not answer"):
+        limit_devices(NOBODY, "local")
+
+
+def test_doctor_ends_in_that_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "config.yaml").touch()
+    remember(RunDirectory(tmp_path / "small"), str(uuid4()))  # Prefect is asked what it says of this flow run
+    monkeypatch.setattr(sys, "argv", ["sightline", "doctor", "--runs-dir", str(tmp_path)])
+    with temporary_settings({PREFECT_API_URL: NOBODY}), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("failed Prefect's server at http://weekly:***@127.0.0.1:1/api does not answer")
+    assert "geheim" not in error

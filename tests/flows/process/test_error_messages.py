@@ -1,0 +1,25 @@
+"""What a person is told when something ended."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from flows.process.error_messages import cause_of
+from rl_core.checkpoints.disk import DiskFull
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_up_in_a_write_comes_with_what_to_do(number: int) -> None:
+    told = cause_of(OSError(number, "No room"))
+    assert told.startswith("No room: free some on the run's disk and start again")
+
+
+def test_a_disk_that_was_asked_before_has_said_it_all() -> None:
+    full = DiskFull(Path("runs"), bytes_needed=2 << 30, bytes_free=1 << 30)
+    assert cause_of(full) == full.strerror
+
+
+def test_what_nobody_expected_is_named_with_its_kind() -> None:
+    assert cause_of(KeyError("step")) == "KeyError: 'step'"
+    assert cause_of(OSError(errno.EACCES, "Permission denied", "runs")) == "runs: Permission denied"

@@ -1,0 +1,145 @@
+"""A flow run whose process was killed is marked by the next start of its run, and only then."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.states import Completed, Running, Scheduled
+
+from flows.process.flow_runs import mark_abandoned, planned_start, remembered, told_its_end
+from rl_core.run_directory import RunDirectory
+from rl_core.stop import Interrupted
+from tasks.attempts import note_that_prefect_knows, prefect_may_not_know, remember
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@flow
+def nothing() -> None:
+    """Does nothing."""
+
+
+@pytest.fixture
+def client() -> Iterator[SyncPrefectClient]:
+    with get_client(sync_client=True) as client:
+        yield client
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "run").mkdir()
+    return RunDirectory(tmp_path / "run")
+
+
+def flow_run(client: SyncPrefectClient, state) -> str:
+    return str(client.create_flow_run(nothing, state=state).id)
+
+
+def state_of(client: SyncPrefectClient, flow_run_id: str) -> str:
+    return client.read_flow_run(flow_run_id).state.name
+
+
+def test_flow_runs_made_in_one_moment_have_starts_of_their_own_that_a_retry_keeps(
+    client: SyncPrefectClient,
+) -> None:
+    weeks = [datetime(2030, 1, 5, 4, tzinfo=UTC) + timedelta(weeks=week) for week in range(3)]
+    planned = [client.create_flow_run(nothing, state=Scheduled(scheduled_time=week)) for week in weeks]
+    assert [planned_start(flow_run) for flow_run in planned] == weeks
+    client.set_flow_run_state(planned[0].id, Scheduled(name="AwaitingRetry"), force=True)
+    assert planned_start(client.read_flow_run(planned[0].id)) == weeks[0]
+
+
+def test_an_abandoned_flow_run_becomes_crashed(client: SyncPrefectClient, run: RunDirectory) -> None:
+    killed = flow_run(client, Running())
+    remember(run, killed)
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, killed) == "Crashed"
+
+
+def test_a_finished_flow_run_keeps_its_state(client: SyncPrefectClient, run: RunDirectory) -> None:
+    finished = flow_run(client, Completed())
+    remember(run, finished)
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, finished) == "Completed"
+
+
+def test_a_flow_run_that_waits_for_a_worker_is_left_alone(client: SyncPrefectClient, run: RunDirectory) -> None:
+    retried = flow_run(client, Scheduled(name="AwaitingRetry"))
+    remember(run, retried)
+    assert mark_abandoned(run) is None
+    assert state_of(client, retried) == "AwaitingRetry"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(None, "Completed"), (Interrupted(15), "Interrupted"), (ArithmeticError(), "Failed")],
+)
+def test_a_flow_run_that_could_not_tell_its_end_is_given_it(
+    client: SyncPrefectClient, run: RunDirectory, error: Exception | None, state: str
+) -> None:
+    ended = flow_run(client, Running())
+    with suppress(Interrupted, ArithmeticError), remembered(run, ended):
+        if error:
+            raise error
+    assert state in mark_abandoned(run)
+    assert state_of(client, ended) == state
+
+
+def test_what_prefect_knows_is_asked_once(client: SyncPrefectClient, run: RunDirectory) -> None:
+    for state in (Completed(), Running()):
+        remember(run, flow_run(client, state))
+        assert prefect_may_not_know(run)
+        mark_abandoned(run)
+        assert not prefect_may_not_know(run)
+    waiting = flow_run(client, Scheduled(name="AwaitingRetry"))
+    for unknown in (waiting, str(uuid4())):
+        remember(run, unknown)
+        mark_abandoned(run)
+        assert prefect_may_not_know(run), "it may yet end, or another server knows it"
+
+
+def test_a_later_attempt_is_not_taken_for_the_earlier_one(run: RunDirectory) -> None:
+    first, second = str(uuid4()), str(uuid4())
+    remember(run, first, end="completed")
+    note_that_prefect_knows(run, second)
+    assert prefect_may_not_know(run)
+    note_that_prefect_knows(run, first)
+    assert not prefect_may_not_know(run)
+    assert told_its_end(run, first)
+    remember(run, first)  # tried again
+    assert prefect_may_not_know(run)
+
+
+def test_a_retried_flow_run_does_not_crash_itself(client: SyncPrefectClient, run: RunDirectory) -> None:
+    retried = flow_run(client, Running())
+    remember(run, retried)
+    mark_abandoned(run, current=retried)
+    assert state_of(client, retried) == "Running"
+
+
+def test_other_flow_runs_are_left_alone(client: SyncPrefectClient, run: RunDirectory) -> None:
+    other = flow_run(client, Running())
+    mark_abandoned(run, current=str(uuid4()))
+    remember(run, flow_run(client, Running()))
+    mark_abandoned(run, current=str(uuid4()))
+    assert state_of(client, other) == "Running"
+
+
+def test_a_flow_run_of_a_deleted_database_is_no_error(run: RunDirectory) -> None:
+    remember(run, str(uuid4()))
+    mark_abandoned(run, current=str(uuid4()))
+
+
+def test_a_killed_flow_run_has_not_told_its_end(run: RunDirectory) -> None:
+    flow_run, other = str(uuid4()), str(uuid4())
+    assert not told_its_end(run, flow_run)
+    remember(run, flow_run)
+    assert not told_its_end(run, flow_run)
+    with remembered(run, flow_run):
+        assert not told_its_end(run, flow_run)
+    assert told_its_end(run, flow_run) and not told_its_end(run, other)

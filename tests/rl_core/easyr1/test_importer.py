@@ -1,0 +1,509 @@
+"""An import says the same run in Sightline's words, and names what it cannot say."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.loading import ConfigError, load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.sources import iter_rows
+from rl_core.easyr1.importer import Imported, import_easyr1
+from rl_core.easyr1.table import KEYS
+from rl_core.easyr1.values import CHOICES, OPTIONAL, read_value
+from tests.rl_core.easyr1.example import every_key
+
+Import = Callable[..., Imported]
+SMALL = ["worker.rollout.tensor_parallel_size=1", "trainer.n_gpus_per_node=1"]
+NO_OFFLOAD = ["worker.actor.offload.offload_params=false", "worker.actor.offload.offload_optimizer=false"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like EasyR1's, the person elsewhere."""
+    folder = tmp_path / "EasyR1"
+    (folder / "examples" / "format_prompt").mkdir(parents=True)
+    (folder / "examples" / "reward_function").mkdir()
+    (folder / "examples" / "format_prompt" / "math.jinja").write_text("{{ content }} Put the answer into a box.")
+    (folder / "examples" / "reward_function" / "math.py").write_text("def compute_score(inputs): ...\n")
+    (folder / "examples" / "config.yaml").write_text(yaml.safe_dump(every_key()))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return folder
+
+
+@pytest.fixture
+def importing(checkout: Path) -> Import:
+    return lambda *overrides: import_easyr1(checkout / "examples" / "config.yaml", overrides)
+
+
+def valid(imported: Imported) -> RunConfig:
+    return RunConfig.model_validate(imported.tree)
+
+
+def lost(imported: Imported) -> dict[str, str]:
+    return {note.key: note.text for note in imported.lost}
+
+
+def test_the_example_becomes_the_same_run(importing: Import, checkout: Path) -> None:
+    config = valid(importing())
+    assert config.experiment == "qwen2-5-7b-math-grpo"
+    assert config.data.train.model_dump(include={"type", "name"}) == {"type": "hub", "name": "hiyouga/math12k@train"}
+    assert config.data.validation.model_dump()["name"] == "hiyouga/math12k@test"
+    assert (config.data.rollout_batch_size, config.actor.global_batch_size, config.rollout.n) == (512, 128, 5)
+    assert (config.data.max_prompt_length, config.rollout.max_response_length) == (2048, 2048)
+    assert config.data.min_pixels == 262_144
+    assert config.data.prompt_template == str(checkout / "examples/format_prompt/math.jinja")
+    assert config.reward.function == f"{checkout}/examples/reward_function/math.py:compute_score"
+    assert config.model.source.model_dump()["path"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert config.model.gradient_checkpointing
+    assert config.algorithm.kl is not None
+    assert config.algorithm.kl.model_dump(exclude={"adaptive"}) == {
+        "coef": 0.01,
+        "penalty": "low_var_kl",
+        "use_kl_loss": True,
+    }
+    assert config.algorithm.kl.adaptive is None
+    assert (config.actor.optim.lr, config.actor.optim.weight_decay) == (1e-6, 0.01)
+    assert (config.evaluation.temperature, config.evaluation.top_p, config.evaluation.n) == (0.6, 0.95, 1)
+    assert (config.trainer.val_freq, config.trainer.save_freq, config.trainer.save_limit) == (5, 5, 3)
+    assert config.tracking.wandb is not None
+    assert (config.tracking.wandb.project, config.tracking.mlflow_uri) == ("easy_r1", None)
+    assert config.tracking.val_generations_to_log == 3
+
+
+def test_what_the_example_asks_for_in_vain_is_listed_and_goes_when_it_is_not_asked_for(importing: Import) -> None:
+    assert set(lost(importing())) == {
+        "worker.actor.offload.offload_params",
+        "worker.actor.offload.offload_optimizer",
+        "worker.rollout.tensor_parallel_size",
+        "trainer.n_gpus_per_node",
+    }
+    assert lost(importing(*SMALL, *NO_OFFLOAD)) == {}
+
+
+def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
+    """A key that the user leaves out has EasyR1's default, not Sightline's."""
+    path = tmp_path / "short.yaml"
+    path.write_text(
+        "data: {train_files: a/b@train, val_files: a/b@test}\nworker: {reward: {reward_function: math.py}}\n"
+    )
+    (tmp_path / "math.py").write_text("def main(inputs): ...\n")
+    imported = import_easyr1(path, ["worker.actor.model.model_path=owner/model"])
+    config = valid(imported)
+    assert (config.actor.global_batch_size, config.rollout.n, config.rollout.enforce_eager) == (256, 1, "auto")
+    assert config.data.train.model_dump()["columns"]["prompt_key"] == "prompt"
+    assert config.reward.function is not None
+    assert config.reward.function.endswith("math.py:main")
+    assert config.algorithm.kl is not None
+    assert (config.algorithm.kl.coef, config.algorithm.kl.penalty, config.algorithm.kl.use_kl_loss) == (
+        1e-3,
+        "kl",
+        False,
+    )
+    assert (config.evaluation.n, config.evaluation.temperature, config.evaluation.top_p) == (1, 1.0, 1.0)
+    assert "trainer.save_freq" in lost(imported)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "value"),
+    [
+        (["algorithm.disable_kl=true"], "algorithm.kl", None),
+        (["algorithm.kl_coef=0"], "algorithm.kl", None),
+        (["algorithm.kl_type=adaptive"], "algorithm.kl.adaptive", None),
+        (["worker.actor.optim.lr_warmup_steps=10"], "actor.optim.lr_warmup_steps", 40),
+        (["worker.actor.optim.lr_warmup_ratio=0.05"], "actor.optim.lr_warmup_ratio", 0.05),
+        (
+            ["worker.actor.optim.lr_warmup_ratio=0.05", "worker.actor.optim.lr_warmup_steps=0"],
+            "actor.optim.lr_warmup_ratio",
+            0.0,
+        ),
+        (["worker.actor.optim.min_lr_ratio=0.1"], "actor.optim.min_lr_ratio", 0.1),
+        (["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"], "algorithm.clip_ratio_low", 3e-4),
+        (["worker.actor.fsdp.mp_param_dtype=bf16"], "model.dtype", "bfloat16"),
+        (["worker.actor.fsdp.mp_param_dtype=fp32", "worker.rollout.dtype=fp32"], "model.dtype", "float32"),
+        (["worker.actor.fsdp.torch_dtype=bf16"], "model.dtype", "bfloat16"),
+        (["worker.actor.fsdp.torch_dtype=null"], "model.dtype", "bfloat16"),
+        (["worker.actor.fsdp.torch_dtype=fp32"], "model.dtype", "bfloat16"),
+        (["worker.actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "adamw_bf16"),
+        (["worker.actor.model.freeze_vision_tower=true"], "model.freeze_vision_tower", True),
+        (["worker.actor.model.lora.rank=0"], "model.lora", None),
+        (["worker.actor.model.lora.rank=32"], "model.lora.rank", 32),
+        (["worker.actor.model.lora.rank=32"], "model.lora.alpha", 64.0),
+        (["worker.actor.model.lora.rank=32"], "model.lora.exclude_modules", ".*visual.*"),
+        (["worker.actor.model.lora.rank=32"], "model.lora.target_modules", "all-linear"),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules='q_proj, v_proj'"],
+            "model.lora.target_modules",
+            ("q_proj", "v_proj"),
+        ),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules=o_proj"],
+            "model.lora.target_modules",
+            ("o_proj",),
+        ),
+        (["worker.actor.model.enable_gradient_checkpointing=false"], "model.gradient_checkpointing", False),
+        (["algorithm.adv_estimator=reinforce_plus_plus", "algorithm.gamma=0.99"], "algorithm.gamma", 0.99),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.model.freeze_vision_tower=true"],
+            "model.freeze_vision_tower",
+            False,
+        ),
+        (
+            ["worker.actor.model.lora.rank=32", "worker.actor.optim.strategy=adamw_bf16"],
+            "actor.optim.strategy",
+            "adamw_bf16",
+        ),
+        (["trainer.logger=[console,mlflow]"], "tracking.console", True),
+        (["trainer.logger=[console,mlflow]"], "tracking.mlflow_uri", "sqlite:///mlflow.db"),
+        (["trainer.logger=[console,mlflow]"], "tracking.wandb", None),
+        (["trainer.logger=[tensorboard,swanlab]"], "tracking.swanlab", True),
+        (["trainer.val_freq=-1"], "trainer.val_freq", -1),
+        (["trainer.experiment_name=  Über/alles!"], "experiment", "ber-alles"),
+        (["worker.rollout.val_override_config={n: 16}"], "evaluation.n", 16),
+        (["worker.rollout.val_override_config={n: 16}"], "evaluation.temperature", 1.0),
+        (["worker.reward.reward_function_kwargs={format_weight: 0.2}"], "reward.kwargs", {"format_weight": 0.2}),
+        (["data.seed=7"], "seed", 7),
+        (["worker.rollout.enforce_eager=true"], "rollout.enforce_eager", True),
+    ],
+)
+def test_values_that_are_written_otherwise(importing: Import, overrides: list[str], key: str, value: Any) -> None:
+    imported = importing(*SMALL, *NO_OFFLOAD, *overrides)
+    assert lost(imported) == {}
+    found: Any = valid(imported)
+    for part in key.split("."):
+        found = getattr(found, part)
+    assert found == value
+
+
+def test_an_adaptive_kl_in_the_reward_keeps_its_target(importing: Import) -> None:
+    overrides = ["algorithm.use_kl_loss=false", "algorithm.kl_type=adaptive", "algorithm.kl_target=0.05"]
+    kl = valid(importing(*overrides)).algorithm.kl
+    assert kl is not None
+    assert kl.adaptive is not None
+    assert (kl.use_kl_loss, kl.adaptive.target, kl.adaptive.horizon) == (False, 0.05, 10_000.0)
+
+
+def test_filtering_is_taken_over_with_its_bounds(importing: Import) -> None:
+    assert valid(importing()).algorithm.online_filtering is None
+    overrides = ["algorithm.online_filtering=true", "algorithm.filter_key=accuracy_normalized"]
+    draws = ["trainer.max_try_make_batch=10", "data.mini_rollout_batch_size=128"]
+    assert valid(importing(*draws)).algorithm.online_filtering is None
+    filtering = valid(importing(*overrides, *draws)).algorithm.online_filtering
+    assert filtering is not None
+    assert (filtering.filter_key, filtering.filter_low, filtering.filter_high) == ("accuracy_normalized", 0.01, 0.99)
+    assert (filtering.max_try_make_batch, filtering.mini_rollout_batch_size) == (10, 128)
+    assert "trainer.max_try_make_batch" in lost(importing(*overrides, "trainer.max_try_make_batch=0"))
+
+
+def test_a_critic_is_taken_over_where_there_is_one(importing: Import) -> None:
+    """EasyR1 has the section whatever the algorithm."""
+    assert valid(importing()).critic is None
+    gae = ["algorithm.adv_estimator=gae", "algorithm.lam=0.95", "trainer.critic_warmup=5"]
+    settings = ["worker.critic.optim.lr=1e-5", "worker.critic.optim.lr_warmup_steps=3", "worker.critic.ppo_epochs=2"]
+    imported = importing(*SMALL, *NO_OFFLOAD, *gae, *settings)
+    config = valid(imported)
+    assert lost(imported) == {}
+    assert config.critic is not None
+    assert (config.algorithm.lam, config.trainer.critic_warmup, config.critic.cliprange_value) == (0.95, 5, 0.5)
+    assert (config.critic.optim.lr, config.critic.optim.lr_warmup_steps) == (1e-5, 3 * 4 * 2)
+    other = "worker.critic.model.model_path=owner/judge"
+    assert set(lost(importing(*SMALL, *NO_OFFLOAD, *gae, other))) == {"worker.critic.model.model_path"}
+    assert lost(importing(*SMALL, *NO_OFFLOAD, other)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("global_batch_size", 64),
+        ("micro_batch_size_per_device_for_update", 2),
+        ("micro_batch_size_per_device_for_experience", 8),
+        ("max_grad_norm", 0.5),
+        ("cliprange_value", 0.2),
+        ("loss_avg_mode", "seq"),
+        ("ppo_epochs", 3),
+        ("optim.lr", 3e-5),
+        ("optim.betas", (0.9, 0.95)),
+        ("optim.weight_decay", 0.1),
+        ("optim.strategy", "adamw_bf16"),
+        ("optim.lr_warmup_ratio", 0.1),
+        ("optim.min_lr_ratio", 0.2),
+        ("optim.lr_scheduler_type", "cosine"),
+    ],
+)
+def test_each_key_of_the_critic_is_taken_over(importing: Import, name: str, value: Any) -> None:
+    text = list(value) if isinstance(value, tuple) else value
+    overrides = ["algorithm.adv_estimator=gae", f"worker.critic.{name}={text}"]
+    imported = importing(*SMALL, *NO_OFFLOAD, *overrides)
+    found: Any = valid(imported).critic
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert (found, lost(imported)) == (value, {})
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "words"),
+    [
+        ("worker.rollout.top_p=0.95", "worker.rollout.top_p", "refused in training"),
+        ("worker.rollout.val_override_config={top_k: 5, n: 2}", "worker.rollout.val_override_config", "top_k"),
+        ("worker.actor.optim.lr_warmup_ratio=1.0", "worker.actor.optim.lr_warmup_ratio", "less than 1"),
+        ("trainer.save_limit=-1", "trainer.save_limit", "1 and more"),
+        ("data.filter_overlong_prompts=false", "data.filter_overlong_prompts", "stops the preparation"),
+        ("worker.rollout.dtype=fp32", "worker.rollout.dtype", "number format of the trainer"),
+        ("worker.rollout.max_model_len=4095", "worker.rollout.max_model_len", "longest prompt with a longest response"),
+        ("trainer.critic_warmup=2", "trainer.critic_warmup", "without a critic"),
+        ("trainer.find_last_checkpoint=false", "trainer.find_last_checkpoint", "--fresh"),
+        ("worker.rollout.temperature=3", "worker.rollout.temperature", "was left at its default"),
+        ("data.train_files=/gone/rows.parquet", "data.train_files", "no file or folder /gone/rows.parquet"),
+        ("worker.actor.ulysses=2", "worker.actor.ulysses", "did you mean `worker.actor.ulysses_size`"),
+        ("trainer.colour=2", "trainer.colour", "no key of EasyR1"),
+        ("worker.actor.fsdp.torch_dtype=fp16", "worker.actor.fsdp.torch_dtype", "float32 or bfloat16"),
+        ("worker.actor.fsdp.mp_param_dtype=fp16", "worker.actor.fsdp.mp_param_dtype", "float32 or bfloat16"),
+        ("trainer.val_only=true", "trainer.val_only", "sightline evaluate"),
+    ],
+)
+def test_values_without_an_equivalent_are_named_with_what_to_do(
+    importing: Import, override: str, key: str, words: str
+) -> None:
+    imported = importing(*SMALL, *NO_OFFLOAD, override)
+    assert set(lost(imported)) == {key}
+    assert words.lower() in lost(imported)[key].lower()
+    assert f"# no equivalent: {key} = " in imported.text("From EasyR1")
+
+
+def test_what_nobody_but_the_user_can_say_is_left_to_be_set(checkout: Path) -> None:
+    path = checkout / "empty.yaml"
+    path.write_text("trainer: {total_epochs: 3}\n")
+    imported = import_easyr1(path)
+    assert imported.missing == ["data.train", "data.validation", "model.source.path"]
+    assert "# set model.source.path\n" in imported.text("From EasyR1")
+
+
+def test_local_data_and_the_folder_of_its_images_are_found_from_the_config(importing: Import, checkout: Path) -> None:
+    (checkout / "rows").mkdir()
+    (checkout / "rows" / "train.parquet").touch()
+    imported = importing("data.train_files=rows/train.parquet@train", "data.image_dir=rows")
+    train = valid(imported).data.train.model_dump()
+    assert (train["type"], train["path"]) == ("local", str(checkout / "rows" / "train.parquet"))
+    assert train["media_dir"] == valid(imported).data.validation.model_dump()["media_dir"] == str(checkout / "rows")
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_json_and_csv_are_taken_over_and_other_files_are_named(importing: Import, checkout: Path, kind: str) -> None:
+    for name in (f"rows.{kind}", "rows.txt"):
+        (checkout / name).touch()
+    assert valid(importing(f"data.train_files=rows.{kind}")).data.train.model_dump()["path"].endswith(f"rows.{kind}")
+    other = importing("data.train_files=rows.txt")
+    assert "must end in one of .parquet, .jsonl, .json, .csv" in lost(other)["data.train_files"]
+    assert other.missing == ["data.train"]
+
+
+@pytest.fixture
+def geo(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with both splits, as somebody downloads it."""
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+    folder = checkout / "geo"
+    folder.mkdir()
+    for split, rows in (("train", 3), ("test", 2)):
+        table = {"problem": [f"{split} {row}" for row in range(rows)], "answer": ["1"] * rows}
+        pq.write_table(pa.table(table), folder / f"{split}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "rows"),
+    [
+        ("geo@train", "geo@test", (3, 2)),
+        ("geo", "geo@test", (3, 2)),
+        ("geo@train[:1]", "geo@test", (1, 2)),
+    ],
+)
+def test_a_folder_gives_the_split_that_is_asked_for(
+    importing: Import, geo: Path, train: str, test: str, rows: tuple[int, int]
+) -> None:
+    """EasyR1's split is `train` where none is named."""
+    imported = importing(*SMALL, *NO_OFFLOAD, f"data.train_files={train}", f"data.val_files={test}")
+    assert lost(imported) == {}
+    data = valid(imported).data
+    assert (data.train.model_dump()["type"], data.train.model_dump()["columns"]["prompt_key"]) == ("hub", "problem")
+    read = [[row.question for row in iter_rows(source)] for source in (data.train, data.validation)]
+    assert read == [[f"train {row}" for row in range(rows[0])], [f"test {row}" for row in range(rows[1])]]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ("geo/train.parquet@train[:100]", "read whole, without `train[:100]`; set data.train.limit"),
+        ("geo/train.parquet@test", "read whole, without `test`"),
+        ("two words@train", "without spaces"),
+    ],
+)
+def test_a_split_that_cannot_be_taken_over_is_listed(importing: Import, geo: Path, files: str, words: str) -> None:
+    geo.with_name("two words").mkdir()
+    imported = importing(*SMALL, *NO_OFFLOAD, f"data.train_files={files}")
+    assert set(lost(imported)) == {"data.train_files"}
+    assert words in lost(imported)["data.train_files"]
+
+
+def test_a_file_is_taken_over_though_its_split_is_not(importing: Import, geo: Path) -> None:
+    train = valid(importing("data.train_files=geo/train.parquet@train[:100]")).data.train.model_dump()
+    assert (train["type"], train["path"]) == ("local", str(geo / "train.parquet"))
+
+
+def test_a_path_below_the_working_directory_stays_relative(
+    importing: Import, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout)
+    assert importing().tree["data"]["prompt_template"] == "examples/format_prompt/math.jinja"
+
+
+def test_the_text_is_the_config(importing: Import, tmp_path: Path) -> None:
+    imported = importing()
+    (tmp_path / "own.yaml").write_text(imported.text("From EasyR1: a\nb"))
+    assert load_config(tmp_path / "own.yaml") == valid(imported)
+
+
+def test_a_secret_is_neither_listed_nor_written(importing: Import) -> None:
+    imported = importing(
+        "worker.reward.reward_function_kwargs={api_key: geheim, limit: 3}",
+        "trainer.judge={api_key: geheim, address: 'http://u:geheim@h/'}",
+    )
+    assert {"worker.reward.reward_function_kwargs", "trainer.judge.api_key"} <= lost(imported).keys()
+    assert "geheim" not in imported.text("From EasyR1") + "".join(map(str, imported.lost))
+    assert "'limit': 3" in "".join(map(str, imported.lost))
+
+
+def test_a_repeated_key_is_refused(importing: Import, tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("trainer: {total_epochs: 3, total_epochs: 4}\n")
+    with pytest.raises(ConfigError, match=r"twice\.yaml .*`total_epochs` stands twice"):
+        import_easyr1(path)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("worker.actor.optim.lr=1e-6x", "worker.actor.optim.lr = 1e-6x: must be a number"),
+        ("worker.actor.optim.lr=.inf", "worker.actor.optim.lr = inf: must be a number"),
+        ("trainer.save_limit='[1'", "trainer.save_limit = [1: must be a whole number"),
+        ("trainer.total_epochs=1.5", "trainer.total_epochs = 1.5: must be a whole number"),
+        ("trainer.total_epochs=null", "trainer.total_epochs = None: must be a whole number"),
+        ("worker.actor.optim.lr_warmup_steps=some", "worker.actor.optim.lr_warmup_steps = some: must be a whole"),
+        ("worker.actor.optim.betas=[0.9]", "worker.actor.optim.betas = [0.9]: must be 2 numbers"),
+        ("data.shuffle=maybe", "data.shuffle = maybe: must be true or false"),
+        ("data.train_files=[a,b]", "data.train_files = ['a', 'b']: must be a text"),
+        ("data.train_files=${data.val_files}", "names another key or variable"),
+        ("algorithm.adv_estimator=grop", "'grop' is none of gae, grpo, grpo_passk"),
+        ("algorithm.kl_penalty=k3", "'k3' is none of kl, abs, mse, low_var_kl, full"),
+        ("worker.actor.loss_avg_mode=sideways", "'sideways' is none of token, seq"),
+        ("worker.actor.loss_type=ppo", "'ppo' is none of default, gspo"),
+        ("worker.actor.optim.lr_scheduler_type=linear", "'linear' is none of constant, cosine"),
+        ("trainer.logger=[file, clearml]", "'clearml' is none of console, file"),
+        ("worker.rollout.val_override_config=7", "must be a mapping of names and values"),
+        ("data.format_prompt=./gone.jinja", "data.format_prompt = ./gone.jinja: there is no file ./gone.jinja here"),
+        ("data.override_chat_template=gone", "data.override_chat_template = gone: there is no file gone here"),
+        ("data.image_dir=gone", "data.image_dir = gone: there is no folder gone here"),
+        ("worker.reward.reward_function=gone.py:f", "there is no file gone.py:f here"),
+    ],
+)
+def test_what_easyr1_would_not_take_stops_the_import(importing: Import, override: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"config\.yaml: 1 problem\(s\)\n  .*{re.escape(words)}"):
+        importing(override)
+
+
+def test_all_that_stops_the_import_is_named_at_once(importing: Import) -> None:
+    with pytest.raises(ConfigError, match=r"3 problem\(s\)") as refusal:
+        importing("worker.actor.optim.lr=1e-6x", "data.format_prompt=gone.jinja", "algorithm.adv_estimator=grop")
+    assert all(name in str(refusal.value) for name in ("optim.lr", "format_prompt", "adv_estimator"))
+
+
+def test_every_key_that_may_be_null_or_is_chosen_from_a_few_is_in_the_tables() -> None:
+    assert {name for name, key in KEYS.items() if key.default is None} == set(OPTIONAL)
+    assert set(CHOICES) <= set(KEYS)
+    for name, key in KEYS.items():
+        assert read_value(name, key.default, key.default) == (
+            list(key.default) if isinstance(key.default, tuple) else key.default
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "reward_type", "accuracy_key"),
+    [
+        ("def main(inputs): return {'overall': 1.0, 'accuracy': 1.0}", "batch", "accuracy"),
+        ("REWARD_TYPE = 'sequential'\ndef main(inputs): return {'overall': 1.0}", None, "overall"),
+        ('from other import REWARD_TYPE\ndef main(inputs): return {"accuracy": 1.0}', None, "accuracy"),
+    ],
+)
+def test_the_reward_file_is_of_the_type_that_easyr1_takes_it_for(
+    importing: Import, checkout: Path, text: str, reward_type: str | None, accuracy_key: str
+) -> None:
+    (checkout / "own.py").write_text(text)
+    unsaid = [f"worker.reward.reward_function={checkout}/own.py", "worker.reward.reward_type=null"]
+    config = valid(importing(*unsaid))
+    assert (config.reward.reward_type, config.evaluation.accuracy_key) == (reward_type, accuracy_key)
+    said = importing(*unsaid, "worker.reward.reward_type=sequential")
+    assert valid(said).reward.reward_type == "sequential"
+    differing = [note.text for note in said.differing if note.key == "worker.reward.reward_function"]
+    assert any("names no `accuracy`" in text for text in differing) == (accuracy_key == "overall")
+
+
+def test_arguments_of_a_reward_may_be_lists_and_mappings(importing: Import) -> None:
+    arguments = {"weights": {"box": 0.5, "text": [1, 2]}, "labels": ["a", "b"], "strict": True, "limit": None}
+    imported = importing(*SMALL, *NO_OFFLOAD, f"worker.reward.reward_function_kwargs={json.dumps(arguments)}")
+    assert (valid(imported).reward.kwargs, lost(imported)) == (arguments, {})
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen/Qwen1.5-MoE-A2.7B", "owner/Mixtral-8x7B"])
+def test_a_mixture_of_experts_is_named_and_left_to_be_set(importing: Import, name: str) -> None:
+    imported = importing(*SMALL, *NO_OFFLOAD, f"worker.actor.model.model_path={name}")
+    assert "mixture of experts" in lost(imported)["worker.actor.model.model_path"]
+    assert imported.missing == ["model.source.path"]
+
+
+def test_a_folder_of_experts_is_told_by_its_config(importing: Import, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "qwen3_moe", "num_experts": 128}')
+    assert importing(f"worker.actor.model.model_path={folder}").missing == ["model.source.path"]
+    (folder / "config.json").write_text('{"model_type": "qwen3"}')
+    assert valid(importing(f"worker.actor.model.model_path={folder}")).model.source.model_dump()["path"] == str(folder)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(KEYS)),
+    value=st.sampled_from(["null", "many", "[1]", "-1", "0", "1.5", "{}", "{a: 1}"]),
+    estimator=st.sampled_from(["grpo", "gae"]),
+)
+def test_whatever_a_value_is_it_is_taken_or_named_with_its_key(
+    importing: Import, name: str, value: str, estimator: str
+) -> None:
+    with suppress_refusal_of(name):
+        importing(f"algorithm.adv_estimator={estimator}", f"{name}={value}")
+
+
+@contextmanager
+def suppress_refusal_of(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as refusal:
+        if f"config.yaml: 1 problem(s)\n  {name} = " not in str(refusal):
+            raise
+
+
+def test_no_yaml_and_no_override_are_refused(tmp_path: Path, importing: Import) -> None:
+    with pytest.raises(ConfigError, match=r"no config file .*gone\.yaml"):
+        import_easyr1(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigError, match=r"must read key\.path=value"):
+        importing("n_gpus")

@@ -1,0 +1,82 @@
+"""A model on two protocols with one start of the real engine, against transformers' own greedy answers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.data import CountingSource
+from rl_core.data.images import ImageStore
+from rl_core.evaluation.any_model import FoundModel
+from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.model_evaluation import Measurement, _render_all, evaluate_model
+from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
+from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
+from rl_core.evaluation.verdict import Verdict
+from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
+from rl_core.progress import SilentProgress
+from rl_core.rollout.transformers_engine import TransformersEngine
+from rl_core.run_directory import RunDirectory
+from rl_core.types import GenerationRequest, Sampling
+from tests.rl_core.models.builders import model_config
+
+SOURCE = CountingSource(type="counting", size=5, scene_seed=9, image_size=56)
+GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max_response_length=8))
+SAMPLED = replace(GEO3K_EASYR1, min_pixels=1, answering=replace(GEO3K_EASYR1.answering, n=2, max_response_length=6))
+MEASUREMENTS = [Measurement(protocol=GREEDY, source=SOURCE), Measurement(protocol=SAMPLED, source=SOURCE)]
+
+Found = list[tuple[Verdict, list[EvaluationItem]]]
+
+
+@pytest.fixture(scope="module")
+def model(prepared_run: RunDirectory) -> FoundModel:
+    return FoundModel(folder=prepared_run.initial_model, origin="the test's")
+
+
+@pytest.fixture(scope="module")
+def found(shared_worker, model: FoundModel) -> Iterator[Found]:
+    shared_worker.close()  # vLLM runs once in a process at a time
+    return list(evaluate_model(model, MEASUREMENTS, dtype="float32", seed=4, progress=SilentProgress()))
+
+
+def test_every_protocol_gets_its_verdict(found: Found) -> None:
+    (greedy, greedy_items), (sampled, sampled_items) = found
+    assert (greedy.name, greedy.result.n, greedy.result.samples) == ("superclevr-r1v@1", 5, 5)
+    assert (sampled.name, sampled.result.n, sampled.result.samples) == ("geo3k-easyr1@1", 5, 10)
+    assert [k for k, _ in sampled.result.pass_at] == [1, 2]
+    assert {item.mode for item in greedy_items} == {"greedy"}
+    assert max(item.length for item in greedy_items) <= 8
+    assert max(item.length for item in sampled_items) <= 6
+    assert greedy.subject["model"] == "the test's"
+    assert {"torch", "transformers"} <= greedy.subject["engine"].keys()
+    assert greedy.remarks[1] == "items: 5, not the published 200"
+    assert all("First" not in item.prompt and "Think first" in item.prompt for item in greedy_items)
+
+
+def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundModel, tmp_path: Path) -> None:
+    """The same prompts, decoded greedily by transformers."""
+    (questions,) = _render_all(model, MEASUREMENTS[:1], tmp_path / "images.arrow", SilentProgress())
+    engine = TransformersEngine(
+        model.folder,
+        dtype="float32",
+        banned_token_ids=banned_token_ids(model.folder),
+        stop_token_ids=stop_token_ids(model.folder),
+        image_store=ImageStore.open(tmp_path / "images.arrow"),
+    )
+    policy = load_model(model.folder, model_config(model.folder))
+    engine.load_weights(named_hf_weights(policy), policy_version=0)
+    requests = [GenerationRequest(prompt=prompt, sample_index=0, seed=0) for prompt in questions.prompts]
+    expected = {r.prompt_uid: r.text for r in engine.generate(requests, Sampling(temperature=0.0, max_tokens=8))}
+    assert {item.uid: item.response for item in found[0][1]} == expected
+
+
+def test_a_model_answers_alike_whatever_else_it_is_asked(found: Found, model: FoundModel) -> None:
+    (again,) = evaluate_model(model, MEASUREMENTS[1:], dtype="float32", seed=4, progress=SilentProgress())
+    assert again == found[1]
+
+
+def test_items_that_cannot_be_asked_are_told(model: FoundModel, tmp_path: Path) -> None:
+    short = replace(GREEDY, max_prompt_length=8)
+    with pytest.raises(ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"):
+        _render_all(model, [Measurement(protocol=short, source=SOURCE)], tmp_path / "images.arrow", SilentProgress())

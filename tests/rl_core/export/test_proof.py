@@ -1,0 +1,124 @@
+"""A merged folder counts only if transformers and vLLM give the log-probs that the trainer stored."""
+
+import ast
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from rl_core.config.tolerances import Tolerance
+from rl_core.export import merged_check
+from rl_core.export.proof import UnprovenMerge, prove_merged
+from tests.rl_core.merged_models import Merged
+from tests.rl_core.models.builders import FAMILIES
+
+GetMerged = Callable[[str], Merged]
+TOLERANCE = Tolerance(largest=1e-4, mean=1e-5)
+
+
+def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_proj.weight") -> Path:
+    """A copy of the merged folder with one weight of one layer off by 2 %."""
+    shutil.copytree(merged.folder, folder)
+    weights = load_file(folder / "model.safetensors")
+    (name,) = [name for name in weights if name.endswith(ending) and "visual" not in name]
+    weights[name] = weights[name] * 1.02
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_faithful_folder_is_proven_by_both_engines(merged: GetMerged) -> None:
+    family = merged("qwen2_5_vl")
+    proof = prove_merged(family.folder, family.probe_folder, TOLERANCE)
+    assert set(proof.largest_difference) == {"transformers", "vllm"}
+    assert max(proof.largest_difference.values()) < 2e-5
+    assert proof.num_tokens == sum(len(item.response_ids) for item in family.probe.items) == 22
+
+
+def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged, tmp_path: Path) -> None:
+    family = merged("qwen2_5_vl")
+    folder = perturbed(family, tmp_path / "perturbed")
+    with pytest.raises(UnprovenMerge) as unproven:
+        prove_merged(folder, family.probe_folder, TOLERANCE, engines=["transformers"])
+    message = str(unproven.value)
+    assert "transformers: 22 response tokens, largest difference" in message
+    assert "item prompt-" in message
+    assert "response token" in message
+
+
+def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged: GetMerged, tmp_path: Path) -> None:
+    with pytest.raises(UnprovenMerge, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"):
+        prove_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
+
+
+def test_the_checking_process_imports_nothing_of_sightline() -> None:
+    tree = ast.parse(Path(merged_check.__file__).read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} & {"rl_core", "tasks", "flows"} == set()
+    assert "transformers" in imported
+
+
+def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_difference() -> None:
+    items = [
+        {"name": "a/0", "response_ids": [7, 8], "log_probs": [-1.0, -2.0]},
+        {"name": "b/1", "response_ids": [9], "log_probs": [-3.0]},
+    ]
+    equal = merged_check.compare(items, [[-1.0, -2.00005], [-3.0]], 1e-4, 1e-4)
+    assert (equal["num_beyond"], equal["num_tokens"]) == (0, 3)
+    assert equal["largest_difference"] == pytest.approx(5e-5)
+    different = merged_check.compare(items, [[-1.0, -2.5], [float("nan")]], 1e-4, 1e-4)
+    assert [(place["item"], place["position"], place["token"]) for place in different["beyond"]] == [
+        ("b/1", 0, 9),
+        ("a/0", 1, 8),
+    ]
+    assert "item a/0, response token 1 (id 8): stored -2.000000, found -2.500000" in merged_check.report(
+        {"engine": "vllm"} | different
+    )
+    assert (equal["is_equal"], different["is_equal"]) == (True, False)
+
+
+def test_one_token_far_off_is_rounding_and_all_of_them_a_little_are_not() -> None:
+    items = [{"name": "a/0", "response_ids": list(range(20)), "log_probs": [-1.0] * 20}]
+    rare = merged_check.compare(items, [[-1.9] + [-1.0] * 19], 1.0, 0.1)
+    wrong = merged_check.compare(items, [[-1.2] * 20], 1.0, 0.1)
+    assert (rare["is_equal"], wrong["is_equal"], wrong["num_beyond"]) == (True, False, 0)
+    assert "mean 0.2 (at most 0.1)" in merged_check.report({"engine": "vllm"} | wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_proven_and_a_perturbed_layer_refused_by_vllm(
+    merged: GetMerged, tmp_path: Path, family: str
+) -> None:
+    it = merged(family)
+    proof = prove_merged(it.folder, it.probe_folder, TOLERANCE)
+    assert max(proof.largest_difference.values()) < 2e-5
+    folder = perturbed(it, tmp_path / "perturbed")
+    with pytest.raises(UnprovenMerge, match=r"vllm: .* beyond 0\.0001"):
+        prove_merged(folder, it.probe_folder, TOLERANCE, engines=["vllm"])
+    (folder / "model.safetensors").unlink()
+    for engine in ("transformers", "vllm"):
+        with pytest.raises(UnprovenMerge, match=f"{engine} cannot load or run "):
+            prove_merged(folder, it.probe_folder, TOLERANCE, engines=[engine])
+
+
+def test_the_result_is_also_left_for_machines(
+    merged: GetMerged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family, result = merged("qwen2_5"), tmp_path / "result.json"
+    arguments = [
+        "merged_check",
+        str(family.folder),
+        str(family.probe_folder),
+        "0.0001",
+        "0.00001",
+        "--engine",
+        "transformers",
+    ]
+    monkeypatch.setattr("sys.argv", [*arguments, "--result", str(result)])
+    assert merged_check.main() == 0
+    assert json.loads(result.read_text())["num_beyond"] == 0

@@ -1,0 +1,54 @@
+"""The cold start stops when it learns nothing."""
+
+from typing import Any
+
+import pytest
+
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ColdStartConfig, OptimConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.loop.cold_start import TargetRenderer, run_cold_start
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.training.optimizer import NonFiniteGradients
+from rl_core.workers.local_worker import LocalWorker
+
+COLD_START = ColdStartConfig(
+    target_template="<answer>{{ answer }}</answer>", steps=4, batch_size=4, optim=OptimConfig(lr=1e-3)
+)
+
+
+def start(worker: LocalWorker, run: RunDirectory) -> dict[str, float]:
+    loader = PromptLoader(PreparedDataset.open(run.data, "train"), batch_size=4, seed=1, shuffle=True)
+    targets = TargetRenderer(COLD_START.target_template, model_folder=run.initial_model)
+    return run_cold_start(
+        COLD_START,
+        loader=loader,
+        targets=targets,
+        workers=worker,
+        max_nonfinite_steps=3,
+        progress=SilentProgress(),
+    )
+
+
+@pytest.fixture
+def cold_worker(worker: LocalWorker, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> LocalWorker:
+    monkeypatch.setattr(worker, "_config", config.model_copy(update={"cold_start": COLD_START}))
+    return worker
+
+
+def test_it_says_what_the_last_step_was(cold_worker: LocalWorker, prepared_run: RunDirectory) -> None:
+    metrics = start(cold_worker, prepared_run)
+    assert metrics["cold_start/nonfinite_streak"] == 0.0
+    assert metrics["cold_start/final_loss"] > 0.0
+
+
+def test_gradients_that_are_never_finite_end_it(cold_worker: LocalWorker, prepared_run: RunDirectory) -> None:
+    def spoil(gradient: Any) -> Any:
+        return gradient * float("nan")
+
+    for parameter in cold_worker._policy.parameters():
+        parameter.register_hook(spoil)
+    with pytest.raises(NonFiniteGradients, match=r"cold start: 3 steps in a row .*lower cold_start\.optim\.lr"):
+        start(cold_worker, prepared_run)

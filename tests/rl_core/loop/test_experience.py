@@ -1,0 +1,159 @@
+"""What the update learns from, made by the real worker from real rollouts with scores made up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS
+from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
+from rl_core.config.training import CriticConfig
+from rl_core.loop.experience import Experience, build_experience
+from rl_core.loop.sampling import RolloutBatch
+from rl_core.timing import PhaseTimer
+from rl_core.types import Group, RolloutKey, Score, TrainGroup
+from rl_core.workers.protocol import UpdateBatch
+
+Scored = tuple[list[Group], dict[RolloutKey, Score]]
+
+
+@pytest.fixture(scope="session")
+def scored(train_groups: list[TrainGroup]) -> Scored:
+    groups = [Group(prompt=g.prompt, rollouts=[sample.rollout for sample in g.samples]) for g in train_groups]
+    generator = np.random.default_rng(3)
+    keys = [rollout.key for group in groups for rollout in group.rollouts]
+    return groups, {key: Score(components={"overall": float(generator.integers(0, 2))}) for key in keys}
+
+
+@pytest.fixture
+def use(worker, monkeypatch, prepared_run):
+    """`use(**options)`: let the worker train by another algorithm section, with a reference that is not the policy."""
+
+    def change(**options: object) -> AlgorithmConfig:
+        config = worker._config.model_copy(update={"algorithm": AlgorithmConfig(**options), "critic": CriticConfig()})
+        monkeypatch.setattr(worker, "_config", config)
+        monkeypatch.setattr(worker, "_critic", None)
+        worker.load_reference(prepared_run.initial_model)
+        with torch.no_grad():
+            for weight in worker._policy.model.parameters():
+                weight.mul_(1.05)
+        return config.algorithm
+
+    return change
+
+
+def build(worker, scored: Scored, config: AlgorithmConfig) -> Experience:
+    coef = None if config.kl is None else config.kl.coef
+    groups, scores = scored
+    drawn = RolloutBatch(
+        groups=groups,
+        scores=scores,
+        scored=groups,
+        kept=groups,
+        prompts=[group.prompt for group in groups],
+        metrics={},
+        greedy_rewards={group.prompt.uid: 0.5 for group in groups},
+    )
+    return build_experience(drawn, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+
+
+def advantages(experience: Experience) -> list[np.ndarray]:
+    return [sample.advantages for group in experience.groups for sample in group.samples]
+
+
+@pytest.mark.parametrize("estimator", ADVANTAGE_ESTIMATORS)
+@pytest.mark.parametrize("in_loss", [True, False])
+def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, use) -> None:
+    kl = KLConfig(coef=0.1, use_kl_loss=in_loss)
+    config = use(adv_estimator=estimator, kl=kl, old_log_probs="recompute", correction={"type": "tis"})
+    worker.load_critic(worker._folders.base)
+    experience = build(worker, scored, config)
+    before = torch.cat([p.detach().flatten().clone() for p in worker._policy.parameters()])
+    batch = UpdateBatch(optimizer_batches=[experience.groups], kl_coef=kl.coef, check_agreement=False)
+    metrics = worker.update(batch).metrics
+    after = torch.cat([p.detach().flatten() for p in worker._policy.parameters()])
+    assert torch.isfinite(after).all() and not torch.equal(before, after)
+    assert metrics["actor/grad_norm"] > 0.0
+    assert ("actor/kl_loss" in metrics) == in_loss
+
+
+def test_recomputed_log_probs_are_the_trainers(worker, scored, use) -> None:
+    groups, _ = scored
+    experience = build(worker, scored, use(old_log_probs="recompute"))
+    expected = worker.log_probs(groups, reference=False)
+    for group, log_probs in zip(experience.groups, expected, strict=True):
+        assert all(np.array_equal(s.old_log_probs, mine) for s, mine in zip(group.samples, log_probs, strict=True))
+    assert experience.metrics["off_policy/kl"] > 0.0
+    assert experience.groups[0].samples[0].importance_weights is None
+
+
+def test_the_engines_log_probs_cost_no_pass_and_have_no_mismatch(worker, scored, use) -> None:
+    experience = build(worker, scored, use())
+    sample = experience.groups[0].samples[0]
+    assert sample.old_log_probs is sample.rollout.log_probs
+    assert experience.metrics == {}
+
+
+def shifted(scored: Scored, first: float) -> Scored:
+    """The first rollout's first token as an engine would report it that thinks it likelier by `first` nats."""
+    groups, scores = scored
+    rollout = groups[0].rollouts[0]
+    log_probs = rollout.log_probs.copy()
+    log_probs[0] += first
+    changed = replace(groups[0], rollouts=[replace(rollout, log_probs=log_probs), *groups[0].rollouts[1:]])
+    return [changed, *groups[1:]], scores
+
+
+@pytest.mark.parametrize(
+    ("correction", "shift", "weight"),
+    [
+        (TruncatedCorrection(type="tis", clip_max=2.0), 1.0, np.exp(-1.0)),
+        (TruncatedCorrection(type="tis", clip_max=2.0), -1.0, 2.0),
+        (MaskedCorrection(type="mis"), 1.0, 0.0),
+        (MaskedCorrection(type="mis"), -1.0, np.exp(1.0)),
+        (TruncatedCorrection(type="tis", level="sequence"), 1.0, np.exp(-1.0)),
+        (MaskedCorrection(type="mis", level="sequence"), 1.0, 0.0),
+    ],
+)
+def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, weight, worker, scored, use) -> None:
+    config = use(old_log_probs="recompute", correction=correction)
+    on_policy = [
+        [replace(r, log_probs=mine) for r, mine in zip(g.rollouts, log_probs, strict=True)]
+        for g, log_probs in zip(scored[0], worker.log_probs(scored[0], reference=False), strict=True)
+    ]
+    agreeing = [replace(group, rollouts=rollouts) for group, rollouts in zip(scored[0], on_policy, strict=True)]
+    experience = build(worker, shifted((agreeing, scored[1]), shift), config)
+    first, *others = [s.importance_weights for group in experience.groups for s in group.samples]
+    assert first[0] == pytest.approx(weight, rel=1e-4)
+    assert all(np.allclose(weights, 1.0, atol=1e-4) for weights in others)
+    assert first[-1] == pytest.approx(weight if correction.level == "sequence" or len(first) == 1 else 1.0, abs=1e-4)
+    assert 0.0 < experience.metrics["off_policy/ess"] < 1.0
+
+
+def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, use) -> None:
+    plain = build(worker, scored, use(adv_estimator="rloo"))
+    penalised = build(worker, scored, use(adv_estimator="rloo", kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
+    groups, _ = scored
+    ref = worker.log_probs(groups, reference=True)
+    kl = [
+        [float((r.log_probs - theirs).sum()) for r, theirs in zip(g.rollouts, log_probs, strict=True)]
+        for g, log_probs in zip(groups, ref, strict=True)
+    ]
+    others = [[(sum(group) - mine) / (len(group) - 1) for mine in group] for group in kl]
+    change = [0.5 * (o - m) for group, rest in zip(kl, others, strict=True) for m, o in zip(group, rest, strict=True)]
+    differences = [float((b - a)[0]) for a, b in zip(advantages(plain), advantages(penalised), strict=True)]
+    assert differences == pytest.approx(change, abs=1e-5)
+    assert penalised.mean_kl == penalised.metrics["kl/reference"]
+
+
+def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None:
+    groups, _ = scored
+    use(kl=KLConfig(coef=0.1))
+    full = np.concatenate([values for group in worker.full_kl(groups) for values in group])
+    assert (full >= 0.0).all() and full.max() > 0.0
+    experience = build(
+        worker, scored, worker._config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
+    )
+    assert experience.mean_kl > 0.0
+    assert experience.groups[0].samples[0].ref_log_probs is None

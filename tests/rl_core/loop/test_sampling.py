@@ -1,0 +1,238 @@
+"""Group filtering with the real engine: a reward that is constant for prompts with an even answer."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_core.config.algorithm import OnlineFilteringConfig
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.loop.filtering import TooFewInformativeGroups
+from rl_core.loop.sampling import RolloutBatch, RolloutSampler
+from rl_core.loop.step import StepRecord, take_step
+from rl_core.loop.surplus import NOTHING_KEPT, Surplus
+from rl_core.planning.batches import prompts_a_draw
+from rl_core.rewards.pool import RewardPool
+from rl_core.timing import PhaseTimer
+
+Sample = Callable[..., RolloutBatch]
+
+SPREAD = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
+KEEP = OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep")
+"""Passes every group of an odd answer, so that which are kept is known from the data."""
+PARITY = f"{Path(__file__).with_name('parity_reward.py')}:judge"
+
+
+def filtering(config: RunConfig, online_filtering: OnlineFilteringConfig | None) -> RunConfig:
+    algorithm = config.algorithm.model_copy(update={"online_filtering": online_filtering})
+    reward = config.reward.model_copy(update={"function": PARITY})
+    return config.model_copy(update={"algorithm": algorithm, "reward": reward})
+
+
+@pytest.fixture(scope="module")
+def parity(config: RunConfig) -> Iterator[RewardPool]:
+    with RewardPool(filtering(config, None).reward) as pool:
+        yield pool
+
+
+@pytest.fixture
+def loader(prepared_run, config) -> PromptLoader:
+    dataset = PreparedDataset.open(prepared_run.data, "train")
+    return PromptLoader(dataset, batch_size=config.data.rollout_batch_size, seed=config.seed, shuffle=True)
+
+
+@pytest.fixture
+def sample(worker, parity, config, prepared_run) -> Sample:
+    def draw(online_filtering: OnlineFilteringConfig | None) -> RolloutBatch:
+        worker.sync_weights()
+        drawing = filtering(config, online_filtering)
+        sampler = RolloutSampler(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
+        dataset = PreparedDataset.open(prepared_run.data, "train")
+        loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
+        return sampler.batch(loader.next_batch(), next_prompts=loader.next_batch)
+
+    return draw
+
+
+def test_without_filtering_every_group_is_learned_from(sample, config) -> None:
+    batch = sample(None)
+    assert len(batch.kept) == len(batch.groups) == config.data.rollout_batch_size
+    assert batch.metrics == {}
+
+
+def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config) -> None:
+    batch = sample(SPREAD)
+    assert len(batch.kept) == config.data.rollout_batch_size
+    assert all(int(group.prompt.answer) % 2 == 1 for group in batch.kept)
+    assert batch.metrics["filter/draws"] > 1.0
+    informative = [g for g in batch.groups if len({batch.scores[r.key].overall for r in g.rollouts}) > 1]
+    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.groups)
+    assert list(batch.kept) == informative[: len(batch.kept)]
+    uids = [group.prompt.uid for group in batch.groups]
+    assert len(set(uids)) == len(uids)
+
+
+def odd(size: int | None, **more: object) -> OnlineFilteringConfig:
+    """Which groups pass is known from the data; in draws of `size` prompts."""
+    bounds = {"filter_key": "odd", "filter_low": 0.5, "filter_high": None}
+    return OnlineFilteringConfig.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
+def test_a_draw_has_the_prompts_it_is_told_and_what_passes_first_is_kept(sample, config, size: int) -> None:
+    """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
+    wanted = config.data.rollout_batch_size
+    batch = sample(odd(size))
+    passed = [group for group in batch.groups if int(group.prompt.answer) % 2 == 1]
+    assert list(batch.kept) == passed[:wanted] and len(batch.kept) == wanted
+    assert len(batch.groups) == size * batch.metrics["filter/draws"]
+    earlier = batch.groups[: len(batch.groups) - size]
+    assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
+
+
+def test_small_draws_throw_less_away_and_learn_from_the_same_groups(sample) -> None:
+    """A prompt's rollouts depend on nothing but the prompt and the step."""
+    one, many = sample(odd(1)), sample(odd(8))
+    assert len(one.groups) < len(many.groups)
+
+    def rollouts(batch: RolloutBatch) -> list[tuple[str, bytes]]:
+        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.kept for rollout in g.rollouts]
+
+    assert rollouts(one) == rollouts(many)
+
+
+def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample) -> None:
+    with pytest.raises(TooFewInformativeGroups, match=r"2 draws .* of 4 different prompts gave [0-3] of 4 groups"):
+        sample(odd(2, max_try_make_batch=2, filter_low=2.0))
+
+
+def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None:
+    """Engine and trainer are compared on the groups of the step itself."""
+    batch = sample(odd(12, surplus="keep"))
+    assert len(batch.surplus.groups) <= config.data.rollout_batch_size - 1
+    passed = sum(int(group.prompt.answer) % 2 for group in batch.groups)
+    assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.kept)
+
+
+def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:
+    nothing = OnlineFilteringConfig(filter_key="odd", filter_low=2.0, filter_high=None, max_try_make_batch=5)
+    with pytest.raises(TooFewInformativeGroups, match=r"5 draws .* of 12 different prompts gave 0 of 4 groups"):
+        sample(nothing)
+
+
+def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
+    with pytest.raises(ValueError, match=r"filter_key is 'accuracy', and the reward gave \['odd', 'overall'\]"):
+        sample(OnlineFilteringConfig(filter_key="accuracy"))
+
+
+def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
+    record = take_step(
+        loader.next_batch(),
+        step=1,
+        config=filtering(config, SPREAD),
+        workers=worker,
+        rewards=parity,
+        next_prompts=loader.next_batch,
+    )
+    assert len(record.trained) == config.data.rollout_batch_size < len(record.groups)
+    assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
+    assert record.metrics["actor/grad_norm"] > 0.0
+
+
+@pytest.fixture
+def two_steps(worker, parity, config, loader) -> list[StepRecord]:
+    """The second learns from what the first one kept, at a rate that moves the log-probs."""
+    keeping, records, kept = filtering(config, KEEP), [], NOTHING_KEPT
+    for number in (1, 2):
+        records.append(
+            take_step(
+                loader.next_batch(),
+                step=number,
+                config=keeping,
+                workers=worker,
+                rewards=parity,
+                next_prompts=loader.next_batch,
+                kept=kept,
+            )
+        )
+        kept = records[-1].surplus
+    return records
+
+
+def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_steps, config) -> None:
+    first, second = two_steps
+    size = config.data.rollout_batch_size
+    learned = [{group.prompt.uid for group in record.trained} for record in two_steps]
+    waiting = {group.prompt.uid for group in first.surplus.groups}
+    assert waiting and not waiting & learned[0]
+    assert {group.prompt.uid for group in second.stale.groups} == waiting & learned[1] != set()
+    assert [len(record.trained) for record in two_steps] == [size, size]
+    assert not {group.prompt.uid for group in second.groups} & {group.prompt.uid for group in second.stale.groups}
+    assert [first.metrics[f"filter/{name}_groups"] for name in ("kept", "stale", "dropped")] == [len(waiting), 0, 0]
+    used = len(second.stale.groups)
+    assert second.metrics["filter/stale_groups"] == used
+    assert second.metrics["filter/dropped_groups"] == len(waiting) - used
+
+
+def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker) -> None:
+    first, second = two_steps
+    drawn = {rollout.key: rollout for group in first.groups for rollout in group.rollouts}
+    stale = [sample for group in second.trained for sample in group.samples if sample.rollout.policy_version == 0]
+    assert len(stale) == sum(len(group.rollouts) for group in second.stale.groups) > 0
+    for sample in stale:
+        assert np.array_equal(sample.old_log_probs, drawn[sample.rollout.key].log_probs)
+    fresh = {s.rollout.policy_version for g in second.trained for s in g.samples} - {0}
+    assert fresh == {1} and worker.policy_version == 2
+
+
+def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, config, worker, parity, loader) -> None:
+    """The weights have moved: the same step with the bound over all groups is stopped."""
+    _, second = two_steps
+    bound = config.rollout.max_log_prob_gap
+    assert second.metrics["agreement/log_prob_gap_max"] < bound
+    groups = second.stale.groups
+    gaps = [
+        np.abs(rollout.log_probs - trainer).max()
+        for group, log_probs in zip(groups, worker.log_probs(groups, reference=False), strict=True)
+        for rollout, trainer in zip(group.rollouts, log_probs, strict=True)
+    ]
+    assert max(gaps) > 10 * bound
+
+
+def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
+    kept = Surplus.of(two_steps[0].groups[:1], two_steps[0].scores)
+    sampler = RolloutSampler(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
+    worker.sync_weights()
+    again = kept.groups[0].prompt
+    others = [prompt for prompt in loader.next_batch() if prompt.uid != again.uid]
+    batch = sampler.batch([again, *others], next_prompts=loader.next_batch, kept=kept)
+    assert batch.stale.groups == [] and batch.metrics["filter/dropped_groups"] == 1.0
+
+
+def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
+    remax = filtering(config, None)
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    prompts = loader.next_batch()
+    worker.sync_weights()
+    batches = [
+        RolloutSampler(step=step, config=remax, workers=worker, rewards=parity, timer=PhaseTimer()).batch(
+            prompts, next_prompts=loader.next_batch
+        )
+        for step in (1, 2)
+    ]
+    assert batches[0].greedy_rewards.keys() == {prompt.uid for prompt in prompts}
+    assert batches[0].greedy_rewards == batches[1].greedy_rewards
+    assert batches[0].scores != batches[1].scores
+    constant = {p.uid: 0.5 for p in prompts if int(p.answer) % 2 == 0}
+    assert {uid: reward for uid, reward in batches[0].greedy_rewards.items() if uid in constant} == constant
+
+
+def test_a_remax_step_learns(worker, parity, config, loader) -> None:
+    remax = filtering(config, None)
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    record = take_step(loader.next_batch(), step=1, config=remax, workers=worker, rewards=parity)
+    assert record.metrics["actor/grad_norm"] > 0.0
+    assert 0.0 <= record.metrics["reward/greedy"] <= 1.0

@@ -1,0 +1,89 @@
+"""Kept groups come back from a checkpoint equal to the bit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.loop.surplus import NOTHING_KEPT, Surplus, load_surplus, save_surplus
+from rl_core.types import Group, Rollout, RolloutKey, Score
+from tests.rl_core.builders import make_group, make_prompt, make_rollout
+
+Kept = tuple[list[Group], dict[RolloutKey, Score]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+log_probs = st.lists(st.floats(-50.0, 0.0, width=32), min_size=1, max_size=5)
+
+
+@st.composite
+def rollouts(draw: st.DrawFn, uid: str, index: int) -> Rollout:
+    drawn = np.array(draw(log_probs), dtype=np.float32)
+    version, text = draw(st.integers(0, 9)), draw(st.text(st.characters(codec="utf-8")))
+    rollout = make_rollout(uid, index, length=len(drawn), version=version)
+    return replace(rollout, log_probs=drawn, text=text, finish_reason=draw(st.sampled_from(["stop", "length"])))
+
+
+@st.composite
+def surpluses(draw: st.DrawFn) -> Surplus:
+    groups = [
+        Group(
+            prompt=make_prompt(uid),
+            rollouts=[draw(rollouts(uid, i)) for i in sorted(draw(st.sets(st.integers(0, 5), min_size=1)))],
+        )
+        for uid in draw(st.lists(st.sampled_from("abc"), unique=True))
+    ]
+    numbers = st.dictionaries(st.sampled_from(["overall", "format"]), st.floats(-2.0, 2.0))
+    scores = {
+        rollout.key: Score(components=draw(numbers), parsed=draw(st.sampled_from(["3", None])))
+        for group in groups
+        for rollout in group.rollouts
+    }
+    return Surplus(groups=groups, scores=scores)
+
+
+def plain(surplus: Surplus) -> list[tuple[object, ...]]:
+    return [
+        (
+            group.prompt.uid,
+            rollout.sample_index,
+            rollout.text,
+            rollout.finish_reason,
+            rollout.policy_version,
+            (rollout.response_ids.dtype, rollout.response_ids.tobytes()),
+            (rollout.log_probs.dtype, rollout.log_probs.tobytes()),
+            surplus.scores[rollout.key],
+        )
+        for group in surplus.groups
+        for rollout in group.rollouts
+    ]
+
+
+@given(surplus=surpluses())
+def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: Surplus) -> None:
+    (folder / "surplus.parquet").unlink(missing_ok=True)
+    save_surplus(surplus, folder, step=3)
+    found = load_surplus(folder, lambda uids: {uid: make_prompt(uid) for uid in uids})
+    assert plain(found) == plain(surplus)
+    assert found.scores.keys() == surplus.scores.keys()
+
+
+def test_a_checkpoint_of_a_step_that_kept_nothing_holds_nothing(tmp_path: Path) -> None:
+    save_surplus(NOTHING_KEPT, tmp_path, step=3)
+    assert list(tmp_path.iterdir()) == []
+    assert load_surplus(tmp_path, lambda uids: {}) == NOTHING_KEPT
+
+
+def test_a_prompt_that_comes_round_again_drops_its_group_and_its_scores() -> None:
+    groups = [make_group(uid) for uid in ("a", "b")]
+    kept = Surplus.of(groups, {r.key: Score(components={"overall": 1.0}) for g in groups for r in g.rollouts})
+    left = kept.without([make_prompt("a"), make_prompt("c")])
+    assert left.groups == groups[1:]
+    assert left.scores.keys() == {("b", 0), ("b", 1)}

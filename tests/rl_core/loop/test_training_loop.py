@@ -1,0 +1,299 @@
+"""The training loop on the real worker: records, checkpoints, stops, resumes."""
+
+import dataclasses
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.algorithm import (
+    AdaptiveKLConfig,
+    AlgorithmConfig,
+    KLConfig,
+    OnlineFilteringConfig,
+    TruncatedCorrection,
+)
+from rl_core.config.run import RunConfig
+from rl_core.config.training import CriticConfig, OptimConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.evaluation.items import read_items
+from rl_core.loop import training_loop
+from rl_core.loop.scoring import TooManyFailedRewards, check_failed_share
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span
+from rl_core.loop.validation import Validator
+from rl_core.planning.batches import prompts_a_draw
+from rl_core.progress import Advance, Progress, SilentProgress
+from rl_core.records.metrics_log import read
+from rl_core.rewards.pool import RewardPool
+from rl_core.run_directory import RunDirectory
+from rl_core.stop import Interrupted, StopRequest
+from rl_core.training.optimizer import NonFiniteGradients
+from rl_core.types import Score
+from tests.results import differences, hashes
+
+OpenLoop = Callable[..., TrainingLoop]
+
+
+@pytest.fixture
+def validating(config: RunConfig) -> RunConfig:
+    trainer = config.trainer.model_copy(update={"val_freq": 3, "save_freq": 2})
+    return config.model_copy(update={"trainer": trainer})
+
+
+@pytest.fixture
+def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
+    """A loop on the shared worker that writes into a folder of the test."""
+
+    def open_in(
+        folder: Path,
+        *,
+        stop: StopRequest | None = None,
+        progress: Progress | None = None,
+        config: RunConfig = validating,
+        pool: RewardPool = rewards,
+    ) -> TrainingLoop:
+        validation = PreparedDataset.open(prepared_run.data, "validation")
+        train = PreparedDataset.open(prepared_run.data, "train")
+        run = RunDirectory(folder)
+        parts = LoopParts(
+            workers=worker,
+            rewards=pool,
+            loader=PromptLoader(train, batch_size=prompts_a_draw(config), seed=config.seed, shuffle=True),
+            validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
+            store=CheckpointStore(run.checkpoints, save_limit=2),
+            recorder=StepRecorder(run),
+            progress=progress or SilentProgress(),
+            stop=stop or StopRequest(),
+        )
+        return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
+
+    return open_in
+
+
+def results(folder: Path) -> dict[str, str]:
+    return hashes(folder, ("metrics.jsonl", "*/step-*.parquet", "checkpoints/step-000006/**/*"))
+
+
+def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole)
+    loop.train_epoch(1)
+    unbroken = loop.train_epoch(2)
+    open_loop(cut).train_epoch(1)
+    resumed = open_loop(cut).train_epoch(2)
+    assert differences(results(whole), results(cut)) == []
+    assert [name for name in results(whole) if name.startswith("validations/")] == [
+        f"validations/step-00000{step}.parquet" for step in (0, 3, 6)
+    ]
+    assert resumed.metrics == unbroken.metrics
+    assert (resumed.first_step, resumed.last_step) == (4, 6)
+
+
+def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prepared_run, tmp_path) -> None:
+    open_loop(tmp_path).train_epoch(1)
+    run = RunDirectory(tmp_path)
+    prompts = PreparedDataset.open(prepared_run.data, "validation")[:]
+    lines = {line["step"]: line for line in read(run.metrics)}
+    for step in (0, 3):
+        items = read_items(run.validation(step))
+        assert [(item.uid, item.answer) for item in items] == [(prompt.uid, prompt.answer) for prompt in prompts]
+        assert mean(item.verdict for item in items) == lines[step]["val/accuracy"]
+        assert mean(item.length for item in items) == lines[step]["val/response_length"]
+        assert mean(item.components["overall"] for item in items) == pytest.approx(lines[step]["val/reward"])
+
+
+def test_answers_after_the_checkpoint_are_dropped_with_their_metrics(open_loop, tmp_path) -> None:
+    """The run dies between the validation of step 3 and the checkpoint there."""
+    open_loop(tmp_path).train_epoch(1)
+    run = RunDirectory(tmp_path)
+    shutil.rmtree(run.checkpoints / "step-000003")
+    answers = run.validation(3).read_bytes()
+    loop = open_loop(tmp_path)
+    assert run.validation(0).is_file() and not run.validation(3).exists()
+    assert [line["step"] for line in read(run.metrics)] == [0, 1, 2]
+    loop.train_epoch(1)
+    assert run.validation(3).read_bytes() == answers
+
+
+def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
+    open_loop, validating, worker, monkeypatch, tmp_path
+) -> None:
+    optim = OptimConfig(lr=1e-3, lr_warmup_steps=10)
+    actor = validating.actor.model_copy(update={"optim": optim})
+    trainer = validating.trainer.model_copy(update={"save_model_only": True, "val_freq": -1})
+    config = validating.model_copy(update={"actor": actor, "trainer": trainer})
+    monkeypatch.setattr(worker, "_config", config)
+    open_loop(tmp_path, config=config).train_epoch(1)
+    open_loop(tmp_path, config=config).train_epoch(2)
+    rates = [line["actor/lr"] for line in read(tmp_path / "metrics.jsonl") if "actor/lr" in line]
+    assert rates == pytest.approx([1e-3 * optimizer_steps / 11 for optimizer_steps in (2, 4, 6, 8, 10, 11)])
+
+
+@pytest.fixture
+def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
+    """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""
+    algorithm = AlgorithmConfig(
+        adv_estimator="reinforce_plus_plus",
+        loss_type="gspo_token",
+        old_log_probs="recompute",
+        correction=TruncatedCorrection(type="tis"),
+        kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
+    )
+    actor = validating.actor.model_copy(update={"ppo_epochs": 2})
+    config = validating.model_copy(update={"algorithm": algorithm, "actor": actor})
+    monkeypatch.setattr(worker, "_config", config)
+    worker.load_reference(prepared_run.initial_model)
+    return config
+
+
+def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole, config=with_every_state)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    open_loop(cut, config=with_every_state).train_epoch(1)
+    open_loop(cut, config=with_every_state).train_epoch(2)
+    assert differences(results(whole), results(cut)) == []
+    coefs = [line["kl/coef"] for line in read(whole / "metrics.jsonl") if "kl/coef" in line]
+    assert len(coefs) == len(set(coefs)) == 6
+
+
+@pytest.mark.parametrize(
+    "filtering",
+    [
+        OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None),
+        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
+        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
+    ],
+    ids=["discard", "keep", "small-draws"],
+)
+def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path, filtering) -> None:
+    """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps
+    of them is learned from in the next one."""
+    algorithm = validating.algorithm.model_copy(update={"online_filtering": filtering})
+    parity = f"{Path(__file__).with_name('parity_reward.py')}:judge"
+    reward = validating.reward.model_copy(update={"function": parity})
+    trainer = validating.trainer.model_copy(update={"val_freq": -1})
+    config = validating.model_copy(update={"algorithm": algorithm, "reward": reward, "trainer": trainer})
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    with RewardPool(reward) as pool:
+        loop = open_loop(whole, config=config, pool=pool)
+        loop.train_epoch(1)
+        loop.train_epoch(2)
+        open_loop(cut, config=config, pool=pool).train_epoch(1)
+        open_loop(cut, config=config, pool=pool).train_epoch(2)
+    assert differences(results(whole), results(cut)) == []
+    lines = {line["step"]: line for line in read(whole / "metrics.jsonl")}
+    assert max(line["filter/draws"] for line in lines.values()) > 1.0
+    if filtering.surplus == "keep":
+        assert lines[3]["filter/kept_groups"] > 0.0, "at the checkpoint that the cut run continues from"
+        assert lines[4]["filter/stale_groups"] > 0.0
+
+
+def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
+    """With KL in the reward; the run is cut before the critic's warm-up ends."""
+    algorithm = AlgorithmConfig(adv_estimator="gae", lam=0.95, kl=KLConfig(coef=0.05, use_kl_loss=False))
+    config = validating.model_copy(
+        update={
+            "algorithm": algorithm,
+            "critic": CriticConfig(global_batch_size=4, ppo_epochs=2, optim=OptimConfig(lr=1e-3)),
+            "trainer": validating.trainer.model_copy(update={"critic_warmup": 5}),
+        }
+    )
+    monkeypatch.setattr(worker, "_config", config)
+    monkeypatch.setattr(worker, "_critic", None)
+    worker.load_reference(worker._folders.base)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    loop = open_loop(whole, config=config)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    open_loop(cut, config=config).train_epoch(1)
+    open_loop(cut, config=config).train_epoch(2)
+    assert differences(results(whole), results(cut)) == []
+    assert any(name.startswith("checkpoints/step-000006/critic/") for name in results(whole))
+    lines = [line for line in read(whole / "metrics.jsonl") if "critic/vf_loss" in line]
+    assert ["actor/grad_norm" in line for line in lines] == [False] * 4 + [True] * 2
+
+
+def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
+    stop = StopRequest()
+    stop.signum = signal.SIGTERM
+    with pytest.raises(Interrupted) as caught:
+        open_loop(tmp_path, stop=stop).train_epoch(1)
+    assert caught.value.exit_code == 143
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+class StopsAfterTheSave(SilentProgress):
+    """A bar that is moved right after the save, and asks for a stop there."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+
+    @contextmanager
+    def bar(self, description: str, total: int) -> Iterator[Advance]:
+        def advance(count: int = 1, figures: str = "") -> None:
+            if figures:
+                self._stop.signum = signal.SIGTERM
+
+        yield advance
+
+
+def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path) -> None:
+    stop = StopRequest()
+    with pytest.raises(Interrupted):
+        open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
+
+
+def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path) -> None:
+    loop = open_loop(tmp_path)
+    first = loop.train_epoch(1)
+    loop.train_epoch(2)
+    lines = (tmp_path / "metrics.jsonl").read_bytes()
+    assert loop.train_epoch(1).metrics == first.metrics
+    assert (tmp_path / "metrics.jsonl").read_bytes() == lines
+
+
+def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_path) -> None:
+    open_loop(tmp_path).train_epoch(1)
+    scores = {
+        path.parent.name: json.loads(path.read_text())["info"]["validation_score"]
+        for path in (tmp_path / "checkpoints").glob("*/manifest.json")
+    }
+    lines = {line["step"]: line for line in read(tmp_path / "metrics.jsonl")}
+    assert scores == {"step-000002": None, "step-000003": lines[3]["val/accuracy"]}
+
+
+def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating) -> None:
+    original = training_loop.take_step
+
+    def never_finite(*args: object, **kwargs: object):
+        return dataclasses.replace(original(*args, **kwargs), nonfinite_streak=validating.trainer.max_nonfinite_steps)
+
+    monkeypatch.setattr(training_loop, "take_step", never_finite)
+    with pytest.raises(NonFiniteGradients, match="step 1"):
+        open_loop(tmp_path).train_epoch(1)
+
+
+def test_too_many_failed_rewards_name_the_first_reasons() -> None:
+    good, bad = Score(components={"overall": 1.0}), Score(components={}, error="ValueError: no number")
+    scores = {("p", index): bad if index < 2 else good for index in range(10)}
+    check_failed_share(scores, max_failed_share=0.2)
+    with pytest.raises(TooManyFailedRewards, match=r"(?s)2 of 10 rewards failed.*p sample 0: ValueError: no number"):
+        check_failed_share(scores, max_failed_share=0.1)
+
+
+@pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])
+def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) -> None:
+    trainer = config.trainer.model_copy(update={"total_epochs": 2, "max_steps": max_steps})
+    cut = config.model_copy(update={"trainer": trainer})
+    assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans

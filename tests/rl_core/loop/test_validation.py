@@ -1,0 +1,67 @@
+"""Validation answers the held-out prompts in the mode it is told, with the evaluation's own sampling."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rl_core.config.run import RunConfig
+from rl_core.data.prepared import PreparedDataset
+from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.loop.validation import Validation, Validator
+from rl_core.progress import SilentProgress
+from rl_core.types import Prompt
+
+Validate = Callable[[RunConfig], Validation]
+SAMPLED = {"n": 3, "temperature": 0.6, "top_p": 0.95}
+
+
+def told(config: RunConfig, mode: str, **evaluation: object) -> RunConfig:
+    trainer = config.trainer.model_copy(update={"val_mode": mode})
+    return config.model_copy(update={"trainer": trainer, "evaluation": config.evaluation.model_copy(update=evaluation)})
+
+
+@pytest.fixture
+def held_out(prepared_run) -> list[Prompt]:
+    return PreparedDataset.open(prepared_run.data, "validation")[:6]
+
+
+@pytest.fixture
+def validate(worker, rewards, held_out) -> Validate:
+    def run(config: RunConfig) -> Validation:
+        return Validator(config=config, prompts=held_out, rewards=rewards, progress=SilentProgress()).run(worker)
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+def test_validation_answers_as_the_evaluation_does_in_that_mode(
+    validate, worker, rewards, held_out, config, mode
+) -> None:
+    validated = validate(told(config, mode, **SAMPLED))
+    evaluation = told(config, mode, **SAMPLED, modes=(mode,)).evaluation
+    (expected,) = evaluate_prompts(
+        held_out,
+        generate=worker.generate,
+        pool=rewards,
+        config=evaluation,
+        max_response_length=config.rollout.max_response_length,
+        run_seed=config.seed,
+        progress=SilentProgress(),
+    ).values()
+    assert list(validated.items) == expected
+    assert len(expected) == len(held_out) * (3 if mode == "sampled" else 1)
+    assert validated.metrics["val/accuracy"] == sum(item.verdict for item in expected) / len(expected)
+
+
+def test_the_sampling_is_that_of_the_evaluation(validate, config) -> None:
+    """A random model's responses at temperature 2 are others than at 0.1, and the greedy ones depend on neither."""
+
+    def responses(mode: str, temperature: float) -> list[str]:
+        return [item.response for item in validate(told(config, mode, temperature=temperature, top_p=1.0)).items]
+
+    assert responses("sampled", 2.0) != responses("sampled", 0.1)
+    assert responses("greedy", 2.0) == responses("greedy", 0.1)
+
+
+def test_the_default_is_greedy(config) -> None:
+    assert config.trainer.val_mode == "greedy"

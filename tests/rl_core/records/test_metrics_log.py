@@ -1,0 +1,169 @@
+"""Each step is recorded once, whole or not at all, in bytes that depend on nothing but the record."""
+
+import errno
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.records.metrics_log import JsonLines, RunLogs, read
+from rl_core.run_directory import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+def steps(path: Path) -> list[int]:
+    return [record["step"] for record in read(path)]
+
+
+numbers = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)
+
+
+@given(records=st.lists(st.dictionaries(st.text(), numbers | st.text() | st.none()), max_size=5))
+@settings(deadline=None, max_examples=40)
+def test_records_come_back_equal_and_in_order(records: list[dict[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "deep" / "lines.jsonl"
+        for record in records:
+            JsonLines(path).append(record)
+        assert read(path) == records
+
+
+def test_equal_records_give_equal_bytes_whatever_the_order_of_their_keys(tmp_path: Path) -> None:
+    for name, keys in (("a", ("loss", "kl", "step")), ("b", ("step", "loss", "kl"))):
+        JsonLines(tmp_path / name).append(dict.fromkeys(keys, 0.1 + 0.2))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert b"0.30000000000000004" in (tmp_path / "a").read_bytes()
+
+
+@pytest.mark.parametrize("torn", ['{"step":3,"lo', "\0\0\0\0", "\0\0\0\n", '{"step":3'])
+def test_a_torn_last_line_is_cut_when_the_file_is_opened_and_never_read(tmp_path: Path, torn: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for step in (1, 2):
+        JsonLines(path).append({"step": step})
+    whole = path.read_bytes()
+    with path.open("a") as file:
+        file.write(torn)
+    if not torn.endswith("\n"):
+        assert steps(path) == [1, 2]
+    JsonLines(path).append({"step": 3})
+    assert path.read_bytes() == whole + b'{"step":3}\n'
+
+
+def test_a_file_of_which_nothing_but_a_torn_line_is_left_becomes_empty(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for torn in (b'{"st', b"\0\n", b""):
+        path.write_bytes(torn)
+        JsonLines(path)
+        assert path.read_bytes() == b""
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step":1}\nstep 2\n{"step":3}\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2 is not a JSON object: b'step 2'"):
+        read(path)
+
+
+@given(
+    numbered=st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=8),
+    step=st.integers(-1, 10),
+)
+@settings(deadline=None, max_examples=40)
+def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered: list[tuple[int, float]], step: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cut, expected = JsonLines(Path(folder) / "cut"), JsonLines(Path(folder) / "expected")
+        for number, value in numbered:
+            cut.append({"step": number, "value": value})
+            if number <= step:
+                expected.append({"step": number, "value": value})
+        cut.cut_back(step)
+        assert read(cut.path) == read(expected.path)
+        if expected.path.exists():
+            assert cut.path.read_bytes() == expected.path.read_bytes()
+
+
+def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
+    run: RunDirectory, killed_before_each_call: Callable[..., int]
+) -> None:
+    """What follows a kill is another cut, which ends the same: that is how a resumed run starts."""
+    seen = set()
+
+    def prepare() -> None:
+        for path in (run.metrics, run.timings):
+            path.unlink(missing_ok=True)
+        logs = RunLogs(run)
+        for step in (1, 2, 3):
+            logs.log_step(step, {"loss": step / 7})
+            logs.log_timing(step, {"total_s": 1.0})
+            for path in (run.rollouts(step), run.validation(step)):
+                path.parent.mkdir(exist_ok=True)
+                path.write_text("rows")
+
+    def check() -> None:
+        assert steps(run.metrics) in ([1, 2, 3], [1])
+        seen.add(len(read(run.metrics)))
+        RunLogs(run).cut_back(1)
+        assert steps(run.metrics) == steps(run.timings) == [1]
+        for folder in (run.rollouts(0).parent, run.validation(0).parent):
+            assert [path.name for path in folder.iterdir()] == ["step-000001.parquet"]
+
+    kills = killed_before_each_call(prepare, lambda: RunLogs(run).cut_back(1), check)
+    assert kills > 8
+    assert seen == {1, 3}
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
+    lines = JsonLines(small_disk / "metrics.jsonl")
+    lines.append({"step": 1})
+    before = lines.path.read_bytes()
+    with pytest.raises(OSError) as full:
+        lines.append({"step": 2, "text": "x" * (2 << 20)})
+    assert full.value.errno == errno.ENOSPC
+    assert lines.path.read_bytes() == before
+    lines.append({"step": 2})
+    assert steps(lines.path) == [1, 2]
+
+
+def test_a_step_is_recorded_once(run: RunDirectory) -> None:
+    logs = RunLogs(run)
+    logs.log_step(0, {"val/accuracy": 0.25})
+    logs.log_step(1, {"loss": np.float32(0.5), "tokens": 7})
+    for opened in (logs, RunLogs(run)):
+        with pytest.raises(ValueError, match="step 1 come after those of step 1"):
+            opened.log_step(1, {"loss": 0.1})
+    assert logs.metrics_of(1) == {"loss": 0.5, "tokens": 7.0}
+    with pytest.raises(KeyError, match="no step 2"):
+        logs.metrics_of(2)
+
+
+def test_a_run_that_is_cut_back_writes_the_later_steps_again(run: RunDirectory) -> None:
+    logs = RunLogs(run)
+    logs.cut_back(-1)
+    for step in (1, 2, 3):
+        logs.log_step(step, {"loss": step / 3})
+    logs.log_event("resumed", step=1)
+    whole = run.metrics.read_bytes()
+    logs.cut_back(1)
+    for step in (2, 3):
+        logs.log_step(step, {"loss": step / 3})
+    assert run.metrics.read_bytes() == whole
+    assert [event["kind"] for event in read(run.events)] == ["resumed"]
+    logs.cut_back(-1)
+    assert read(run.metrics) == []
+
+
+def test_numbers_that_json_does_not_know_come_back_as_they_were(run: RunDirectory) -> None:
+    RunLogs(run).log_step(1, {"grad_norm": math.nan, "kl": math.inf})
+    record = json.loads(run.metrics.read_text())
+    assert math.isnan(record["grad_norm"])
+    assert record["kl"] == math.inf

@@ -1,0 +1,88 @@
+"""A step's rollouts come back equal, from bytes that depend on nothing else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_core.records.rollout_files import read_rollouts, write_rollouts
+from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
+
+
+def prompt(uid: str) -> Prompt:
+    ids = np.arange(3, dtype=np.int32)
+    return Prompt(
+        uid=uid,
+        data_source="counting",
+        question="<image>How many?",
+        text="<|im_start|>user\nHow many?",
+        answer="3",
+        token_ids=ids,
+        engine_token_ids=ids,
+        image_uids=(f"image-{uid}",),
+    )
+
+
+def rollout(uid: str, index: int) -> Rollout:
+    return Rollout(
+        prompt_uid=uid,
+        sample_index=index,
+        response_ids=np.arange(index + 1, dtype=np.int32),
+        log_probs=np.linspace(-1.3, -0.1, index + 1, dtype=np.float32),
+        text=f"<answer>{index}</answer> ünï",
+        finish_reason="stop" if index else "length",
+        policy_version=4,
+    )
+
+
+@pytest.fixture
+def groups() -> list[Group]:
+    return [Group(prompt=prompt(uid), rollouts=[rollout(uid, i) for i in range(3)]) for uid in ("b", "a")]
+
+
+def scores_of(groups: list[Group], *, keys: tuple[str, ...]) -> dict[tuple[str, int], Score]:
+    scores = {r.key: Score(components=dict.fromkeys(keys, 0.1), parsed="3") for g in groups for r in g.rollouts}
+    return scores | {("a", 2): Score(components={}, error="timeout after 10 s")}
+
+
+def trained_of(groups: list[Group]) -> list[TrainGroup]:
+    """The first group; the second was dropped."""
+    samples = [
+        TrainSample(rollout=r, advantages=np.full(len(r.response_ids), 0.7, np.float32), old_log_probs=r.log_probs)
+        for r in groups[0].rollouts
+    ]
+    return [TrainGroup(prompt=groups[0].prompt, samples=samples)]
+
+
+def test_every_rollout_is_kept_with_its_score_and_its_credit(tmp_path: Path, groups: list[Group]) -> None:
+    path = tmp_path / "rollouts" / "step-000007.parquet"
+    write_rollouts(path, groups, scores_of(groups, keys=("overall", "format")), trained_of(groups), step=7)
+    records = read_rollouts(path)
+    assert [(r.prompt_uid, r.sample_index) for r in records] == [(u, i) for u in ("b", "a") for i in range(3)]
+    first, last = records[1], records[-1]
+    assert first.step == 7
+    assert first.response == "<answer>1</answer> ünï"
+    assert np.array_equal(np.array(first.log_probs, np.float32), rollout("b", 1).log_probs)
+    assert (first.components, first.parsed, first.error) == ({"format": 0.1, "overall": 0.1}, "3", None)
+    assert first.advantage == pytest.approx(0.7)
+    assert first.image_uids == ["image-b"]
+    assert (last.components, last.parsed, last.error, last.advantage) == ({}, None, "timeout after 10 s", None)
+
+
+def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
+    """Whatever the order in which the scores arrived and their components were named."""
+    for name, keys in (("a", ("overall", "format")), ("b", ("format", "overall"))):
+        scores = dict(sorted(scores_of(groups, keys=keys).items(), reverse=name == "b"))
+        write_rollouts(tmp_path / name, groups, scores, trained_of(groups), step=7)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_rollout_without_a_score_is_a_mistake_and_writes_nothing(tmp_path: Path, groups: list[Group]) -> None:
+    with pytest.raises(KeyError):
+        write_rollouts(tmp_path / "file", groups, {}, [], step=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_without_groups_gives_an_empty_file(tmp_path: Path) -> None:
+    write_rollouts(tmp_path / "file", [], {}, [], step=1)
+    assert read_rollouts(tmp_path / "file") == []

@@ -1,0 +1,244 @@
+"""The critic of a real worker: what it learns from, how its gradient is made, and that it comes back to the bit."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rl_core.config.algorithm import AlgorithmConfig, KLConfig
+from rl_core.config.run import RunConfig
+from rl_core.config.training import CriticConfig, OptimConfig
+from rl_core.loop.experience import Experience, build_experience
+from rl_core.loop.sampling import RolloutBatch
+from rl_core.loop.step import update_batch
+from rl_core.timing import PhaseTimer
+from rl_core.training.metrics import TokenMeans
+from rl_core.training.microbatches import batch_totals
+from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import UpdateBatch
+
+
+@pytest.fixture
+def gae_config(config: RunConfig) -> RunConfig:
+    """PPO with a critic whose rate is high enough that a few steps show."""
+    return config.model_copy(
+        update={
+            "algorithm": AlgorithmConfig(adv_estimator="gae", lam=0.95),
+            "critic": CriticConfig(global_batch_size=2, optim=OptimConfig(lr=3e-3)),
+        }
+    )
+
+
+@pytest.fixture
+def critic_worker(worker, gae_config, monkeypatch, prepared_run) -> LocalWorker:
+    monkeypatch.setattr(worker, "_config", gae_config)
+    monkeypatch.setattr(worker, "_critic", None)
+    worker.load_critic(prepared_run.initial_model)
+    return worker
+
+
+@pytest.fixture(scope="session")
+def groups(train_groups: list[TrainGroup]) -> list[Group]:
+    return [Group(prompt=g.prompt, rollouts=[sample.rollout for sample in g.samples]) for g in train_groups]
+
+
+@pytest.fixture(scope="session")
+def judged_groups(train_groups: list[TrainGroup]) -> list[TrainGroup]:
+    """The real rollouts with old values and returns that lie on both sides of the bound."""
+    generator = np.random.default_rng(1)
+
+    def judged(sample: TrainSample) -> TrainSample:
+        def drawn() -> np.ndarray:
+            return generator.normal(size=len(sample.old_log_probs)).astype(np.float32)
+
+        return replace(sample, values=drawn(), returns=drawn())
+
+    return [replace(group, samples=[judged(sample) for sample in group.samples]) for group in train_groups]
+
+
+def build(worker: LocalWorker, groups: list[Group], config: AlgorithmConfig) -> Experience:
+    """Experience in which every prompt's even samples are right."""
+    scores = {
+        rollout.key: Score(components={"overall": float(rollout.sample_index % 2 == 0)})
+        for group in groups
+        for rollout in group.rollouts
+    }
+    drawn = RolloutBatch(
+        groups=groups, scores=scores, scored=groups, kept=groups, prompts=[g.prompt for g in groups], metrics={}
+    )
+    coef = None if config.kl is None else config.kl.coef
+    return build_experience(drawn, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+
+
+def samples_of(groups: Sequence[TrainGroup]) -> list[TrainSample]:
+    return [sample for group in groups for sample in group.samples]
+
+
+def weights(module: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
+
+
+def learn(worker: LocalWorker, groups: Sequence[TrainGroup]) -> dict[str, float]:
+    batch = UpdateBatch(optimizer_batches=[], critic_batches=[groups])
+    return dict(worker.update(batch).metrics)
+
+
+def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, gae_config) -> None:
+    """It expects nothing, so that a token's advantage is the discounted return behind it, made white."""
+    experience = build(critic_worker, groups, gae_config.algorithm)
+    samples = samples_of(experience.groups)
+    for sample in samples:
+        right = float(sample.rollout.sample_index % 2 == 0)
+        expected = right * 0.95 ** np.arange(len(sample.returns) - 1, -1, -1)
+        np.testing.assert_allclose(sample.returns, expected, atol=1e-6)
+        assert not sample.values.any()
+    white = np.concatenate([sample.advantages for sample in samples])
+    assert white.mean() == pytest.approx(0.0, abs=1e-5) and white.std(ddof=1) == pytest.approx(1.0, abs=1e-3)
+    assert experience.metrics["critic/values/max"] == 0.0
+    assert experience.metrics["critic/returns/max"] == 1.0
+    assert experience.metrics["critic/vf_explained_var"] == pytest.approx(0.0, abs=1e-4)
+
+
+def test_it_learns_to_foresee_the_returns(critic_worker, groups, gae_config) -> None:
+    """Values rise towards what follows, and the second measurement is of the critic's own values."""
+    first = build(critic_worker, groups, gae_config.algorithm)
+    losses = [learn(critic_worker, first.groups)["critic/vf_loss"] for _ in range(30)]
+    after = build(critic_worker, groups, gae_config.algorithm)
+    assert losses[-1] < 0.5 * losses[0]
+    assert after.metrics["critic/vf_explained_var"] > 0.2 > first.metrics["critic/vf_explained_var"] + 0.1
+    assert after.metrics["critic/values/max"] > 0.2
+
+
+def test_kl_in_the_reward_lowers_the_targets(critic_worker, groups, prepared_run, gae_config) -> None:
+    critic_worker.load_reference(prepared_run.initial_model)
+    with torch.no_grad():
+        for weight in critic_worker._policy.model.parameters():
+            weight.mul_(1.05)
+    kl = KLConfig(coef=0.5, penalty="mse", use_kl_loss=False)
+    algorithm = gae_config.algorithm.model_copy(update={"lam": 1.0})
+    plain = build(critic_worker, groups, algorithm)
+    penalised = build(critic_worker, groups, algorithm.model_copy(update={"kl": kl, "old_log_probs": "recompute"}))
+    lowered = [
+        a.returns - b.returns for a, b in zip(samples_of(plain.groups), samples_of(penalised.groups), strict=True)
+    ]
+    assert all((np.diff(part) <= 1e-6).all() and part[-1] >= 0.0 for part in lowered), "what follows adds up"
+    mean = np.mean([part[0] / len(part) for part in lowered])
+    assert mean == pytest.approx(0.5 * penalised.mean_kl, rel=1e-4)
+
+
+def whole(groups: Sequence[TrainGroup]) -> list[list[TrainGroup]]:
+    return [list(groups)]
+
+
+def in_lots(size: int) -> Callable[[Sequence[TrainGroup]], list[list[TrainGroup]]]:
+    """Micro-batches of `size` rollouts that share nothing, in another order."""
+
+    def cut(groups: Sequence[TrainGroup]) -> list[list[TrainGroup]]:
+        trees = [replace(group, samples=[sample]) for group in groups for sample in group.samples]
+        mixed = random.Random(5).sample(trees, len(trees))
+        return [mixed[i : i + size] for i in range(0, len(mixed), size)]
+
+    return cut
+
+
+def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_totals: bool = False) -> torch.Tensor:
+    critic = worker._critic
+    critic._model.zero_grad(set_to_none=True)
+    longest = worker._config.rollout.max_response_length
+    for microbatch in cut(groups):
+        totals = batch_totals(microbatch if own_totals else groups, longest_response=longest)
+        critic._update.backward(microbatch, totals=totals, means=TokenMeans())
+    return torch.cat([p.grad.flatten() for p in critic._model.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("mode", ["token", "seq", "seq_sum_norm"])
+def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run) -> None:
+    critic = critic_worker._config.critic.model_copy(update={"loss_avg_mode": mode})
+    critic_worker._config = critic_worker._config.model_copy(update={"critic": critic})
+    critic_worker.load_critic(prepared_run.initial_model)
+    learn(critic_worker, judged_groups)  # a head of zero would hide the body's gradient
+    expected = gradient(critic_worker, judged_groups, whole)
+    for size in (1, 3, 1000):
+        found = gradient(critic_worker, judged_groups, in_lots(size))
+        assert (found - expected).norm() < 1e-5 * expected.norm()
+    control = gradient(critic_worker, judged_groups, in_lots(3), own_totals=True)
+    assert (control - expected).norm() > 1e-2 * expected.norm()
+
+
+def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, prompts, gae_config) -> None:
+    trainer = gae_config.trainer.model_copy(update={"critic_warmup": 2})
+    config = gae_config.model_copy(update={"trainer": trainer})
+
+    def update(step: int) -> tuple[bool, bool, set[str]]:
+        batch = update_batch(judged_groups, prompts, step=step, config=config, kl_coef=None)
+        before = weights(critic_worker._policy), weights(critic_worker._critic._model)
+        result = critic_worker.update(replace(batch, check_agreement=False))
+        after = weights(critic_worker._policy), weights(critic_worker._critic._model)
+        moved_policy, moved_critic = (not torch.equal(*pair) for pair in zip(before, after, strict=True))
+        return moved_policy, moved_critic, {name.partition("/")[0] for name in result.metrics}
+
+    assert update(1) == (False, True, {"critic"})
+    assert critic_worker.policy_version == 0
+    assert update(2) == (True, True, {"critic", "actor"})
+    assert critic_worker.policy_version == 1
+
+
+def test_policy_and_critic_have_batches_and_epochs_of_their_own(
+    judged_groups, prompts: list[Prompt], gae_config
+) -> None:
+    critic = gae_config.critic.model_copy(update={"global_batch_size": 4, "ppo_epochs": 3})
+    batch = update_batch(
+        judged_groups, prompts, step=1, config=gae_config.model_copy(update={"critic": critic}), kl_coef=None
+    )
+    assert [len(groups) for groups in batch.optimizer_batches] == [2, 2]
+    assert [len(groups) for groups in batch.critic_batches] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("policy_moved", [True, False])
+def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
+    policy_moved, critic_worker, judged_groups, groups, prepared_run, tmp_path
+) -> None:
+    """Also from one that was written while the critic warmed up: the policy's optimizer has no state yet."""
+    both = UpdateBatch(optimizer_batches=[judged_groups], critic_batches=[judged_groups], check_agreement=False)
+    critic_worker.update(both if policy_moved else replace(both, optimizer_batches=[]))
+    critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
+    expected_result = critic_worker.update(both)
+    expected = weights(critic_worker._policy), weights(critic_worker._critic._model)
+    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load_state(tmp_path, model_only=False)
+    result = critic_worker.update(both)
+    assert (result.metrics, result.policy_version) == (expected_result.metrics, expected_result.policy_version)
+    assert torch.equal(weights(critic_worker._policy), expected[0])
+    assert torch.equal(weights(critic_worker._critic._model), expected[1])
+
+
+def test_a_model_only_state_keeps_what_the_critic_has_learned(
+    critic_worker, judged_groups, groups, prepared_run, tmp_path
+) -> None:
+    learn(critic_worker, judged_groups)
+    critic_worker.save_state(tmp_path, model_only=True, probe=groups[:1])
+    expected = weights(critic_worker._critic._model)
+    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load_state(tmp_path, model_only=True)
+    assert not (tmp_path / "critic" / "optimizer").exists()
+    assert torch.equal(weights(critic_worker._critic._model), expected)
+    assert critic_worker._critic._optimizer.steps == 1
+
+
+def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
+    """The control: without its state in the checkpoint the test above would fail."""
+    learn(critic_worker, judged_groups)
+    critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
+    expected = weights(critic_worker._critic._model)
+    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load_saved_policy(tmp_path)
+    assert not torch.equal(weights(critic_worker._critic._model), expected)
+
+
+def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:
+    with pytest.raises(ValueError, match="adv_estimator gae gives them"):
+        learn(critic_worker, train_groups)

@@ -1,0 +1,85 @@
+"""Equal updates give equal numbers to the bit: at the quickstart's size and at 200-token responses, with several
+threads, on cores that are busy with other work."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from rl_core.config.run import RunConfig
+from rl_core.run_directory import RunDirectory
+from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart, what_differs
+
+VARIANTS = {
+    "float32": [],
+    "qwen2_vl": ["model.source.family=qwen2_vl"],
+    "qwen3_vl": ["model.source.family=qwen3_vl"],
+    "bfloat16": ["model.dtype=bfloat16"],
+    "pure bfloat16": ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"],
+    "adapters": ["model.lora={rank: 8}"],
+    "frozen vision tower": ["model.freeze_vision_tower=true"],
+    "recomputed activations": ["model.gradient_checkpointing=true"],
+    "logits in chunks": ["model.log_prob_chunk_tokens=256"],
+    "full KL and entropy": ["algorithm.kl={coef: 0.1, penalty: full}", "algorithm.entropy_coef=0.01"],
+    "critic": ["critic={}", "algorithm.adv_estimator=gae"],
+}
+IN_EVERY_TEST_RUN = ("float32", "qwen3_vl", "adapters", "critic")
+"""Of the variants; the others are slow tests."""
+
+Prepared = Callable[[RunConfig], RunDirectory]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """A run's initial model and its data, one for each model family."""
+    runs: dict[str, RunDirectory] = {}
+
+    def run_of(config: RunConfig) -> RunDirectory:
+        source = config.model.source
+        assert source.type == "tiny"
+        if source.family not in runs:
+            runs[source.family] = prepare(config, tmp_path_factory.mktemp("runs") / source.family)
+        return runs[source.family]
+
+    return run_of
+
+
+def _cases() -> list[object]:
+    return [name if name in IN_EVERY_TEST_RUN else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+
+
+@pytest.mark.parametrize("variant", _cases())
+def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, prepared: Prepared) -> None:
+    config = quickstart(*VARIANTS[variant], longest=12)
+    run = prepared(config)
+    groups = made_up_groups(run, longest=12)
+    assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("longest", [12, 200])
+@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("variant", ["float32", "critic"])
+def test_three_steps_are_equal_to_the_bit_in_twenty_repeats(
+    variant: str, threads: int, longest: int, prepared: Prepared
+) -> None:
+    config = quickstart(*VARIANTS[variant], longest=longest)
+    run = prepared(config)
+    groups = made_up_groups(run, longest=longest)
+    assert what_differs(Trials(config, run), groups, threads=threads, repeats=20, steps=3) == set()
+
+
+def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(prepared: Prepared) -> None:
+    config = quickstart(*VARIANTS["critic"], longest=12)
+    run = prepared(config)
+    trials, modes = Trials(config, run), set()
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda *_: modes.add(torch.are_deterministic_algorithms_enabled())
+    )
+    try:
+        trials.outcome(made_up_groups(run, longest=12), steps=1)
+    finally:
+        hook.remove()
+    assert modes == {True}
+    assert not torch.are_deterministic_algorithms_enabled()

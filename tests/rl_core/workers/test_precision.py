@@ -1,0 +1,121 @@
+"""Runs in bfloat16, with adapters, with a frozen vision tower: they train, and go on from a checkpoint to the bit."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from rl_core.config.model import LoraConfig
+from rl_core.config.run import RunConfig
+from rl_core.loop.step import take_step
+from rl_core.models.loading import named_hf_weights
+from rl_core.run_directory import RunDirectory
+from rl_core.training.master_weights import master_weights
+from rl_core.types import Group
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import UpdateBatch
+
+SETTINGS = {
+    "amp": ({"dtype": "bfloat16"}, {"strategy": "adamw"}),
+    "pure bfloat16": ({"dtype": "bfloat16"}, {"strategy": "adamw_bf16"}),
+    "frozen vision tower": ({"freeze_vision_tower": True}, {}),
+    "recomputed activations": ({"dtype": "bfloat16", "gradient_checkpointing": True}, {}),
+    "adapters": ({"dtype": "bfloat16", "lora": LoraConfig(rank=4)}, {"lr": 1e-2}),
+}
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def setting(request: pytest.FixtureRequest, config: RunConfig) -> RunConfig:
+    model, optim = SETTINGS[request.param]
+    actor = config.actor.model_copy(update={"optim": config.actor.optim.model_copy(update=optim)})
+    rollout = config.rollout.model_copy(update={"max_log_prob_gap": 0.5})
+    merge = config.merge.model_copy(update={"probe_tolerance": 0.1})
+    updated = config.model.model_copy(update=model)
+    return config.model_copy(update={"model": updated, "actor": actor, "rollout": rollout, "merge": merge})
+
+
+@pytest.fixture(scope="module")
+def folders(prepared_run: RunDirectory) -> WorkerFolders:
+    initial = prepared_run.initial_model
+    return WorkerFolders(model=initial, base=initial, data=prepared_run.data, images_per_prompt=1)
+
+
+def fresh(setting: RunConfig, folders: WorkerFolders) -> LocalWorker:
+    return LocalWorker(setting, folders, total_optimizer_steps=100)
+
+
+def weights(worker: LocalWorker) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in named_hf_weights(worker._policy.model)}
+
+
+def batch_of(train_groups) -> UpdateBatch:
+    return UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+
+
+def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, train_groups, tmp_path) -> None:
+    worker = fresh(setting, folders)
+    before = weights(worker)
+    worker.update(batch_of(train_groups))
+    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    worker.save_state(tmp_path, model_only=False, probe=probe)
+    expected_result, expected = worker.update(batch_of(train_groups)), weights(worker)
+    other = fresh(setting, folders)
+    other.load_state(tmp_path, model_only=False)
+    assert other.update(batch_of(train_groups)) == expected_result
+    found = weights(other)
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    moved = {name for name, weight in found.items() if not torch.equal(weight, before[name])}
+    assert moved
+    is_tower_frozen = setting.model.freeze_vision_tower or setting.model.lora is not None
+    assert any(".visual." in name for name in moved) != is_tower_frozen
+
+
+def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
+    setting, folders, train_groups, tmp_path
+) -> None:
+    """The numbers are float32, whatever the weights are; the rate is still rising."""
+    optim = setting.actor.optim.model_copy(update={"lr_warmup_steps": 50})
+    rising = setting.model_copy(update={"actor": setting.actor.model_copy(update={"optim": optim})})
+    worker, other = fresh(rising, folders), fresh(rising, folders)
+    worker.update(batch_of(train_groups))
+    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    worker.save_state(tmp_path, model_only=True, probe=probe)
+    other.load_state(tmp_path, model_only=True)
+    expected, found = (weights(each) | master_weights(each._policy, each._optimizer.adamw) for each in (worker, other))
+    assert all(torch.equal(found[name], number) for name, number in expected.items())
+    rates = [each.update(batch_of(train_groups)).metrics["actor/lr"] for each in (worker, other)]
+    assert rates == [pytest.approx(optim.lr * 2 / 51)] * 2
+
+
+@pytest.mark.parametrize("strategy", ["adamw", "adamw_bf16"])
+def test_updates_below_the_resolution_of_bfloat16_add_up(strategy, config, folders, train_groups) -> None:
+    """A weight moves once its updates have crossed the middle between two bfloat16 numbers. The control forgets after
+    every step what the weights cut off, as bfloat16 alone does."""
+    model = config.model.model_copy(update={"dtype": "bfloat16"})
+    optim = config.actor.optim.model_copy(update={"lr": 1e-6, "strategy": strategy, "weight_decay": 0.0})
+    actor = config.actor.model_copy(update={"optim": optim})
+    moved = {}
+    for forget in (False, True):
+        worker = fresh(config.model_copy(update={"model": model, "actor": actor}), folders)
+        before = weights(worker)
+        for _ in range(20):
+            worker.update(batch_of(train_groups))
+            for rest in worker._actor_optimizer().adamw.rests.values():
+                rest.mul_(0 if forget else 1)
+        matrices = [weight != before[name] for name, weight in weights(worker).items() if weight.ndim == 2]
+        moved[forget] = float(torch.cat([changed.flatten() for changed in matrices]).float().mean())
+    assert moved[False] > 5 * moved[True]
+
+
+def test_engine_and_trainer_agree_in_bfloat16(
+    config: RunConfig, folders: WorkerFolders, open_worker: Callable[..., object], prompts, rewards, train_groups
+) -> None:
+    model = config.model.model_copy(update={"dtype": "bfloat16"})
+    rollout = config.rollout.model_copy(update={"max_log_prob_gap": 0.5})
+    bfloat16 = config.model_copy(update={"model": model, "rollout": rollout})
+    with open_worker(bfloat16, folders) as worker:
+        for number in (1, 2):
+            record = take_step(prompts, step=number, config=bfloat16, workers=worker, rewards=rewards)
+            assert record.metrics["agreement/log_prob_gap_max"] < 0.1
+            worker.update(batch_of(train_groups))

@@ -1,0 +1,119 @@
+"""The same training steps again and again, from the same weights, at the size of the quickstart."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.preparation import prepare_dataset
+from rl_core.data.prepared import PreparedDataset
+from rl_core.data.prompts import corpus
+from rl_core.models.tiny import build_tiny_model
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.types import Float32Array, Prompt, TrainGroup, TrainSample
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import UpdateBatch
+from tests.rl_core.builders import groups_of, make_train_group
+from tests.rl_core.busy import busy_cores, threads_of_torch
+
+QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+PROMPTS, RESPONSES = 16, 8
+PLAIN_TOKENS = 256
+"""The byte tokens: ids below it are text in every tiny model."""
+
+
+def quickstart(*overrides: str, longest: int) -> RunConfig:
+    """The quickstart with one optimizer batch of rows and responses of up to `longest` tokens."""
+    rows = (f"data.train.size={PROMPTS}", "data.validation.size=1")
+    return load_config(QUICKSTART, [*rows, f"rollout.max_response_length={longest}", *overrides])
+
+
+def prepare(config: RunConfig, folder: Path) -> RunDirectory:
+    """A run folder with the initial model and the data."""
+    run, source = RunDirectory(folder), config.model.source
+    assert source.type == "tiny"
+    build_tiny_model(
+        source, run.initial_model, corpus=corpus(config.data, ["<answer>0123456789</answer>"]), seed=config.seed
+    )
+    prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
+    return run
+
+
+def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
+    """A batch of real prompts with made-up responses of uneven lengths, some of a single token: the border between two
+    threads then lies within a group."""
+    dataset, generator = PreparedDataset.open(run.data, "train"), np.random.default_rng(0)
+
+    def group(prompt: Prompt) -> TrainGroup:
+        lengths = generator.integers(longest // 2, longest + 1, RESPONSES)
+        lengths[generator.random(RESPONSES) < 0.15] = 1
+        made = make_train_group(prompt.uid, lengths=tuple(lengths.tolist()))
+        return TrainGroup(prompt=prompt, samples=[drawn(sample) for sample in made.samples])
+
+    def drawn(sample: TrainSample) -> TrainSample:
+        length = len(sample.rollout.response_ids)
+        ids = generator.integers(0, PLAIN_TOKENS, length).astype(np.int32)
+        noise = generator.normal(size=(3, length)).astype(np.float32)
+        rollout = replace(sample.rollout, response_ids=ids)
+        return replace(sample, rollout=rollout, advantages=noise[0], values=noise[1], returns=noise[2])
+
+    return [group(dataset[number]) for number in range(PROMPTS)]
+
+
+class Trials:
+    """One worker that does the same work again and again, from the same weights."""
+
+    def __init__(self, config: RunConfig, run: RunDirectory) -> None:
+        folders = WorkerFolders(
+            model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
+        )
+        self._config, self._run = config, run
+        self._worker = LocalWorker(config, folders, total_optimizer_steps=100, total_critic_steps=100)
+
+    def outcome(self, groups: Sequence[TrainGroup], *, steps: int) -> dict[str, str]:
+        """Name -> digest of everything that `steps` training steps leave."""
+        worker, kl = self._worker, self._config.algorithm.kl
+        worker.load_policy(self._run.initial_model)
+        if kl is not None:
+            worker.load_reference(self._run.initial_model)
+        if self._config.critic is not None:
+            worker.load_critic(self._run.initial_model)
+        found: dict[str, str] = {}
+        for step in range(steps):
+            log_probs = worker.log_probs(groups_of(groups), reference=False)
+            current = [with_old_log_probs(*pair) for pair in zip(groups, log_probs, strict=True)]
+            batch = UpdateBatch(
+                optimizer_batches=[current],
+                critic_batches=[current] if self._config.critic is not None else [],
+                kl_coef=None if kl is None else kl.coef,
+                check_agreement=False,
+            )
+            result = worker.update(batch)
+            found |= {f"step {step}: {name}": repr(value) for name, value in result.metrics.items()}
+            found[f"step {step}: old log-probs"] = digest(np.concatenate([p for group in log_probs for p in group]))
+        for owner, module in (("policy", worker._policy), ("critic", worker._critic and worker._critic._model)):
+            for name, weight in module.named_parameters() if module is not None else ():
+                found[f"{owner} {name}"] = digest(weight.detach().float().numpy())
+        return found
+
+
+def with_old_log_probs(group: TrainGroup, log_probs: list[Float32Array]) -> TrainGroup:
+    pairs = zip(group.samples, log_probs, strict=True)
+    return replace(group, samples=[replace(sample, old_log_probs=old) for sample, old in pairs])
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def what_differs(trials: Trials, groups: Sequence[TrainGroup], *, threads: int, repeats: int, steps: int) -> set[str]:
+    """The names whose digests are not the same in all repeats."""
+    with threads_of_torch(threads), busy_cores():
+        outcomes = [trials.outcome(groups, steps=steps) for _ in range(repeats)]
+    return {name for name in outcomes[0] if len({outcome[name] for outcome in outcomes}) > 1}

@@ -1,0 +1,143 @@
+"""A finished stage is found while its files stand, in this run or in the one beside it, and never otherwise."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest, describe_outputs, read_manifest, write_manifest
+from tasks.cache.reuse import find_complete, stage_paths
+
+
+def finish(run: RunDirectory, stage: str, digest: str, text: str = "result") -> StageManifest:
+    """Write one file for the stage, and its manifest."""
+    folder = stage_paths(run, stage)[0]
+    folder.mkdir(parents=True)
+    (folder / "items.parquet").write_text(text)
+    manifest = StageManifest(
+        stage=stage,
+        digest=digest,
+        outputs=describe_outputs(run.root, [folder]),
+        result={"accuracy": 0.5},
+        seconds=1.5,
+        finished_at="2026-01-01T00:00:00+00:00",
+    )
+    write_manifest(run, manifest)
+    return manifest
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "mine")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "other")
+
+
+def test_a_finished_stage_is_found_as_it_was_written(run: RunDirectory) -> None:
+    written = finish(run, "evaluate-base", "d1")
+    assert find_complete(run, "evaluate-base", "d1") == written
+
+
+def test_another_digest_is_not_found(run: RunDirectory) -> None:
+    finish(run, "evaluate-base", "d1")
+    assert find_complete(run, "evaluate-base", "d2") is None
+
+
+def test_a_deleted_artefact_is_noticed(run: RunDirectory) -> None:
+    finish(run, "evaluate-base", "d1")
+    (run.evaluation("base") / "items.parquet").unlink()
+    assert find_complete(run, "evaluate-base", "d1") is None
+
+
+@pytest.mark.parametrize("text", ["resulT", "result and more", "resul"])
+def test_an_altered_artefact_is_noticed(run: RunDirectory, text: str) -> None:
+    finish(run, "evaluate-base", "d1")
+    (run.evaluation("base") / "items.parquet").write_text(text)
+    assert find_complete(run, "evaluate-base", "d1") is None
+
+
+def test_a_growing_log_may_grow_and_may_not_change(run: RunDirectory) -> None:
+    run.root.mkdir(parents=True)
+    run.metrics.write_text('{"step": 1}\n')
+    manifest = StageManifest(
+        stage="train-epoch-001",
+        digest="d1",
+        outputs=describe_outputs(run.root, [run.metrics]),
+        result={},
+        seconds=1.0,
+        finished_at="",
+    )
+    write_manifest(run, manifest)
+    run.metrics.write_text('{"step": 1}\n{"step": 2}\n')
+    assert find_complete(run, "train-epoch-001", "d1") == manifest
+    run.metrics.write_text('{"step": 9}\n{"step": 2}\n')
+    assert find_complete(run, "train-epoch-001", "d1") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"stage": "evaluate-base"}', '{"outputs": {"a": {"b": 1}}}'])
+def test_a_damaged_manifest_counts_as_none(run: RunDirectory, text: str) -> None:
+    finish(run, "evaluate-base", "d1")
+    run.stage_manifest("evaluate-base").write_text(text)
+    assert read_manifest(run, "evaluate-base") is None
+
+
+def test_a_stage_of_another_run_is_taken_over_and_says_so(run: RunDirectory, other: RunDirectory) -> None:
+    finish(other, "evaluate-base", "d1")
+    found = find_complete(run, "evaluate-base", "d1")
+    assert found is not None
+    assert found.reused_from == "other"
+    assert (run.evaluation("base") / "items.parquet").read_text() == "result"
+    assert (run.evaluation("base") / "items.parquet").stat().st_nlink == 2
+    assert find_complete(run, "evaluate-base", "d1", elsewhere=False) == found
+
+
+def test_a_stage_taken_over_twice_keeps_its_first_origin(run: RunDirectory, other: RunDirectory) -> None:
+    finish(other, "evaluate-base", "d1")
+    find_complete(run, "evaluate-base", "d1")
+    third = find_complete(RunDirectory(run.root.with_name("third")), "evaluate-base", "d1")
+    assert third is not None and third.reused_from == "other"
+
+
+def test_an_altered_stage_of_another_run_is_not_taken_over(run: RunDirectory, other: RunDirectory) -> None:
+    finish(other, "evaluate-base", "d1")
+    (other.evaluation("base") / "items.parquet").write_text("altered")
+    assert find_complete(run, "evaluate-base", "d1") is None
+    assert not run.evaluation("base").exists()
+
+
+def test_another_run_is_left_alone_when_only_this_one_may_be_used(run: RunDirectory, other: RunDirectory) -> None:
+    finish(other, "evaluate-base", "d1")
+    assert find_complete(run, "evaluate-base", "d1", elsewhere=False) is None
+
+
+def test_taking_over_removes_what_an_older_config_left(run: RunDirectory, other: RunDirectory) -> None:
+    finish(run, "evaluate-base", "d0", "old")
+    (run.evaluation("base") / "leftover.png").write_text("old")
+    finish(other, "evaluate-base", "d1")
+    find_complete(run, "evaluate-base", "d1")
+    assert [path.name for path in run.evaluation("base").iterdir()] == ["items.parquet"]
+
+
+def test_a_promised_file_that_is_missing_is_an_error(run: RunDirectory) -> None:
+    with pytest.raises(FileNotFoundError, match="should have written"):
+        describe_outputs(run.root, [run.report])
+
+
+@pytest.mark.parametrize("name", ["../../victim.txt", "data/../../../victim.txt", "/victim.txt"])
+def test_a_manifest_that_names_a_file_outside_its_run_counts_for_nothing(
+    run: RunDirectory, other: RunDirectory, name: str
+) -> None:
+    victim = run.root.parents[1] / "victim.txt"
+    written = finish(other, "evaluate-base", "d1")
+    victim.write_text("result")  # what the outputs' hash is of
+    (output,) = written.outputs.values()
+    path = str(victim) if name.startswith("/") else name
+    write_manifest(other, dataclasses.replace(written, outputs={path: output}))
+    run.root.mkdir(parents=True)
+    assert read_manifest(other, "evaluate-base") is None
+    assert find_complete(run, "evaluate-base", "d1") is None
+    assert victim.read_text() == "result"

@@ -1,0 +1,221 @@
+"""Exactly the stages that depend on a change get a new digest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.data import LocalSource
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from tasks.cache.named_files import NamedFiles
+from tasks.cache.stages import epoch_chain, run_name, stage_digests
+
+ROOT = Path(__file__).parents[3]
+AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
+ALL = AFTER_TRAINING | {"prepare", "training-rows", "cold-start", "evaluate-base"}
+AFTER_COLD_START = ALL - {"prepare", "training-rows"}
+EVALUATION = {"evaluate-base", "evaluate-trained", "model-card", "report"}
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def quickstart(*overrides: str) -> RunConfig:
+    return load_config(Path("configs/quickstart.yaml"), overrides)
+
+
+def source_digest(source: object) -> str:
+    return json.dumps(source.model_dump(mode="json"))  # type: ignore[attr-defined]
+
+
+def changed(before: RunConfig, after: RunConfig) -> set[str]:
+    old, new = stage_digests(before, NamedFiles(source_digest)), stage_digests(after, NamedFiles(source_digest))
+    return {stage for stage in old if old[stage] != new[stage]}
+
+
+@pytest.mark.parametrize(
+    ("override", "reruns"),
+    [
+        ("actor.optim.lr=1e-4", AFTER_TRAINING),
+        ("algorithm.clip_ratio_high=0.3", AFTER_TRAINING),
+        ("rollout.n=4", AFTER_TRAINING),
+        ("data.rollout_batch_size=32", AFTER_TRAINING),
+        ("data.source_weights={counting: 1.0}", AFTER_TRAINING),
+        ("data.shuffle=false", AFTER_COLD_START),
+        ("trainer.total_epochs=99", AFTER_TRAINING),
+        ("trainer.max_steps=10", AFTER_TRAINING),
+        ("reward.kwargs={format_weight: 0.2}", AFTER_TRAINING | EVALUATION),
+        ("rollout.max_response_length=16", AFTER_TRAINING | EVALUATION),
+        ("evaluation.temperature=0.5", EVALUATION),
+        ("evaluation.limit=100", AFTER_TRAINING | EVALUATION),
+        ("evaluation.top_p=0.9", EVALUATION),
+        ("merge.probe_tolerance=1e-3", {"merge", "model-card", "report"}),
+        ("merge.checkpoint=best", {"evaluate-trained", "merge", "model-card", "report"}),
+        ("cold_start.steps=10", AFTER_COLD_START),
+        ("cold_start.optim.lr=1e-4", AFTER_COLD_START),
+        ("data.max_prompt_length=128", ALL),
+        ("data.override_chat_template=configs/prompts/count.jinja", ALL),
+        ("data.curriculum={column: objects}", ALL),
+        ("data.train.scene_seed=9", ALL),
+        ("data.validation.scene_seed=9", {"prepare"} | EVALUATION | AFTER_TRAINING),
+        ("model.source.num_layers=2", ALL),
+        ("model.lora={rank: 8}", AFTER_TRAINING),
+        ("critic={cliprange_value: 0.2}", AFTER_TRAINING),
+        ("model.freeze_vision_tower=true", AFTER_TRAINING),
+        ("actor.optim.strategy=adamw_bf16", AFTER_TRAINING),
+        ("seed=2", ALL),
+        ("tracking.gallery_items=3", {"report"}),
+        ("trainer.save_limit=1", set()),
+        ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
+        ("storage.address=s3://bucket/runs", set()),
+        ("experiment=other", set()),
+    ],
+)
+def test_exactly_the_stages_that_depend_on_a_change_get_a_new_digest(override: str, reruns: set[str]) -> None:
+    assert changed(quickstart(), quickstart(override)) == reruns
+
+
+def test_held_out_rows_matter_to_training_only_where_it_validates() -> None:
+    before, after = (
+        quickstart("trainer.val_freq=-1", f"data.validation.scene_seed={scene_seed}") for scene_seed in (2, 9)
+    )
+    assert changed(before, after) == {"prepare"} | EVALUATION
+    assert (
+        changed(quickstart("trainer.val_freq=-1"), quickstart("trainer.val_freq=-1", "evaluation.limit=9"))
+        == EVALUATION
+    )
+
+
+@pytest.mark.parametrize("setting", ["n=4", "temperature=0.3", "top_p=0.5"])
+def test_the_evaluations_sampling_matters_to_training_only_where_validation_samples(setting: str) -> None:
+    evaluation = f"evaluation.{setting}"
+    assert changed(quickstart(), quickstart(evaluation)) == EVALUATION
+    sampled = "trainer.val_mode=sampled"
+    assert changed(quickstart(sampled), quickstart(sampled, evaluation)) == AFTER_TRAINING | EVALUATION
+    never = (sampled, "trainer.val_freq=-1")
+    assert changed(quickstart(*never), quickstart(*never, evaluation)) == EVALUATION
+
+
+def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
+    template = tmp_path / "prompt.jinja"
+    template.write_text("{{ content }}")
+    config = quickstart(f"data.prompt_template={template}")
+    before = stage_digests(config, NamedFiles(source_digest))
+    template.write_text("{{ content }} Think first.")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == ALL
+
+
+def test_editing_a_users_reward_file_changes_what_it_judged(tmp_path: Path) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text("def score(sample): return {'overall': 1.0}")
+    config = quickstart(f"reward.function={reward}:score")
+    before = stage_digests(config, NamedFiles(source_digest))
+    reward.write_text("def score(sample): return {'overall': 0.0}")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
+def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text("import grading\ndef score(sample): return {'overall': grading.GRADE}")
+    (tmp_path / "grading.py").write_text("GRADE = 1.0")
+    config = quickstart(f"reward.function={tmp_path / 'reward.py'}:score")
+    before = stage_digests(config, NamedFiles(source_digest))
+    (tmp_path / "grading.py").write_text("GRADE = 0.0")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
+def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
+        stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), NamedFiles(source_digest))
+
+
+def test_lowering_the_number_of_kept_checkpoints_stays_in_the_run() -> None:
+    """What a full disk's message advises."""
+    assert run_name(quickstart()) == run_name(quickstart("trainer.save_limit=1"))
+
+
+def test_the_order_of_rows_matters_to_a_cold_start_only_where_there_is_one() -> None:
+    before, after = (quickstart("cold_start=null", f"data.shuffle={word}") for word in ("true", "false"))
+    assert changed(before, after) == AFTER_TRAINING
+
+
+def test_the_direction_of_a_curriculum_changes_no_prepared_row() -> None:
+    before, after = (
+        quickstart(f"data.curriculum={{column: objects, descending: {word}}}") for word in ("true", "false")
+    )
+    assert changed(before, after) == AFTER_TRAINING
+
+
+@pytest.mark.parametrize("cookie", ["latin-1", "utf-8"])
+def test_a_reward_file_is_read_in_the_encoding_that_it_names(tmp_path: Path, cookie: str) -> None:
+    reward = tmp_path / "reward.py"
+    config = quickstart(f"reward.function={reward}:score")
+    digests = []
+    for word in ("größe", "große"):
+        reward.write_bytes(f"# -*- coding: {cookie} -*-\nWORD = '{word}'\ndef score(sample): ...\n".encode(cookie))
+        digests.append(stage_digests(config, NamedFiles(source_digest)))
+    assert digests[0]["training"] != digests[1]["training"]
+
+
+@pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
+def test_a_template_that_is_not_utf8_is_named(tmp_path: Path, key: str) -> None:
+    template = tmp_path / "prompt.jinja"
+    template.write_bytes("{{ content }} Größe?".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{template} is not UTF-8 text \(line 1\): save it as UTF-8"):
+        stage_digests(quickstart(f"{key}={template}"), NamedFiles(source_digest))
+
+
+def test_a_missing_template_is_named() -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.jinja"):
+        stage_digests(quickstart("data.prompt_template=nowhere.jinja"), NamedFiles(source_digest))
+
+
+def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
+    (tmp_path / "image.png").write_bytes(b"one")
+    (tmp_path / "rows.jsonl").write_text('{"problem": "<image>?", "images": ["image.png"], "answer": "1"}\n')
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"))
+    config = quickstart()
+    config = config.model_copy(update={"data": config.data.model_copy(update={"train": source})})
+    before = stage_digests(config)
+    (tmp_path / "image.png").write_bytes(b"two")
+    after = stage_digests(config)
+    assert {stage for stage in before if before[stage] != after[stage]} == ALL
+
+
+def test_an_epoch_depends_on_the_ones_before_it_and_not_on_the_number_that_follows() -> None:
+    chains = epoch_chains("actor.optim.lr_scheduler_type=constant")
+    assert chains[0] == chains[1]
+    assert len({digest for _, digest in chains[0]}) == 3
+    assert [name for name, _ in chains[0]] == ["train-epoch-001", "train-epoch-002", "train-epoch-003"]
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        ("actor.optim.lr_scheduler_type=cosine",),
+        ("actor.optim.lr_scheduler_type=constant", "actor.optim.lr_warmup_steps=0", "actor.optim.lr_warmup_ratio=0.1"),
+    ],
+)
+def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does(rate: tuple[str, ...]) -> None:
+    short, long = epoch_chains(*rate)
+    assert not set(short) & set(long)
+
+
+def epoch_chains(*overrides: str) -> list[list[tuple[str, str]]]:
+    """The chain of three epochs in a run of two and in a run of three."""
+    configs = [quickstart(f"trainer.total_epochs={epochs}", *overrides) for epochs in (2, 3)]
+    return [list(epoch_chain(config, stage_digests(config, NamedFiles(source_digest)), epochs=3)) for config in configs]
+
+
+def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
+    name = run_name(quickstart())
+    assert name.startswith("quickstart-")
+    assert run_name(quickstart(), tag="20260101T000000") == f"{name}-20260101T000000"
+    assert run_name(quickstart("tracking.mlflow_uri=null", "merge.push=owner/name")) == name
+    assert run_name(quickstart("storage.address=/mnt/share", "storage.verify=false")) == name
+    assert run_name(quickstart("actor.optim.lr=1e-4")) != name

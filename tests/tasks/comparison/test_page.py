@@ -1,0 +1,83 @@
+"""The comparison is one file that needs nothing beside it and says what the figures allow, no more."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.comparison.data import comparison_page
+from tasks.comparison.groups import group_runs
+from tasks.comparison.page import ComparisonPage, render_comparison
+from tests.tasks.finished_run import finish_run
+from tests.tasks.results.test_report_page import parsed
+
+ODD = "+-" * 20
+WORSE = "+---" * 10
+BEST = "++++++++++++++++++-+" * 2
+
+
+def page(tmp_path: Path, *by_group: list[str]) -> ComparisonPage:
+    """A page of groups with one run a text."""
+    runs = [
+        finish_run(tmp_path, f"seed={seed}", f"rollout.n={place + 2}", base="-" * 40, trained=signs)
+        for place, group in enumerate(by_group)
+        for seed, signs in enumerate(group, start=1)
+    ]
+    return comparison_page(group_runs(runs), num_items=8)
+
+
+def test_the_page_loads_nothing_from_outside_and_is_well_formed(tmp_path: Path) -> None:
+    html = render_comparison(page(tmp_path, [ODD, WORSE], [BEST, ODD], [ODD]))
+    references = parsed(html)
+    assert all(address.startswith("data:") for address in references.loaded)
+    assert "<script" not in html and "@import" not in html and "url(http" not in html
+    assert references.open == []
+    assert len(references.ids) == len(set(references.ids))
+
+
+def test_every_filter_has_its_label_its_items_and_its_rule(tmp_path: Path) -> None:
+    html = render_comparison(page(tmp_path, [ODD], [BEST], [WORSE]))
+    for kind in ("gained-1", "lost-2"):
+        assert f'for="show-{kind}"' in html and f'id="show-{kind}"' in html
+        assert f"#show-{kind}:checked ~ .gallery .item:not(.{kind})" in html
+        assert re.search(rf'<article class="card item [^"]*{kind}', html)
+
+
+def test_differences_intervals_p_values_and_flips_are_there(tmp_path: Path) -> None:
+    shown = page(tmp_path, [ODD, WORSE], [BEST, BEST])
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", render_comparison(shown)))
+    (row,) = shown.comparisons
+    low, high = row.comparison.ci95
+    assert f"{100 * row.comparison.difference:+.1f} points" in text
+    assert f"{100 * low:+.1f} to {100 * high:+.1f} (p &lt; 0.001)" in text
+    assert f"{100 * row.comparison.over_seeds.ci95[0]:+.1f} to" in text
+    assert "50.0 %, 25.0 %" in text
+
+
+@pytest.mark.parametrize(
+    ("groups", "verdict", "standing"),
+    [
+        ([[ODD], [ODD]], "No significant difference between 3 and 2.", "open"),
+        ([[ODD], [BEST]], "The models of 3 are better than those of 2; without repetitions", "higher"),
+        ([[BEST], [WORSE]], "The models of 3 are worse than those of 2; without repetitions", "lower"),
+        ([[ODD, WORSE], [BEST, ODD]], "; whether the recipe is, the seeds leave open.", "higher"),
+        ([[ODD, ODD, "+" + ODD[1:]], [BEST, BEST, "-" + BEST[1:]]], "and so is the recipe, whatever", "higher"),
+    ],
+)
+def test_the_verdict_claims_what_the_figures_show(
+    tmp_path: Path, groups: list[list[str]], verdict: str, standing: str
+) -> None:
+    (row,) = page(tmp_path, *groups).comparisons
+    assert verdict in row.verdict
+    assert row.standing == standing
+
+
+def test_what_a_model_said_is_text_and_never_markup(tmp_path: Path) -> None:
+    html = render_comparison(page(tmp_path, [ODD], [BEST]))
+    assert "&lt;answer&gt;3&lt;/answer&gt;" in html and "<answer>" not in html
+
+
+def test_a_single_group_is_shown_without_comparison(tmp_path: Path) -> None:
+    html = render_comparison(page(tmp_path, [ODD, WORSE]))
+    assert "no group could be compared with the first" in html
+    assert "Nothing but the seeds" in html

@@ -1,0 +1,182 @@
+"""Rows set apart share nothing with those that stay."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.data import Columns, LocalSource
+from rl_core.data.rows import Row
+from rl_core.data.sources import iter_rows
+from tasks.new_config.held_out import find_split, set_rows_apart
+
+
+def table(folder: Path, images: list[list[int]]) -> LocalSource:
+    """A Parquet file with one row an entry, whose images are known by number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"problem": "<image>" * len(row) + f"row {number}", "images": [bytes([one]) for one in row], "answer": "1"}
+        for number, row in enumerate(images)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return LocalSource(type="local", path=str(folder / "rows.parquet"))
+
+
+def contents(source: LocalSource) -> list[Row]:
+    rows = list(iter_rows(source))
+    assert all(isinstance(row, Row) for row in rows)
+    return rows
+
+
+def seen(rows: list[Row]) -> set:
+    return {image for row in rows for image in row.images} | {row.question for row in rows}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), max_size=3), min_size=2, max_size=30))
+def test_no_row_is_lost_and_nothing_is_seen_on_both_sides(tmp_path_factory, images: list[list[int]]) -> None:
+    folder = tmp_path_factory.mktemp("split")
+    source = table(folder / "in", images)
+    try:
+        split = set_rows_apart(source, folder / "out")
+    except ValueError as error:
+        assert "can be held out" in str(error)  # noqa: PT017 - all rows hang together, which the law allows
+        return
+    train, held_out = contents(split.train), contents(split.validation)
+    assert train and held_out
+    assert sorted(row.question for row in train + held_out) == sorted(row.question for row in contents(source))
+    assert not seen(train) & seen(held_out)
+
+
+def test_a_tenth_is_held_out_and_the_choice_is_repeatable(tmp_path: Path) -> None:
+    source = table(tmp_path / "in", [[number] for number in range(100)])
+    first, second = (set_rows_apart(source, tmp_path / name) for name in ("a", "b"))
+    assert len(contents(first.validation)) == 10
+    assert seen(contents(first.validation)) == seen(contents(second.validation))
+
+
+def test_rows_that_all_show_one_image_cannot_be_split(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"none of the 2 usable row\(s\) can be held out, because all of them share an image"
+    ):
+        set_rows_apart(table(tmp_path / "in", [[7], [7]]), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "expected"),
+    [
+        (["train.parquet", "test.parquet"], "", ("train.parquet", "test.parquet")),
+        (["train.parquet", "test.parquet", "val.parquet"], "", ("train.parquet", "val.parquet")),
+        (["train-00000.parquet", "validation-00000.parquet"], "", ("train-00000.parquet", "validation-00000.parquet")),
+        (["questions.jsonl", "test.jsonl"], "questions.jsonl", ("questions.jsonl", "test.jsonl")),
+        (["questions.jsonl", "test.py", "val.txt", "dev/notes.txt"], "questions.jsonl", None),
+        (["train.py", "train_images/1.png", "test_images/1.png", "rows.jsonl", "test.jsonl"], "", None),
+        (
+            ["train.jsonl", "test.jsonl", "train_images/1.png", "test_images/1.png"],
+            "",
+            ("train.jsonl", "test.jsonl"),
+        ),
+        (["train/1/data.json", "test/a.parquet", "train.md"], "", ("train", "test")),
+        (
+            [*(f"train-0000{n}-of-00003.parquet" for n in range(3)), "test-00000-of-00001.parquet"],
+            "",
+            ("train-*-of-00003.parquet", "test-00000-of-00001.parquet"),
+        ),
+        (
+            ["rows.jsonl", "val-0-of-2.jsonl", "val-1-of-2.jsonl"],
+            "rows.jsonl",
+            ("rows.jsonl", "val-*-of-2.jsonl"),
+        ),
+        (["train.jsonl", "train_2.jsonl", "test.jsonl"], "train.jsonl", ("train.jsonl", "test.jsonl")),
+        (["test.jsonl"], "test.jsonl", None),
+        (["test-0-of-2.jsonl", "test-1-of-2.jsonl"], "test-1-of-2.jsonl", None),
+        (["test-0-of-2.jsonl", "test-1-of-2.jsonl"], "test-*-of-2.jsonl", None),
+        (["rows.parquet"], "", None),
+    ],
+)
+def test_held_out_data_is_found_by_its_name(tmp_path: Path, names: list[str], asked: str, expected) -> None:
+    lay_down(tmp_path, names)
+    found = find_split(tmp_path / asked if asked else tmp_path)
+    assert found == (expected and tuple(tmp_path / name for name in expected))
+
+
+def lay_down(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "claims"),
+    [
+        (["train.jsonl", "train_hard.jsonl", "test.jsonl"], "", ("train.jsonl", "train_hard.jsonl")),
+        (["train.jsonl", "train/a.parquet", "test.jsonl"], "", ("train", "train.jsonl")),
+        (["train-0-of-1.jsonl", "train-0-of-2.jsonl", "train-1-of-2.jsonl", "test.jsonl"], "", ("train-*-of-2.jsonl",)),
+        (["rows.jsonl", "test_a.jsonl", "test_b.jsonl"], "rows.jsonl", ("test_a.jsonl", "test_b.jsonl")),
+    ],
+)
+def test_two_that_claim_one_name_are_both_named(
+    tmp_path: Path, names: list[str], asked: str, claims: tuple[str, ...]
+) -> None:
+    lay_down(tmp_path, names)
+    with pytest.raises(ValueError, match="sightline init DATA --validation HELD_OUT") as caught:
+        find_split(tmp_path / asked if asked else tmp_path)
+    for name in claims:
+        assert f"{tmp_path / name}" in str(caught.value)
+
+
+EXTRAS = [
+    {"level": 3, "category": "charts"},
+    {"level": 2.5, "category": None},
+    {"level": "hard"},
+    {"level": True, "empty": {}, "none": [], "deep": {"a": [1, {"b": None}], "c": "π"}},
+    {"deep": [], "null": "null", "": 0},
+    {},
+]
+
+
+def test_every_other_column_is_read_back_as_it_was(tmp_path: Path) -> None:
+    """Rewards, a curriculum and the categories of an evaluation look for them."""
+    rows = [{"problem": f"{n}?", "answer": str(n), **EXTRAS[n % len(EXTRAS)]} for n in range(18)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"))
+    split = set_rows_apart(source, tmp_path / "out")
+    read = {row.question: row.extra for row in contents(split.train) + contents(split.validation)}
+    assert read == {row.question: row.extra for row in contents(source)}
+    assert {repr(extra["level"]) for extra in read.values() if "level" in extra} == {"3", "2.5", "'hard'", "True"}
+
+
+def test_other_columns_may_have_the_usual_names(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"{n}?", "solution": str(n), "answer": n, "problem": [n], "images": None, "images_": "?"}
+        for n in range(4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    columns = Columns(prompt_key="question", answer_key="solution", image_key=None)
+    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"), columns=columns)
+    split = set_rows_apart(source, tmp_path / "out")
+    read = {(row.question, row.answer): row.extra for row in contents(split.train) + contents(split.validation)}
+    assert read == {(row.question, row.answer): row.extra for row in contents(source)}
+    assert read["2?", "2"] == {"answer": 2, "problem": [2], "images": None, "images_": "?"}
+
+
+@pytest.mark.parametrize("kind", ["images", "videos"])
+def test_rows_that_name_files_and_conversations_can_be_read_back(tmp_path: Path, kind: str) -> None:
+    place = {"images": "<image>", "videos": "<video>"}[kind]
+    media = tmp_path / "data" / "media"
+    media.mkdir(parents=True)
+    rows = []
+    for number in range(12):
+        (media / f"{number}.bin").write_bytes(bytes([number]))
+        turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{place}{number}?"}]
+        rows.append({"problem": turns, kind: [f"media/{number}.bin"], "answer": "1"})
+    (tmp_path / "data" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    split = set_rows_apart(LocalSource(type="local", path=str(tmp_path / "data" / "rows.jsonl")), tmp_path / "out")
+    read = contents(split.train) + contents(split.validation)
+    files = sorted(path.read_bytes()[0] for row in read for path in (*row.images, *row.videos))
+    assert files == list(range(12))
+    assert {turn.content for row in read for turn in row.history} == {"Be brief."}

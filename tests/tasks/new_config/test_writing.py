@@ -1,0 +1,55 @@
+"""A config that was written for somebody's data is one that a run takes, whatever its file is called."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.data.sources import iter_rows
+from rl_core.planning.preflight import check_config
+from tasks.new_config.writing import Wishes, propose, write_config
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(16)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment"),
+    [
+        ("config.yaml", "config"),
+        ("My clevr_v2.yaml", "my-clevr-v2"),
+        ("größe.yaml", "gr-e"),
+        ("试验.yaml", "experiment"),
+        ("²³.yaml", "experiment"),
+        ("x" * 58 + "-_yz.yaml", "x" * 58 + "-y"),
+        ("y" * 59 + "_z.yaml", "y" * 59),
+    ],
+)
+def test_the_experiment_is_named_after_the_file_in_ascii(
+    data: Path, tmp_path: Path, name: str, experiment: str
+) -> None:
+    out = tmp_path / name
+    proposal = propose(str(data), Wishes(), folder=tmp_path / "data")
+    written = write_config(proposal, out, max_prompt_length=64)
+    assert written.experiment == experiment
+    assert load_config(out) == written
+
+
+def test_a_split_in_several_shards_is_read_whole(tmp_path: Path) -> None:
+    for shard in (2, 0, 1):
+        row = {"problem": f"What is {shard} + 1?", "answer": str(shard + 1)}
+        (tmp_path / f"train-0000{shard}-of-00003.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "test-00000-of-00001.jsonl").write_text('{"problem": "What is 7 + 1?", "answer": "8"}\n')
+    proposal = propose(str(tmp_path), Wishes(), folder=tmp_path / "data")
+    config = write_config(proposal, tmp_path / "config.yaml", max_prompt_length=64)
+    rows = list(iter_rows(config.data.train))
+    assert [row.answer for row in rows] == ["1", "2", "3"]
+    assert {row.data_source for row in rows} == {"train"}
+    assert [row.answer for row in iter_rows(config.data.validation)] == ["8"]
+    assert not [problem for problem in check_config(config) if problem.fatal]

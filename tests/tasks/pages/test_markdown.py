@@ -1,0 +1,97 @@
+"""Pages say what their stage made, and show what a model said as text."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rl_core.evaluation.folder import read_evaluation
+from rl_core.evaluation.items import write_items
+from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import Output, StageManifest
+from tasks.pages.markdown import _said, links_page, markdown_table, stage_page, validation_page
+from tests.tasks.finished_run import finish_run
+
+
+def manifest(stage: str, result: dict, **more: object) -> StageManifest:
+    return StageManifest(
+        stage=stage,
+        digest="abc",
+        outputs={"a": Output(sha256="0", size=1_500_000)},
+        result=result,
+        seconds=61.0,
+        finished_at="2026-01-01T00:00:00+00:00",
+        **more,
+    )
+
+
+def test_a_stage_is_its_facts() -> None:
+    page = stage_page(manifest("merge", {"step": 6, "proof": {"largest": 1.25e-7}, "text": "a\nb"}))
+    for line in (
+        "| wall time | 1 min 01 s |",
+        "| files | 1 (1.5 MB) |",
+        "| step | 6 |",
+        "| proof.largest | 1.25e-07 |",
+    ):
+        assert line in page
+    assert "made by this run" in page and "a\nb" not in page
+
+
+def test_a_stage_of_another_run_says_so() -> None:
+    assert "| origin | taken over from `other` |" in stage_page(manifest("merge", {}, reused_from="other"))
+
+
+def test_an_evaluation_is_a_table_of_its_passes() -> None:
+    result = {
+        "accuracy": 0.5,
+        "ci95": [0.4, 0.625],
+        "n": 10,
+        "truncation_rate": 0.1,
+        "parse_failure_rate": None,
+        "mean_length": 12.5,
+    }
+    page = stage_page(manifest("evaluate-base", {"greedy": result, "sampled": result}))
+    assert "| greedy | 50.0% | 40.0% to 62.5% | 10 | 10.0% |  | 12.5 |" in page
+    assert "| sampled | " in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", "a\\|b"),
+        ("<img src=x onerror=y>", "&lt;img src=x onerror=y>"),
+        ("one\ntwo", "one<br>two"),
+        ("**5** & [6](x)", "\\*\\*5\\*\\* &amp; \\[6\\](x)"),
+    ],
+)
+def test_what_a_model_said_is_text(text: str, shown: str) -> None:
+    assert _said(text) == shown
+
+
+def test_a_long_text_is_cut() -> None:
+    assert _said("x" * 1000) == "x" * 300 + " ..."
+
+
+def test_a_table_has_a_line_a_row() -> None:
+    assert markdown_table(("a", "b"), [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+
+
+def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:
+    run = finish_run(tmp_path, base="----", trained="+---")
+    base = read_evaluation(run.evaluation("base"))["greedy"]
+    answered = [replace(base[0], response="<answer>2</answer>", components={}, error="too slow"), *base[1:]]
+    write_items(run.validation(0), answered)
+    write_items(run.validation(2), read_evaluation(run.evaluation("trained"))["greedy"])
+    page = validation_page(run)
+    assert page.startswith("# Held-out prompts, validated after step 2\n")
+    assert page.count("![image](data:image/png;base64,") == page.count("How many?") == 3
+    assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | wrong |" in page
+    assert r"| 2 | &lt;answer>3&lt;/answer> | 1 | right |" in page
+    assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
+
+
+def test_links_name_what_there_is() -> None:
+    run = RunDirectory(Path("runs/x"))
+    page = links_page(run, mlflow={"this run": "http://m"}, resume="sightline run --resume x")
+    assert "| MLflow, this run | [http://m](http://m) |" in page and "not shown there" not in page
+    assert "| MLflow | not shown there |" in links_page(run, mlflow={}, resume="sightline run --resume x")

@@ -1,0 +1,123 @@
+"""What the hub does not give is named for all names at once, and nobody waits for it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from tasks.planning.hub_problems import HubAnswer, ask_hub, hub_problems, no_waiting
+from tests.servers import free_port
+
+ROOT = Path(__file__).parents[3]
+ALL = {"model.source.path", "data.train.name", "data.validation.name"}
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """Knows owner/rows, says of every other name that there is none, and never answers for owner/model."""
+
+    ended = threading.Event()
+
+    def do_GET(self) -> None:
+        if "owner/model" in self.path:
+            self.ended.wait(60.0)
+        is_known = "owner/rows" in self.path
+        body = json.dumps({"id": "owner/rows", "sha": COMMIT, "siblings": []}).encode() if is_known else b"{}"
+        self.send_response(200 if is_known else 404)
+        if not is_known:
+            self.send_header("X-Error-Code", "RepoNotFound")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Ask the hub on this port."""
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _Hub.ended.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at(monkeypatch, server.server_port)
+    yield
+    _Hub.ended.set()
+    server.shutdown()
+    server.server_close()
+
+
+def from_the_hub(*overrides: str) -> RunConfig:
+    return load_config(
+        Path("tests/e2e/configs/small.yaml"),
+        [
+            "model.source={type: pretrained, path: owner/model}",
+            "data.train={type: hub, name: owner/rows@train}",
+            "data.validation={type: hub, name: owner/gone@test}",
+            *overrides,
+        ],
+    )
+
+
+def states(answers: list[HubAnswer]) -> dict[str, str]:
+    return {answer.name.key: answer.state for answer in answers}
+
+
+def test_without_a_hub_everything_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, free_port())
+    problems = hub_problems(ask_hub(from_the_hub(), seconds=60.0))
+    assert {problem.where for problem in problems} == ALL
+    assert all(problem.fatal and "must come from the hub" in problem.what for problem in problems)
+
+
+@pytest.mark.usefixtures("_hub")
+def test_a_hub_that_does_not_answer_is_not_waited_for() -> None:
+    answers = ask_hub(from_the_hub(), seconds=1.0)
+    assert states(answers)["model.source.path"] == "silent"
+    (silent,) = [problem for problem in hub_problems(answers) if problem.where == "model.source.path"]
+    assert not silent.fatal and "did not answer in time" in silent.what
+
+
+@pytest.mark.usefixtures("_hub")
+def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named() -> None:
+    answers = ask_hub(from_the_hub("model.source={type: tiny}"), seconds=60.0)
+    assert states(answers) == {"data.train.name": "there", "data.validation.name": "missing"}
+    (problem,) = hub_problems(answers)
+    assert problem.where == "data.validation.name"
+    assert "the hub has no dataset owner/gone, or none for this account" in problem.what
+
+
+def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, free_port())
+    for folder in ("models--owner--model", "datasets--owner--rows", "datasets--owner--gone"):
+        (Path(constants.HF_HUB_CACHE) / folder).mkdir(parents=True)
+    answers = ask_hub(from_the_hub(), seconds=60.0)
+    assert states(answers).keys() == {"data.train.name", "data.validation.name"}, "a branch may have moved"
+    assert hub_problems(answers) == []
+    with no_waiting(answers):
+        assert constants.HF_HUB_OFFLINE
+    assert not constants.HF_HUB_OFFLINE
+    pinned = from_the_hub(f"data.train.revision={COMMIT}", f"data.validation.revision={COMMIT}")
+    assert ask_hub(pinned, seconds=60.0) == []
+
+
+def test_nothing_is_asked_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert ask_hub(from_the_hub(), seconds=60.0) == []

@@ -1,0 +1,215 @@
+"""Everything that is wrong is named, and all at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
+from rl_core.planning.memory import Gpu
+from rl_core.planning.problem import Problem
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from tasks.planning.problems import (
+    data_problems,
+    find_gpu,
+    find_problems,
+    prepared_column_problems,
+    prepared_problems,
+    reward_problems,
+    static_problems,
+)
+from tasks.preparation import prepare_run
+
+ROOT = Path(__file__).parents[3]
+GOOD = {"problem": "two?", "images": [], "answer": "1"}
+BAD = {"problem": "<image> <image> two?", "images": [], "answer": "1"}
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def small(*overrides: str) -> RunConfig:
+    return load_config(Path("tests/e2e/configs/small.yaml"), overrides)
+
+
+def training_rows(tmp_path: Path, *rows: dict) -> str:
+    """The override that trains on these rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"data.train={{type: local, path: {path}}}"
+
+
+def reward_that(tmp_path: Path, body: str) -> str:
+    """The override that judges with this function body."""
+    path = tmp_path / "reward.py"
+    path.write_text(f"import time\n\n\ndef score(sample):\n    {body}\n")
+    return f"reward.function={path}:score"
+
+
+def text_of(problems: list[Problem]) -> str:
+    return "\n".join(map(str, problems))
+
+
+def test_the_built_in_reward_agrees_with_the_ground_truth() -> None:
+    assert reward_problems(small()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise RuntimeError('no idea')", "no idea"),
+        ("return 1.0", "reward"),
+        ("return {'overall': 1.0}", "accuracy"),
+    ],
+)
+def test_a_reward_that_does_not_work_is_named(tmp_path: Path, body: str, told: str) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, body)))
+    assert [problem.fatal for problem in problems] == [True]
+    assert told in text_of(problems)
+
+
+def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, "return {'overall': 0.0, 'accuracy': 0.0}")))
+    assert [problem.fatal for problem in problems] == [False]
+
+
+def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "words.jsonl").write_text(json.dumps({"problem": "?", "answer": "many"}) + "\n")
+    words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
+    mixture = f"{{type: mixture, sources: {{words: {words}, scenes: {{type: counting, size: 99, scene_seed: 5}}}}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}"))
+    assert "the ground truth of row 8: ValueError: the ground truth 'many' is no whole number" in problem.what
+    (problem,) = reward_problems(small(f"data.validation={words}"))
+    assert "'many' is no whole number" in problem.what
+    by_source = "reward={by_source: {scenes: {function: count}, counting: {function: count}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}", by_source))
+    assert "no reward for data source 'words': name it in reward.by_source" in problem.what
+
+
+def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
+    config = small(
+        "actor.global_batch_size=3",
+        reward_that(tmp_path, "raise RuntimeError('no idea')"),
+        training_rows(tmp_path, GOOD, BAD),
+    )
+    problems = find_problems(config, RunDirectory(tmp_path / "run"))
+    message = text_of(problems)
+    for part in ("actor.global_batch_size", "no idea", "row 1 (rows.jsonl line 2), column 'problem'"):
+        assert part in message, message
+
+
+def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> None:
+    assert data_problems(small("data.max_prompt_length=8")) == []
+
+
+def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
+    message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
+    assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
+
+
+def manifest_of(**rows: int) -> DataManifest:
+    lengths = LengthSummary.of([9])
+    train = SplitSummary(
+        source="rows",
+        read=sum(rows.values()),
+        rows=sum(rows.values()),
+        rejected=0,
+        overlong=0,
+        images=0,
+        data_sources=rows,
+        prompt_tokens=lengths,
+    )
+    return DataManifest(fingerprint="", splits={"train": train}, images=0, files={})
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ("null", ""),
+        ("{scenes: 1, sums: 3}", ""),
+        ("{scenes: 1}", "['sums'] have no weight"),
+        ("{scenes: 1, sums: 1, more: 1}", "['more'] are not among the rows"),
+        ("{scenes: 1000, sums: 1}", "asks 'scenes' for 4 of the 4 rows of a batch, and it has 3"),
+    ],
+)
+def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(weights: str, told: str) -> None:
+    """How rows are drawn is no part of their preparation, so another run's may stand for them."""
+    problems = prepared_problems(small(f"data.source_weights={weights}"), manifest_of(scenes=3, sums=5))
+    assert told in text_of(problems)
+    assert [problem.where for problem in problems] == (["data.source_weights"] if told else [])
+
+
+def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:
+    (problem,) = prepared_problems(small("data.source_weights={scenes: 1}"), manifest_of(scenes=3))
+    assert problem.where == "data.rollout_batch_size"
+
+
+def test_a_category_that_no_prepared_row_has_is_named(tmp_path: Path) -> None:
+    rows = [{"problem": f"What is {row}?", "answer": row, "kind": "sum"} for row in range(8)]
+    held_out = training_rows(tmp_path, *rows).replace("data.train", "data.validation")
+    config = small(held_out, "evaluation.categories=[kind, kinb]")
+    run = RunDirectory(tmp_path / "run")
+    prepare_run(config, run, progress=SilentProgress())
+    (problem,) = prepared_column_problems(config, run.data)
+    assert problem.where == "evaluation.categories" and "'kinb' is no further column" in problem.what
+    assert prepared_column_problems(small(held_out, "evaluation.categories=[kind]"), run.data) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "gpu"),
+    [
+        ("143771\n143771", 0, Gpu(memory_gib=143771 / 1024)),
+        ("[N/A]", 0, Gpu(memory_gib=None)),
+        ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
+        ("No devices were found", 0, None),
+        ("", 0, None),
+        ("143771", 9, None),
+    ],
+)
+def test_the_driver_is_asked_for_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, gpu: Gpu | None
+) -> None:
+    put_driver(tmp_path, monkeypatch, answer, code)
+    assert find_gpu() == gpu
+
+
+def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int = 0) -> None:
+    """An nvidia-smi that answers this."""
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+
+
+def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_driver(tmp_path, monkeypatch, "143771")
+    for nothing in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
+        assert find_gpu() is None
+
+
+def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So answer devices that share the machine's memory."""
+    put_driver(tmp_path, monkeypatch, "[N/A]")
+    problems = static_problems(small(), RunDirectory(tmp_path / "run"))
+    assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
+    assert "the driver does not tell it" in text_of(problems)
+
+
+def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
+    def found(address: str) -> list[str]:
+        problems = static_problems(small(f"storage.address={address}"), RunDirectory(tmp_path / "run"))
+        return [str(problem) for problem in problems if problem.where == "storage.address"]
+
+    (problem,) = found("nonsense://bucket/runs")
+    assert "nonsense" in problem and "SIGHTLINE_STORAGE" in problem
+    assert found("s3://no-such-bucket/runs") == found(f"{tmp_path}/not-mounted") == []

@@ -1,0 +1,147 @@
+"""What is known of a source without preparing it."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.sources import open_source
+from rl_core.run_directory import RunDirectory
+from tasks.cache.stages import stage_digests
+from tasks.planning import source_glance
+from tasks.planning.known_rows import known_rows
+from tasks.planning.source_glance import glance_at, source_problems, split_glance
+from tests.rl_core.data.samples import png_bytes
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def write_rows(folder: Path, name: str, count: int, **more: object) -> Path:
+    """A file of text rows, by the ending of its name."""
+    path = folder / name
+    rows = [{"problem": f"What is {row}?", "answer": row, "kind": "sum", **more} for row in range(count)]
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
+    return path
+
+
+def config_of(train: Path, validation: Path, *overrides: str) -> RunConfig:
+    paths = [
+        f"data.{key}={{type: local, path: '{path}'}}" for key, path in (("train", train), ("validation", validation))
+    ]
+    return load_config(Path("tests/e2e/configs/small.yaml"), [*paths, "reward.function=math", *overrides])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    return config_of(write_rows(tmp_path, "sums.jsonl", 9), write_rows(tmp_path, "held.parquet", 5))
+
+
+def told(config: RunConfig) -> list[tuple[str, str, bool]]:
+    return [(problem.where, problem.what, problem.fatal) for problem in source_problems(config, glance_at(config))]
+
+
+def test_rows_names_and_columns_are_those_of_the_opened_source(config: RunConfig) -> None:
+    glances = glance_at(config)
+    for key, source in (("data.train", config.data.train), ("data.validation", config.data.validation)):
+        reader = open_source(source)
+        assert (glances[key].rows, glances[key].names) == (len(reader), {reader.name})
+        assert glances[key].columns == {name for row in reader for name in row.extra}
+    assert source_problems(config, glances) == []
+
+
+def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path: Path) -> None:
+    """A folder of classes, lines of JSON, an array and CSV, whose readers are not those of the files above."""
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "dog").mkdir()
+    for name in ("cat/1.png", "dog/1.png", "dog/2.png"):
+        (tmp_path / "pets" / name).write_bytes(png_bytes())
+    (tmp_path / "array.json").write_text(json.dumps([{"problem": "?", "answer": 1}] * 4))
+    (tmp_path / "rows.csv").write_text("problem,answer\n?,1\n?,2\n")
+    write_rows(tmp_path, "lines.json", 6)
+    for name, rows in (("pets", 3), ("array.json", 4), ("rows.csv", 2), ("lines.json", 6)):
+        other = config_of(tmp_path / name, tmp_path / "held.parquet")
+        assert glance_at(other)["data.train"].rows == len(open_source(other.data.train)) == rows
+        assert told(other) == []
+
+
+def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
+    limited = config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", "data.train.limit=4")
+    assert glance_at(limited)["data.train"].rows == 4
+
+
+def test_a_long_file_is_estimated(config: RunConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    long = config_of(write_rows(tmp_path, "long.jsonl", 20_000), tmp_path / "held.parquet")
+    monkeypatch.setattr(source_glance, "MOST_BYTES", 200_000)
+    glance = glance_at(long)["data.train"]
+    assert not glance.is_exact and glance.columns is None
+    assert glance.rows == pytest.approx(40_000, rel=0.1), "blank lines count as rows in an estimate"
+
+
+def test_the_rows_of_a_mixture_are_those_of_its_parts(config: RunConfig, tmp_path: Path) -> None:
+    part = "{{type: local, path: '{}'}}".format
+    parts = f"{{a: {part(tmp_path / 'sums.jsonl')}, b: {part(tmp_path / 'held.parquet')}}}"
+    mixed = config_of(
+        tmp_path / "sums.jsonl", tmp_path / "held.parquet", f"data.train={{type: mixture, sources: {parts}}}"
+    )
+    glances = glance_at(mixed)
+    whole = split_glance(mixed, mixed.data.train, "data.train", glances)
+    assert (whole.rows, whole.names, whole.columns) == (14, {"a", "b"}, {"kind"})
+
+
+def test_a_source_that_cannot_be_read_is_named_with_its_key(config: RunConfig, tmp_path: Path) -> None:
+    odd = write_rows(tmp_path, "odd.jsonl", 3)
+    odd.write_text('{"question": "?", "answer": 1}\n')
+    (found,) = told(config_of(odd, tmp_path / "held.parquet"))
+    assert found[0] == "data.train" and "has no column 'problem'" in found[1] and found[2]
+
+
+@pytest.mark.parametrize(
+    ("override", "where", "words", "fatal"),
+    [
+        ("reward.by_source={sumz: {function: math}}", "reward.by_source.sumz", "did you mean 'sums'?", True),
+        ("reward.by_source={elsewhere: {function: math}}", "reward.by_source.elsewhere", "of held, sums", False),
+        ("evaluation.categories=[kinb]", "evaluation.categories", "did you mean 'kind'?", True),
+        ("evaluation.categories=[answer]", "evaluation.categories", "there is kind", True),
+        ("data.source_weights={sums: 1.0, held: 1.0}", "data.source_weights", "the training rows are of sums", True),
+    ],
+)
+def test_a_name_that_there_is_not_is_told(
+    config: RunConfig, tmp_path: Path, override: str, where: str, words: str, *, fatal: bool
+) -> None:
+    (found,) = told(config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", override))
+    assert found[0] == where and words in found[1] and found[2] == fatal
+
+
+def test_names_that_a_column_gives_are_not_known_beforehand(config: RunConfig, tmp_path: Path) -> None:
+    by_column = config_of(
+        tmp_path / "sums.jsonl", tmp_path / "held.parquet", "data.train.columns.data_source_key=kind",
+        "data.source_weights={sum: 1.0}", "reward.by_source={sum: {function: math}}",
+    )  # fmt: skip
+    assert told(by_column) == []
+
+
+def test_rows_are_known_before_they_are_prepared(config: RunConfig, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "runs" / "mine")
+    digests = stage_digests(config)
+    train = glance_at(config)["data.train"]
+    rows = known_rows(config, run, digests, train)
+    assert rows is not None and rows.count == 9 and "left out" in rows.told
+    assert known_rows(config, run, digests) is None
+    assert rows.problems(config) == []
+    large = config_of(
+        tmp_path / "sums.jsonl", tmp_path / "held.parquet", "data.rollout_batch_size=16", "actor.global_batch_size=16"
+    )
+    (problem,) = rows.problems(large)
+    assert problem.where == "data.rollout_batch_size" and problem.fatal, "no row can be added"

@@ -1,0 +1,199 @@
+"""The report is one file that needs nothing beside it and shows what it was given."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from PIL import Image
+
+from tasks.results.report_charts import MOST_SERIES, Chart, Series, draw
+from tasks.results.report_page import (
+    Accuracy,
+    Answer,
+    EvaluationRow,
+    Fact,
+    GalleryItem,
+    Paired,
+    ReportPage,
+    TimeShare,
+    image_uri,
+    render,
+)
+
+REWARD = Chart(
+    title="Reward", caption="Mean.", series=[Series(label="reward", steps=[1, 2, 3], values=[0.1, 0.5, 0.9])]
+)
+EMPTY = Chart(title="KL", caption="None.", series=[Series(label="kl", steps=[], values=[])])
+
+
+class References(HTMLParser):
+    """Collects every address that a browser would load, and checks that tags close in order."""
+
+    VOID = {"meta", "link", "img", "input", "br"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        values = dict(attrs)
+        self.loaded += [values[name] for name in ("src", "srcset", "poster") if values.get(name)]
+        self.loaded += [values["href"]] if tag == "link" else []
+        self.ids += [values["id"]] if "id" in values else []
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+
+def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryItem:
+    return GalleryItem(
+        images=[image_uri(Image.new("RGB", (84, 84), "red"))],
+        question=question,
+        truth="3",
+        base=Answer(response="<answer>3</answer>", correct=base),
+        trained=Answer(response="<answer>3</answer>", correct=trained),
+    )
+
+
+def page(**changes) -> ReportPage:
+    low, high = Accuracy(accuracy=0.2, n=400, low=0.16, high=0.24), Accuracy(accuracy=0.975, n=400, low=0.95, high=0.99)
+    values = {
+        "run": "quickstart-0123456789ab",
+        "experiment": "quickstart",
+        "finished_at": "2026-01-01 00:00 UTC",
+        "base": low,
+        "trained": high,
+        "paired": Paired(gained=310, lost=0, p_value=1e-20),
+        "facts": [Fact(label="Steps", value="64")],
+        "charts": [REWARD, EMPTY],
+        "evaluations": [
+            EvaluationRow(
+                model="base",
+                mode="greedy",
+                accuracy=low,
+                parse_failure_rate=0.125,
+                truncation_rate=0.0,
+                mean_length=6.25,
+            )
+        ],
+        "stages": [TimeShare(name="prepare", seconds=30.0), TimeShare(name="merge", seconds=90.0, note="reused")],
+        "phases": [TimeShare(name="generate", seconds=0.5)],
+        "gallery": [item(base=False, trained=True), item(base=True, trained=False)],
+        "commands": {"Serve it": "vllm serve merged"},
+        "config": "experiment: quickstart\n",
+        "versions": {"torch": "2.13.0"},
+    }
+    return ReportPage(**(values | changes))
+
+
+def parsed(html: str) -> References:
+    references = References()
+    references.feed(html)
+    return references
+
+
+def test_the_page_loads_nothing_from_outside() -> None:
+    html = render(page())
+    assert all(address.startswith("data:") for address in parsed(html).loaded)
+    assert "<script" not in html and "@import" not in html and "url(http" not in html
+
+
+def test_every_tag_closes_and_no_id_repeats() -> None:
+    references = parsed(render(page(charts=[REWARD, Chart(title="More", caption="", series=REWARD.series)])))
+    assert references.open == []
+    assert len(references.ids) == len(set(references.ids))
+
+
+def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
+    text = re.sub(r"<[^>]+>", "", render(page()))
+    assert "20.0→97.5 %" in text
+    assert "16.0 % to 24.0 %" in text and "95.0 % to 99.0 %" in text
+    assert "310 answers became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
+
+
+def test_a_worse_model_is_not_shown_in_green() -> None:
+    lower = Accuracy(accuracy=0.1, n=400, low=0.05, high=0.15)
+    assert 'class="to lower"' in render(page(trained=lower))
+    assert 'class="to lower"' not in render(page())
+
+
+def test_what_a_model_said_is_text_and_never_markup() -> None:
+    html = render(page(gallery=[item(base=False, trained=True, question="<script>alert(1)</script>")]))
+    assert "<script" not in html
+    assert "&lt;answer&gt;3&lt;/answer&gt;" in html
+
+
+def test_answers_while_training_are_folded_below_an_item() -> None:
+    history = [(5, Answer(response="<b>4</b>", correct=False)), (10, Answer(response="3", correct=True))]
+    html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
+    folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
+    text = re.sub(r"<[^>]+>", " ", folded[1])
+    assert " ".join(text.split()) == "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 10 ✓ right 3"
+    assert parsed(html).open == []
+    assert "while training" not in render(page())
+
+
+def test_gallery_items_carry_what_became_of_them() -> None:
+    outcomes = [item(base=b, trained=t).outcome for b, t in ((0, 1), (1, 0), (1, 1), (0, 0))]
+    assert outcomes == ["gained", "lost", "right", "wrong"]
+
+
+def test_the_longest_stage_fills_its_row_and_shares_are_of_the_whole() -> None:
+    html = render(page())
+    assert "width: 100.0%" in html and "width: 33.3" in html
+    assert ">25 %<" in html and ">75 %<" in html
+
+
+def test_a_chart_without_points_is_left_out() -> None:
+    html = render(page())
+    assert "<h3>Reward</h3>" in html and "<h3>KL</h3>" not in html
+
+
+def test_a_page_without_gallery_says_why() -> None:
+    assert "tracking.gallery_items" in render(page(gallery=[]))
+
+
+def test_charts_take_their_colours_from_the_page_and_are_reproducible() -> None:
+    svg = draw(REWARD)
+    assert svg == draw(REWARD)
+    assert "var(--series-1)" in svg and "var(--muted)" in svg and "#010101" not in svg
+    assert svg.startswith("<svg") and "viewBox" in svg and "<metadata" not in svg
+
+
+def test_shares_are_drawn_as_percent_and_bounds_with_their_label() -> None:
+    series = [Series(label="accuracy", steps=[1, 2], values=[0.2, 0.8])]
+    assert "40%" in draw(Chart(title="A", caption="", series=series, unit="share"))
+    assert "bound 2e-05" in draw(Chart(title="B", caption="", series=series, bound=(2e-5, "bound 2e-05"), log=True))
+
+
+def test_a_band_is_drawn_and_every_line_has_a_colour_of_its_own() -> None:
+    line = Series(label="one", steps=[1, 2], values=[0.2, 0.8])
+    banded = Series(label="one", steps=[1, 2], values=[0.2, 0.8], band=([0.1, 0.7], [0.3, 0.9]))
+    plain, with_band = (draw(Chart(title="A", caption="", series=[one])) for one in (line, banded))
+    assert with_band.count("var(--series-1)") > plain.count("var(--series-1)")
+    lines = [Series(label=f"{n}", steps=[1, 2], values=[0, n]) for n in range(MOST_SERIES)]
+    drawn = draw(Chart(title="B", caption="", series=lines))
+    assert all(f"var(--series-{n})" in drawn for n in range(1, MOST_SERIES + 1))
+    with pytest.raises(ValueError):
+        draw(Chart(title="C", caption="", series=[*lines, line]))
+
+
+def test_the_style_sheet_has_every_colour_in_both_themes() -> None:
+    html = render(page())
+    assert all(html.count(f"--series-{n}: #") == 2 for n in range(1, MOST_SERIES + 1))
+
+
+def test_large_images_are_reduced_and_small_ones_kept() -> None:
+    small, large = image_uri(Image.new("RGB", (84, 60))), image_uri(Image.effect_noise((2000, 1000), 50))
+    assert small.startswith("data:image/png;base64,")
+    assert len(large) < 4 / 3 * 320 * 160 * 3 + 2000
