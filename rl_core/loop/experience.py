@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, Grouped, value_targets
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
+from rl_core.loop.collecting import Collected
 from rl_core.loop.off_policy import correct, engine_mismatch
 from rl_core.loop.reference_kl import ReferenceKL, reference_kl
-from rl_core.loop.sampling import RolloutBatch
 from rl_core.loop.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, TrainGroup
@@ -31,7 +31,7 @@ class Experience:
 
 
 def build_experience(
-    drawn: RolloutBatch,
+    collected: Collected,
     *,
     config: AlgorithmConfig,
     kl_coef: float | None,
@@ -41,13 +41,13 @@ def build_experience(
     """Ask the workers for the log-probs and values that the algorithm needs, and give every token its credit.
 
     Args:
-        drawn: What was drawn; its kept groups are learned from.
+        collected: The scored rollouts of the step.
         config: The algorithm.
         kl_coef: Weight of the KL term of this step; None without one.
         workers: Hold policy, reference and critic.
         timer: Measures the passes.
     """
-    groups = drawn.kept
+    groups = collected.batch.groups
     old, weights, metrics = _old_log_probs(groups, config, workers, timer)
     kl = _reference_pass(groups, old, config, workers, timer)
     penalties = None
@@ -57,10 +57,10 @@ def build_experience(
     values = _values(groups, config, workers, timer)
     inputs = advantage_inputs(
         groups,
-        drawn.all_scores,
+        collected.batch.scores,
         config=config,
         kl_penalties=penalties,
-        greedy_rewards=drawn.greedy_rewards,
+        greedy_rewards=collected.greedy_rewards,
         values=values,
     )
     returns = value_targets(inputs)

@@ -33,8 +33,8 @@ from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders, base_model
-from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.opening import open_workers
+from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Session:
             plan = batch_plan(self.config, len(self._datasets["train"]))
             folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
             with self._progress.wait("load the model"):
-                self._workers = LocalWorker(
+                self._workers = open_workers(
                     self.config,
                     folders,
                     total_optimizer_steps=plan.total_optimizer_steps,
@@ -126,16 +126,16 @@ class Session:
             self._load_base()
         else:
             self._load_trained(self.trained_checkpoint())
-        self.workers.sync_weights()
-        return evaluate_prompts(
-            self._datasets["validation"][:],
-            generate=answers.around(self._generate_until_stopped),
-            pool=self.rewards,
-            config=self.config.evaluation,
-            max_response_length=self.config.rollout.max_response_length,
-            run_seed=self.config.seed,
-            progress=self._progress,
-        )
+        with awake_generator(self.workers):
+            return evaluate_prompts(
+                self._datasets["validation"][:],
+                generate=answers.around(self._generate_until_stopped),
+                pool=self.rewards,
+                config=self.config.evaluation,
+                max_response_length=self.config.rollout.max_response_length,
+                run_seed=self.config.seed,
+                progress=self._progress,
+            )
 
     def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         for rollout in self.workers.generate(requests, sampling):

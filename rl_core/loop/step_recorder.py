@@ -21,15 +21,12 @@ class StepRecorder:
         after the step, then timings, incidents and, last, the step's metrics line. Raises RunLockLost when another
         process may write the run."""
         ensure_held(self._run.lock)
-        write_rollouts(
-            self._run.rollouts(record.step),
-            [*record.groups, *record.stale.groups],
-            {**record.scores, **record.stale.scores},
-            record.trained,
-            step=record.step,
-        )
+        drawn = record.collected.drawn
+        shown = drawn + record.collected.stale
+        rollouts = self._run.rollouts(record.step)
+        write_rollouts(rollouts, shown.groups, shown.scores, record.learned.groups, step=record.step)
         self._logs.log_timing(record.step, throughput(record))
-        for (uid, index), score in record.scores.items():
+        for (uid, index), score in drawn.scores.items():
             if score.error is not None:
                 self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
         self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
@@ -61,8 +58,9 @@ class StepRecorder:
 
 def throughput(record: StepRecord) -> dict[str, float]:
     """Seconds by phase, and samples and tree tokens a second over the whole step."""
-    rollouts = [rollout for group in record.groups for rollout in group.rollouts]
-    prompt_tokens = sum(len(group.prompt.token_ids) for group in record.groups)
+    groups = record.collected.drawn.groups
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    prompt_tokens = sum(len(group.prompt.token_ids) for group in groups)
     tokens = prompt_tokens + sum(len(rollout.response_ids) for rollout in rollouts)
     seconds = {f"{name}_s": value for name, value in record.seconds.items()}
     total = record.seconds["total"]

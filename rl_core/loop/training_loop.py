@@ -1,7 +1,7 @@
 """The training loop: steps, validation, records, checkpoints; resumes exactly."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,17 +9,21 @@ from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
+from rl_core.loop.collecting import Collector
+from rl_core.loop.learning import learn
 from rl_core.loop.reference_kl import kl_controller
-from rl_core.loop.step import StepRecord, take_step
+from rl_core.loop.rollout_batch import EMPTY, load_surplus, save_surplus
+from rl_core.loop.step import StepRecord
 from rl_core.loop.step_recorder import StepRecorder
-from rl_core.loop.surplus import NOTHING_KEPT, load_surplus, save_surplus
 from rl_core.loop.validation import Validation, Validator
 from rl_core.planning.batches import steps_an_epoch
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import StopRequest
+from rl_core.timing import PhaseTimer
 from rl_core.training.optimizer import NonFiniteGradients
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.types import Group
+from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ class TrainingLoop:
         self._steps_per_epoch = steps_an_epoch(config, parts.loader.num_rows)
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
-        self._kept = NOTHING_KEPT
+        self._kept = EMPTY
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
@@ -78,21 +82,14 @@ class TrainingLoop:
         Raises:
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
-            AgreementError, TooManyFailedRewards, StaleWeights: see take_step.
+            AgreementError, TooManyFailedRewards, StaleWeights, TooFewInformativeGroups: see `Collector` and `learn`.
         """
         first, last = self._span(epoch)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
             advance(max(0, min(self._step, last) - first + 1))
             self._validate_before_training()
             while self._step < last:
-                record = self._run_step()
-                # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
-                stopping = self._parts.stop.signum is not None
-                if stopping or self._is_due(record.step):
-                    self._save(record)
-                advance(1, f"reward {record.metrics['reward/overall']:.3f}")
-                if stopping:
-                    self._parts.stop.raise_if_requested()
+                advance(1, f"reward {self._run_step():.3f}")
         return EpochResult(
             epoch=epoch,
             first_step=first,
@@ -125,33 +122,39 @@ class TrainingLoop:
         if self._step == 0 and (validation := self._validate(0)) is not None:
             self._parts.recorder.record_validation(0, validation)
 
-    def _run_step(self) -> StepRecord:
-        step = self._step + 1
-        prompts = self._parts.loader.next_batch()
-        record = take_step(
-            prompts,
+    def _run_step(self) -> float:
+        """One training step, from the next prompts to the saved checkpoint. Gives its mean reward."""
+        parts, config, step = self._parts, self._config, self._step + 1
+        timer = PhaseTimer()
+        with awake_generator(parts.workers, timer):  # it has the memory of the devices until the block ends
+            collector = Collector(step=step, config=config, workers=parts.workers, rewards=parts.rewards, timer=timer)
+            collected = collector.collect(parts.loader.next_batch, kept=self._kept)
+        learned = learn(
+            collected,
             step=step,
-            config=self._config,
+            config=config,
             kl_coef=None if self._kl is None else self._kl.coef,
-            next_prompts=self._parts.loader.next_batch,
-            kept=self._kept,
-            workers=self._parts.workers,
-            rewards=self._parts.rewards,
+            workers=parts.workers,
+            timer=timer,
         )
-        self._parts.recorder.record(record, self._validate(step))
-        self._step, self._kept = step, record.surplus
-        self._follow_kl(record)
-        if record.nonfinite_streak >= self._config.trainer.max_nonfinite_steps:
+        record = StepRecord.of(step, collected, learned, seconds=timer.result())
+        parts.recorder.record(record, self._validate(step))
+        if self._kl is not None and learned.mean_kl is not None:
+            self._kl = self._kl.after(kl=learned.mean_kl, samples=collected.batch.num_rollouts)
+        if learned.nonfinite_streak >= config.trainer.max_nonfinite_steps:
             raise NonFiniteGradients(
-                f"step {step}: {record.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
+                f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
-        return record
-
-    def _follow_kl(self, record: StepRecord) -> None:
-        if self._kl is not None and record.mean_kl is not None:
-            samples = sum(len(group.samples) for group in record.trained)
-            self._kl = self._kl.after(kl=record.mean_kl, samples=samples)
+        self._step, self._kept = step, collected.surplus
+        # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
+        stopping = parts.stop.signum is not None
+        if stopping or self._is_due(step):
+            probe = collected.drawn.groups[:PROBE_GROUPS]
+            parts.store.save(step, lambda folder: self._write_state(folder, probe), info=self._checkpoint_info())
+        if stopping:
+            parts.stop.raise_if_requested()
+        return record.metrics["reward/overall"]
 
     def _validate(self, step: int) -> Validation | None:
         """Answer the held-out prompts with the weights after `step`, where the config asks for it."""
@@ -166,23 +169,23 @@ class TrainingLoop:
     def _span(self, epoch: int) -> tuple[int, int]:
         return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
-    def _save(self, record: StepRecord) -> None:
-        info = CheckpointInfo(
-            step=record.step,
-            epoch=epoch_of(record.step, steps_per_epoch=self._steps_per_epoch),
-            end_of_epoch=self._ends_its_epoch(record.step),
-            validation_score=self._parts.recorder.metrics_of(record.step).get("val/accuracy"),
+    def _checkpoint_info(self) -> CheckpointInfo:
+        """What a checkpoint after the last step says of itself."""
+        step = self._step
+        return CheckpointInfo(
+            step=step,
+            epoch=epoch_of(step, steps_per_epoch=self._steps_per_epoch),
+            end_of_epoch=self._ends_its_epoch(step),
+            validation_score=self._parts.recorder.metrics_of(step).get("val/accuracy"),
             loader=self._parts.loader.state_dict(),
             counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
-            interim=not self._is_due(record.step),
+            interim=not self._is_due(step),
         )
-        self._parts.store.save(record.step, lambda folder: self._write_state(folder, record), info=info)
 
-    def _write_state(self, folder: Path, record: StepRecord) -> None:
-        probe = record.groups[:PROBE_GROUPS]
+    def _write_state(self, folder: Path, probe: Sequence[Group]) -> None:
         self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
-        save_surplus(record.surplus, folder, step=record.step)
+        save_surplus(self._kept, folder, step=self._step)
 
     def _metrics_of(self, step: int) -> dict[str, float]:
         try:

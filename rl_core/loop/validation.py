@@ -10,7 +10,7 @@ from rl_core.evaluation.result import summarise
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Prompt
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Validator:
 
     def run(self, workers: WorkerGroup) -> Validation:
         """The answers of the weights as they are."""
-        workers.sync_weights()
         mode = self.config.trainer.val_mode
-        items = evaluate_prompts(
-            self.prompts,
-            generate=workers.generate,
-            pool=self.rewards,
-            config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
-            max_response_length=self.config.rollout.max_response_length,
-            run_seed=self.config.seed,
-            progress=self.progress,
-        )[mode]
+        with awake_generator(workers):
+            items = evaluate_prompts(
+                self.prompts,
+                generate=workers.generate,
+                pool=self.rewards,
+                config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
+                max_response_length=self.config.rollout.max_response_length,
+                run_seed=self.config.seed,
+                progress=self.progress,
+            )[mode]
         return Validation(items)

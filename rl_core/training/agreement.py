@@ -6,6 +6,7 @@ until the run fails to learn.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,20 @@ from rl_core.types import Float32Array, TrainSample
 class AgreementError(RuntimeError):
     """Engine and trainer disagree beyond the bound, or cannot be compared where they must; training on would optimise
     another distribution."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogProbGaps:
+    """Absolute differences of the log-probs of generator and trainer, nats, over the tokens that were compared."""
+
+    largest: float
+    total: float
+    count: int
+
+    @property
+    def mean(self) -> float:
+        """Mean over the tokens; 0 where nothing was compared."""
+        return self.total / max(self.count, 1)
 
 
 class AgreementMeter:
@@ -50,21 +65,9 @@ class AgreementMeter:
         if gaps[position] > self._worst[0]:
             self._worst = (float(gaps[position]), _locate(samples, position))
 
-    @property
-    def max_gap(self) -> float:
-        """Largest absolute difference, nats."""
-        return self._worst[0]
-
-    @property
-    def mean_gap(self) -> float:
-        """Mean absolute difference, nats; 0 where nothing was compared."""
-        return self._sum / max(self._count, 1)
-
-    def metrics(self) -> dict[str, float]:
-        """Both gaps under `agreement/`; nothing where nothing was compared."""
-        if self._count == 0:
-            return {}
-        return {"agreement/log_prob_gap_max": self.max_gap, "agreement/log_prob_gap_mean": self.mean_gap}
+    def gaps(self) -> LogProbGaps:
+        """What was found so far."""
+        return LogProbGaps(largest=self._worst[0], total=self._sum, count=self._count)
 
     def check(self, bound: Tolerance) -> None:
         """Raises AgreementError when the largest or the mean difference is above its bound: rounding in bfloat16 puts
@@ -77,14 +80,15 @@ class AgreementMeter:
                 f"{sorted(self._unexplained)}, which no algorithm.online_filtering.surplus explains. Weights were "
                 f"counted or handed over wrongly: sync the engine before it draws, and count each update once"
             )
+        gaps = self.gaps()
         bounds = {
-            "max_log_prob_gap": (self.max_gap, bound.largest),
-            "max_mean_log_prob_gap": (self.mean_gap, bound.mean),
+            "max_log_prob_gap": (gaps.largest, bound.largest),
+            "max_mean_log_prob_gap": (gaps.mean, bound.mean),
         }
         broken = [f"rollout.{name} = {most:.3g}" for name, (gap, most) in bounds.items() if gap > most]
         if broken:
             raise AgreementError(
-                f"engine and trainer log-probs differ by up to {self.max_gap:.3g} (mean {self.mean_gap:.3g}) at "
+                f"engine and trainer log-probs differ by up to {gaps.largest:.3g} (mean {gaps.mean:.3g}) at "
                 f"{self._worst[1]}, above {' and '.join(broken)}. Equal weights agree to rounding: "
                 f"look for a missed weight sync, another temperature or token ban, or images processed differently; "
                 f"raise the bound only when the number format explains the gap"

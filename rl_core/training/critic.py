@@ -9,11 +9,12 @@ from rl_core.files import atomic_write_json, read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.training.batches import OptimizerBatch, OptimizerStepReport
 from rl_core.training.log_prob_pass import compute_values
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.training.value_update import ValueUpdate
-from rl_core.types import Float32Array, Group, TrainGroup
+from rl_core.types import Float32Array, Group
 
 
 class Critic:
@@ -47,8 +48,7 @@ class Critic:
             optimizer=self._optimizer,
             pixels=pixels,
             config=critic,
-            longest_prompt=config.data.max_prompt_length,
-            longest_response=config.rollout.max_response_length,
+            token_budget=critic.micro_batch_size_per_device_for_update * longest_sequence(config),
         )
 
     @property
@@ -60,9 +60,9 @@ class Critic:
         """[group][rollout] -> [R] the value before each token."""
         return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
 
-    def update(self, optimizer_batches: Sequence[Sequence[TrainGroup]]) -> dict[str, float]:
-        """Move towards the returns, one optimizer step a batch; gives metrics `critic/...`."""
-        return self._update.run(optimizer_batches)
+    def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
+        """Move towards the returns, one optimizer step a batch."""
+        return self._update.run(batches)
 
     def save(self, folder: Path, *, model_only: bool) -> None:
         """Write model, optimizer and counters; `model_only` leaves the optimizer's moments out."""

@@ -1,42 +1,27 @@
-"""Metrics of an update, averaged with the loss's own weights."""
+"""What an update reports of its tokens: sums over each group, which the driver adds up."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from rl_core.training.optimizer import StepOutcome
+from rl_core.training.batches import TokenSums
+from rl_core.types import TrainGroup
 
 
-class TokenMeans:
-    """Sums weighted token values over micro-batches; the mean is over the optimizer batches of a step.
+def sums_by_group(
+    groups: Sequence[TrainGroup], per_token: Mapping[str, torch.Tensor], weights: torch.Tensor
+) -> TokenSums:
+    """The weighted sums of a micro-batch, group by group, in float64.
 
-    The weights are those of the loss, divided by their sum over the step, so a metric means the same for every
-    micro-batch size. They sum to one over an optimizer batch, so that all batches count alike; with `seq_sum_norm`
-    (Dr. GRPO) they sum to its mean response length over the longest one, and batches count by their tokens.
+    Args:
+        groups: The groups of the micro-batch.
+        per_token: Metric name -> [K] the value at each response token, in the order of the groups.
+        weights: [K] what each token counts in the loss of the optimizer batch.
     """
-
-    def __init__(self) -> None:
-        self._sums: dict[str, torch.Tensor] = {}
-        self._weight: torch.Tensor = torch.zeros(())
-        self.constants: dict[str, float] = {}
-
-    def add(self, per_token: Mapping[str, torch.Tensor], weights: torch.Tensor) -> None:
-        """Add a micro-batch: [K] values a name, [K] weights."""
-        for name, values in per_token.items():
-            weighted = (values.detach() * weights).sum().cpu()
-            self._sums[name] = self._sums.get(name, torch.zeros(())) + weighted
-        self._weight = self._weight + weights.sum().cpu()
-
-    def result(self) -> dict[str, float]:
-        """The means and the constants."""
-        return {name: float(total / self._weight) for name, total in self._sums.items()} | self.constants
-
-
-def optimizer_metrics(owner: str, outcomes: Sequence[StepOutcome]) -> dict[str, float]:
-    """What the optimizer steps of an update report, under `<owner>/`: mean gradient norm, last rate, steps skipped."""
-    return {
-        f"{owner}/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),
-        f"{owner}/lr": outcomes[-1].lr,
-        f"{owner}/skipped_optimizer_steps": float(sum(not outcome.applied for outcome in outcomes)),
-    }
+    weight = weights.detach().double()
+    rows = torch.stack([weight, *(values.detach() * weight for values in per_token.values())]).cpu().numpy()
+    tokens = [sum(len(sample.rollout.response_ids) for sample in group.samples) for group in groups]
+    by_group = np.add.reduceat(rows, np.cumsum([0, *tokens[:-1]]), axis=1)
+    own_weights, *sums = by_group.tolist()
+    return TokenSums(sums=dict(zip(per_token, sums, strict=True)), weights=own_weights)

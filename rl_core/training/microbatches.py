@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.models.packing import TreeInput
 from rl_core.types import TrainGroup
 
@@ -51,12 +50,6 @@ def trees_of(groups: Sequence[TrainGroup]) -> list[TreeInput]:
         TreeInput(prompt=group.prompt, responses=[sample.rollout.response_ids for sample in group.samples])
         for group in groups
     ]
-
-
-def batch_totals(groups: Sequence[TrainGroup], *, longest_response: int) -> BatchTotals:
-    """The denominators of an optimizer batch whose responses may have `longest_response` tokens."""
-    lengths = [len(sample.rollout.response_ids) for group in groups for sample in group.samples]
-    return BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=longest_response)
 
 
 def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) -> list[list[TrainGroup]]:

@@ -14,8 +14,9 @@ from rl_core.models.policy import PolicyModel
 from rl_core.planning.batches import longest_sequence
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
-from rl_core.training.metrics import TokenMeans, optimizer_metrics
-from rl_core.training.microbatches import batch_totals, split_into_microbatches, trees_of
+from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
+from rl_core.training.metrics import sums_by_group
+from rl_core.training.microbatches import split_into_microbatches, trees_of
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
@@ -41,67 +42,51 @@ class PolicyUpdate:
         self._optimizer = optimizer
         self._pixels = pixels
         self._config = config
-        self.timer = PhaseTimer()
 
     def run(
-        self, optimizer_batches: Sequence[Sequence[TrainGroup]], *, policy_version: int, check_agreement: bool
-    ) -> dict[str, float]:
-        """One optimizer step a batch; the first is compared with the engine before the weights move.
+        self, batches: Sequence[OptimizerBatch], *, meter: AgreementMeter | None, timer: PhaseTimer
+    ) -> list[OptimizerStepReport]:
+        """One optimizer step a batch.
 
         Args:
-            optimizer_batches: The groups of each step.
-            policy_version: Of the weights before the update; what others have drawn is not compared.
-            check_agreement: Compare at all.
-
-        Returns:
-            Metrics: token means over the optimizer batches, functions of config, data and seed only.
+            batches: The groups of each step.
+            meter: Compares the first batch with the generator, before the weights move; None compares nothing.
+            timer: Measures `forward_backward` and `optimizer`.
 
         Raises:
             AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap` or its mean, or nothing of the
                 first batch could be compared that should have been.
         """
-        means, outcomes = TokenMeans(), []
-        gaps = (
-            AgreementMeter(policy_version, keeps_surplus=self._config.algorithm.keeps_surplus)
-            if check_agreement
-            else None
-        )
-        for groups in optimizer_batches:
-            with self.timer.phase("forward_backward"):
-                self.accumulate_gradient(groups, means=means, gaps=gaps)
-            if gaps is not None:
-                gaps.check(agreement_tolerance(self._config))
-                means.constants |= gaps.metrics()
-                gaps = None
-            with self.timer.phase("optimizer"):
-                outcomes.append(self._optimizer.step())
-        means.constants |= optimizer_metrics("actor", outcomes)
-        return means.result()
+        reports = []
+        for batch in batches:
+            with timer.phase("forward_backward"):
+                tokens = self.accumulate_gradient(batch, meter=meter)
+            if meter is not None:
+                meter.check(agreement_tolerance(self._config))
+                meter = None
+            with timer.phase("optimizer"):
+                reports.append(OptimizerStepReport(tokens=tokens, outcome=self._optimizer.step()))
+        return reports
 
-    def accumulate_gradient(
-        self, groups: Sequence[TrainGroup], *, means: TokenMeans, gaps: AgreementMeter | None
-    ) -> None:
+    def accumulate_gradient(self, batch: OptimizerBatch, *, meter: AgreementMeter | None = None) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
-        totals = self.totals(groups)
         budget = self._config.actor.micro_batch_size_per_device_for_update * longest_sequence(self._config)
-        for microbatch in split_into_microbatches(groups, token_budget=budget):
-            self.backward(microbatch, totals=totals, means=means, gaps=gaps)
-
-    def totals(self, groups: Sequence[TrainGroup]) -> BatchTotals:
-        """The denominators of an optimizer batch."""
-        return batch_totals(groups, longest_response=self._config.rollout.max_response_length)
+        return [
+            self.backward(microbatch, totals=batch.totals, meter=meter)
+            for microbatch in split_into_microbatches(batch.groups, token_budget=budget)
+        ]
 
     def backward(
-        self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals, means: TokenMeans, gaps: AgreementMeter | None
-    ) -> None:
+        self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals, meter: AgreementMeter | None = None
+    ) -> TokenSums:
         """Add the gradient of one micro-batch's part of the loss."""
         samples = [sample for group in microbatch for sample in group.samples]
         output = self._forward(microbatch)
         loss = self._objective.loss(output, samples, totals=totals)
-        if gaps is not None:
-            gaps.add(samples, output.log_probs.detach().float().cpu().numpy())
-        means.add(loss.per_token, loss.weights)
+        if meter is not None:
+            meter.add(samples, output.log_probs.detach().float().cpu().numpy())
         loss.total.backward()  # type: ignore[no-untyped-call]
+        return sums_by_group(microbatch, loss.per_token, loss.weights)
 
     def _forward(self, groups: Sequence[TrainGroup]) -> PolicyOutput:
         packed = pack_trees(

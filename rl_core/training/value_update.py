@@ -10,8 +10,9 @@ from rl_core.config.training import CriticConfig
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
-from rl_core.training.metrics import TokenMeans, optimizer_metrics
-from rl_core.training.microbatches import batch_totals, split_into_microbatches, trees_of
+from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
+from rl_core.training.metrics import sums_by_group
+from rl_core.training.microbatches import split_into_microbatches, trees_of
 from rl_core.training.objective import concatenated
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import Float32Array, TrainGroup, TrainSample
@@ -27,8 +28,7 @@ class ValueUpdate:
         optimizer: PolicyOptimizer,
         pixels: PixelCache,
         config: CriticConfig,
-        longest_prompt: int,
-        longest_response: int,
+        token_budget: int,
     ) -> None:
         """Bind what an update works on.
 
@@ -37,49 +37,38 @@ class ValueUpdate:
             optimizer: Its optimizer.
             pixels: Pixel tensors of the step's images.
             config: How.
-            longest_prompt: Tokens that a prompt may have.
-            longest_response: Tokens that a response may have.
+            token_budget: Most tree tokens of a micro-batch.
         """
         self._critic = critic
         self._optimizer = optimizer
         self._pixels = pixels
         self._config = config
-        self._longest_response = longest_response
-        self._token_budget = config.micro_batch_size_per_device_for_update * (longest_prompt + longest_response)
+        self._token_budget = token_budget
 
-    def run(self, optimizer_batches: Sequence[Sequence[TrainGroup]]) -> dict[str, float]:
-        """One optimizer step a batch.
+    def run(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
+        """One optimizer step a batch. Raises ValueError when a sample has no values or returns."""
+        return [
+            OptimizerStepReport(tokens=self.accumulate_gradient(batch), outcome=self._optimizer.step())
+            for batch in batches
+        ]
 
-        Returns:
-            Metrics: token means over the optimizer batches, functions of config, data and seed only.
-
-        Raises:
-            ValueError: a sample has no values or returns.
-        """
-        means, outcomes = TokenMeans(), []
-        for groups in optimizer_batches:
-            self.accumulate_gradient(groups, means=means)
-            outcomes.append(self._optimizer.step())
-        means.constants |= optimizer_metrics("critic", outcomes)
-        return means.result()
-
-    def accumulate_gradient(self, groups: Sequence[TrainGroup], *, means: TokenMeans) -> None:
+    def accumulate_gradient(self, batch: OptimizerBatch) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the critic's parameters."""
-        totals = batch_totals(groups, longest_response=self._longest_response)
-        for microbatch in split_into_microbatches(groups, token_budget=self._token_budget):
-            self.backward(microbatch, totals=totals, means=means)
+        return [
+            self.backward(microbatch, totals=batch.totals)
+            for microbatch in split_into_microbatches(batch.groups, token_budget=self._token_budget)
+        ]
 
-    def backward(self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals, means: TokenMeans) -> None:
+    def backward(self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals) -> TokenSums:
         """Add the gradient of one micro-batch's part of the loss."""
         samples = [sample for group in microbatch for sample in group.samples]
         values = self._forward(microbatch)
         loss = value_loss(values, samples, cliprange_value=self._config.cliprange_value)
         lengths = [len(sample.rollout.response_ids) for sample in samples]
         weights = token_weights(lengths, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
-        means.add(
-            {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}, weights
-        )
         (weights * loss.per_token).sum().backward()  # type: ignore[no-untyped-call]
+        per_token = {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}
+        return sums_by_group(microbatch, per_token, weights)
 
     def _forward(self, groups: Sequence[TrainGroup]) -> torch.Tensor:
         packed = pack_trees(

@@ -1,10 +1,12 @@
-"""What the training session asks of the workers; the driver touches no model tensor (design contract 9)."""
+"""What the training loop asks of the workers; the driver touches no model tensor (docs/architecture.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from rl_core.timing import PhaseTimer
+from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import (
     Float32Array,
     GenerationRequest,
@@ -12,60 +14,28 @@ from rl_core.types import (
     Rollout,
     Sampling,
     SupervisedExample,
-    TrainGroup,
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UpdateBatch:
-    """One training step's groups, split into optimizer batches by the session (whole groups, in order).
-
-    Attributes:
-        optimizer_batches: One list of groups an optimizer step of the policy; with several PPO epochs each list comes
-            again. Empty while the critic warms up: the policy stays as it is.
-        critic_batches: The same for the critic; empty without one.
-        kl_coef: Weight of the KL term in this step's loss or reward; None without one.
-        check_agreement: Compare engine and trainer log-probs on the first optimizer batch, before the weights move, of
-            the rollouts that these weights have drawn.
-    """
-
-    optimizer_batches: Sequence[Sequence[TrainGroup]]
-    critic_batches: Sequence[Sequence[TrainGroup]] = ()
-    kl_coef: float | None = None
-    check_agreement: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UpdateResult:
-    """What an update reports.
-
-    Attributes:
-        metrics: Functions of config, data and seed only (they go to metrics.jsonl).
-        policy_version: Version of the weights after the update.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient: the policy's
-            or the critic's, whichever are more.
-        seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`, `update_critic`.
-    """
-
-    metrics: Mapping[str, float]
-    policy_version: int
-    nonfinite_streak: int
-    seconds: Mapping[str, float] = field(compare=False)
-
-
 class WorkerGroup(Protocol):
-    """The workers that own the model shards and their engines: in this process, or Ray actors later. Every argument
-    and result pickles cheaply."""
+    """The workers that own the model and its generator. Every argument and result pickles cheaply.
+
+    Trainer and generator share the memory of their devices: from `wake` to `rest` the generator has it, and every other
+    call but `policy_version` and `generate` raises RuntimeError.
+    """
 
     @property
     def policy_version(self) -> int:
         """Updates behind the trainer's weights: 0 for the model that RL starts from."""
 
-    def sync_weights(self) -> None:
-        """Hand the trainer's weights and their version to the engine, unless it has them."""
+    def wake(self) -> None:
+        """The generator takes the devices, with the weights of the trainer. The first call starts it."""
+
+    def rest(self) -> None:
+        """The generator gives the devices back to the trainer."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield rollouts as they end, with the weights of the last sync, which has woken the engine."""
+        """Yield rollouts as they end."""
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
@@ -77,8 +47,8 @@ class WorkerGroup(Protocol):
         """[group][rollout] -> [R] the critic's value before each token."""
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """The update of policy and critic. Raises AgreementError when engine and trainer disagree beyond the configured
-        bound."""
+        """The update of policy and critic. Raises AgreementError when generator and trainer disagree beyond the
+        configured bound."""
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """One supervised optimizer step of the cold start."""
@@ -108,4 +78,16 @@ class WorkerGroup(Protocol):
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""
 
     def close(self) -> None:
-        """End engines and process groups."""
+        """End generators, processes and process groups."""
+
+
+@contextmanager
+def awake_generator(workers: WorkerGroup, timer: PhaseTimer | None = None) -> Iterator[None]:
+    """The generator has the devices, with the trainer's weights, for the length of the block. The timer measures how
+    long it takes to `sync`."""
+    with timer.phase("sync") if timer else nullcontext():
+        workers.wake()
+    try:
+        yield
+    finally:
+        workers.rest()

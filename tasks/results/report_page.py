@@ -12,7 +12,7 @@ import jinja2
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _LARGEST_IMAGE_SIDE = 320
 
 

@@ -12,7 +12,6 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
-from rl_core.loop.step import take_step
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
 from rl_core.rewards.pool import RewardPool
@@ -20,6 +19,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt, TrainGroup, TrainSample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from tests.rl_core.steps import take_step
 
 SMALL = Path(__file__).parents[1] / "e2e" / "configs" / "small.yaml"
 
@@ -76,7 +76,7 @@ def ragged_groups(
     generator = np.random.default_rng(0)
     return [
         TrainGroup(prompt=group.prompt, samples=[ragged(sample, generator) for sample in group.samples])
-        for group in record.trained
+        for group in record.learned.groups
     ]
 
 

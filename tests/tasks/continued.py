@@ -15,6 +15,9 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.files import folder_hashes
 from rl_core.loop import training_loop
+from rl_core.loop.collecting import Collected, NextPrompts
+from rl_core.loop.learning import Learned
+from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step import StepRecord
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
@@ -201,13 +204,14 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
     workers, stop = Workers(), StopRequest()
     at = {end.kind: end.step} if end else {}
 
-    def learn(prompts: object, *, step: int, **_: Any) -> StepRecord:
+    def learn(collected: Collected, *, step: int, **_: Any) -> Learned:
         if at.get("killed") == step:
             raise Killed
         if at.get("stopped") == step:
             stop.signum = signal.SIGTERM
         workers.learn(step)
-        return record_of(step, workers.state)
+        metrics = {"reward/overall": int(workers.state[:6], 16) / 7}
+        return Learned(groups=[], metrics=metrics, mean_kl=None, nonfinite_streak=0)
 
     class Recorder(StepRecorder):
         def record(self, record: StepRecord, validation: Validation | None) -> None:
@@ -223,7 +227,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
 
     mark_started(run, geometry.chain[len(start.epochs)], geometry.parts)
     store = Store(run.checkpoints, save_limit=geometry.save_limit)
-    with patch.object(training_loop, "take_step", learn):
+    with patch.object(training_loop, "Collector", Collects), patch.object(training_loop, "learn", learn):
         parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
         loop = TrainingLoop(geometry.config, parts, base_model=run.base_model)
         kept, resumed = intact(run), loop._step
@@ -263,18 +267,17 @@ def _parts(run: RunDirectory, geometry: Geometry, **driven: Any) -> LoopParts:
     )
 
 
-def record_of(step: int, state: str) -> StepRecord:
-    group = make_group(f"p{step}", lengths=(2,))
-    return StepRecord(
-        step=step,
-        groups=[group],
-        scores={rollout.key: Score(components={"overall": 1.0}) for rollout in group.rollouts},
-        trained=[],
-        metrics={"reward/overall": int(state[:6], 16) / 7},
-        seconds={"total": 1.0},
-        nonfinite_streak=0,
-        mean_kl=None,
-    )
+class Collects:
+    """One group for each step; the loader moves on."""
+
+    def __init__(self, *, step: int, **_: Any) -> None:
+        group = make_group(f"p{step}", lengths=(2,))
+        scores = {rollout.key: Score(components={"overall": 1.0}) for rollout in group.rollouts}
+        self._batch = RolloutBatch(groups=[group], scores=scores)
+
+    def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch) -> Collected:
+        next_prompts()
+        return Collected(drawn=self._batch, scored=self._batch.groups, batch=self._batch, prompts=[])
 
 
 def intact(run: RunDirectory) -> list[int]:

@@ -8,15 +8,15 @@ import pytest
 from prefect.states import Failed
 
 from rl_core.checkpoints.disk import DiskFull
+from rl_core.loop.collecting import StaleWeights
 from rl_core.loop.filtering import TooFewInformativeGroups
-from rl_core.loop.sampling import StaleWeights
 from rl_core.loop.scoring import TooManyFailedRewards
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
 from rl_core.training.agreement import AgreementError
 from rl_core.training.optimizer import NonFiniteGradients
-from rl_core.workers.probing import ProbeMismatch
+from rl_core.training.probing import ProbeMismatch
 from tasks.cache.manifests import StageManifest, finite, read_manifest, write_manifest
 from tasks.train import RETRIES, is_worth_retrying, train_epoch
 

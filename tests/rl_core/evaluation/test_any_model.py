@@ -11,8 +11,9 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.loading import dump_config
 from rl_core.evaluation.any_model import FoundModel, found_model
 from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group
-from rl_core.workers.protocol import UpdateBatch
+from tests.rl_core.steps import optimizer_batch
 
 
 @pytest.fixture
@@ -41,8 +42,8 @@ def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
 
 
 def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, worker, train_groups) -> None:
-    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
-    expected = {name: weight.clone() for name, weight in worker._policy.model.state_dict().items()}
+    worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
+    expected = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(
         1,

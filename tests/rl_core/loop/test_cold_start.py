@@ -34,7 +34,7 @@ def start(worker: LocalWorker, run: RunDirectory) -> dict[str, float]:
 
 @pytest.fixture
 def cold_worker(worker: LocalWorker, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> LocalWorker:
-    monkeypatch.setattr(worker, "_config", config.model_copy(update={"cold_start": COLD_START}))
+    monkeypatch.setattr(worker.trainer, "config", config.model_copy(update={"cold_start": COLD_START}))
     return worker
 
 
@@ -48,7 +48,7 @@ def test_gradients_that_are_never_finite_end_it(cold_worker: LocalWorker, prepar
     def spoil(gradient: Any) -> Any:
         return gradient * float("nan")
 
-    for parameter in cold_worker._policy.parameters():
+    for parameter in cold_worker.trainer.policy.parameters():
         parameter.register_hook(spoil)
     with pytest.raises(NonFiniteGradients, match=r"cold start: 3 steps in a row .*lower cold_start\.optim\.lr"):
         start(cold_worker, prepared_run)

@@ -9,11 +9,14 @@ import torch
 from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
 from rl_core.config.training import CriticConfig
+from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.sampling import RolloutBatch
+from rl_core.loop.rollout_batch import RolloutBatch
+from rl_core.loop.update_metrics import update_metrics
 from rl_core.timing import PhaseTimer
+from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
-from rl_core.workers.protocol import UpdateBatch
+from tests.rl_core.steps import optimizer_batch
 
 Scored = tuple[list[Group], dict[RolloutKey, Score]]
 
@@ -31,12 +34,14 @@ def use(worker, monkeypatch, prepared_run):
     """`use(**options)`: let the worker train by another algorithm section, with a reference that is not the policy."""
 
     def change(**options: object) -> AlgorithmConfig:
-        config = worker._config.model_copy(update={"algorithm": AlgorithmConfig(**options), "critic": CriticConfig()})
-        monkeypatch.setattr(worker, "_config", config)
-        monkeypatch.setattr(worker, "_critic", None)
+        config = worker.trainer.config.model_copy(
+            update={"algorithm": AlgorithmConfig(**options), "critic": CriticConfig()}
+        )
+        monkeypatch.setattr(worker.trainer, "config", config)
+        monkeypatch.setattr(worker.trainer, "critic", None)
         worker.load_reference(prepared_run.initial_model)
         with torch.no_grad():
-            for weight in worker._policy.model.parameters():
+            for weight in worker.trainer.policy.model.parameters():
                 weight.mul_(1.05)
         return config.algorithm
 
@@ -46,16 +51,15 @@ def use(worker, monkeypatch, prepared_run):
 def build(worker, scored: Scored, config: AlgorithmConfig) -> Experience:
     coef = None if config.kl is None else config.kl.coef
     groups, scores = scored
-    drawn = RolloutBatch(
-        groups=groups,
-        scores=scores,
+    batch = RolloutBatch(groups=groups, scores=scores)
+    collected = Collected(
+        drawn=batch,
         scored=groups,
-        kept=groups,
+        batch=batch,
         prompts=[group.prompt for group in groups],
-        metrics={},
         greedy_rewards={group.prompt.uid: 0.5 for group in groups},
     )
-    return build_experience(drawn, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+    return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
 
 
 def advantages(experience: Experience) -> list[np.ndarray]:
@@ -67,12 +71,12 @@ def advantages(experience: Experience) -> list[np.ndarray]:
 def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, use) -> None:
     kl = KLConfig(coef=0.1, use_kl_loss=in_loss)
     config = use(adv_estimator=estimator, kl=kl, old_log_probs="recompute", correction={"type": "tis"})
-    worker.load_critic(worker._folders.base)
+    worker.load_critic(worker.trainer.base_folder)
     experience = build(worker, scored, config)
-    before = torch.cat([p.detach().flatten().clone() for p in worker._policy.parameters()])
-    batch = UpdateBatch(optimizer_batches=[experience.groups], kl_coef=kl.coef, check_agreement=False)
-    metrics = worker.update(batch).metrics
-    after = torch.cat([p.detach().flatten() for p in worker._policy.parameters()])
+    before = torch.cat([p.detach().flatten().clone() for p in worker.trainer.policy.parameters()])
+    batch = UpdateBatch(policy=[optimizer_batch(experience.groups)], kl_coef=kl.coef, check_agreement=False)
+    metrics = update_metrics(worker.update(batch))
+    after = torch.cat([p.detach().flatten() for p in worker.trainer.policy.parameters()])
     assert torch.isfinite(after).all() and not torch.equal(before, after)
     assert metrics["actor/grad_norm"] > 0.0
     assert ("actor/kl_loss" in metrics) == in_loss
@@ -153,7 +157,7 @@ def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None
     full = np.concatenate([values for group in worker.full_kl(groups) for values in group])
     assert (full >= 0.0).all() and full.max() > 0.0
     experience = build(
-        worker, scored, worker._config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
+        worker, scored, worker.trainer.config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
     )
     assert experience.mean_kl > 0.0
     assert experience.groups[0].samples[0].ref_log_probs is None

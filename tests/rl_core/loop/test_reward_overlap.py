@@ -17,6 +17,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.types import Sampling, Score
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import awake_generator
 from tests.rl_core.small_run import SMALL, OpenWorker
 
 SLOW = Path(__file__).with_name("slow_reward.py")
@@ -51,8 +52,8 @@ def slow_worker(
     folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
     with open_worker(slow, folders) as worker:
         worker.load_policy(prepared_run.initial_model)
-        worker.sync_weights()
-        yield worker
+        with awake_generator(worker):
+            yield worker
 
 
 def test_512_slow_rewards_overlap_with_generation_and_each_other(

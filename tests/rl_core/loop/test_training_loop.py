@@ -130,7 +130,7 @@ def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
     actor = validating.actor.model_copy(update={"optim": optim})
     trainer = validating.trainer.model_copy(update={"save_model_only": True, "val_freq": -1})
     config = validating.model_copy(update={"actor": actor, "trainer": trainer})
-    monkeypatch.setattr(worker, "_config", config)
+    monkeypatch.setattr(worker.trainer, "config", config)
     open_loop(tmp_path, config=config).train_epoch(1)
     open_loop(tmp_path, config=config).train_epoch(2)
     rates = [line["actor/lr"] for line in read(tmp_path / "metrics.jsonl") if "actor/lr" in line]
@@ -149,7 +149,7 @@ def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig
     )
     actor = validating.actor.model_copy(update={"ppo_epochs": 2})
     config = validating.model_copy(update={"algorithm": algorithm, "actor": actor})
-    monkeypatch.setattr(worker, "_config", config)
+    monkeypatch.setattr(worker.trainer, "config", config)
     worker.load_reference(prepared_run.initial_model)
     return config
 
@@ -208,9 +208,9 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
             "trainer": validating.trainer.model_copy(update={"critic_warmup": 5}),
         }
     )
-    monkeypatch.setattr(worker, "_config", config)
-    monkeypatch.setattr(worker, "_critic", None)
-    worker.load_reference(worker._folders.base)
+    monkeypatch.setattr(worker.trainer, "config", config)
+    monkeypatch.setattr(worker.trainer, "critic", None)
+    worker.load_reference(worker.trainer.base_folder)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     loop = open_loop(whole, config=config)
     loop.train_epoch(1)
@@ -274,12 +274,12 @@ def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_p
 
 
 def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating) -> None:
-    original = training_loop.take_step
+    original = training_loop.learn
 
     def never_finite(*args: object, **kwargs: object):
         return dataclasses.replace(original(*args, **kwargs), nonfinite_streak=validating.trainer.max_nonfinite_steps)
 
-    monkeypatch.setattr(training_loop, "take_step", never_finite)
+    monkeypatch.setattr(training_loop, "learn", never_finite)
     with pytest.raises(NonFiniteGradients, match="step 1"):
         open_loop(tmp_path).train_epoch(1)
 

@@ -11,15 +11,16 @@ import torch
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig
+from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.sampling import RolloutBatch
-from rl_core.loop.step import update_batch
+from rl_core.loop.learning import update_batch
+from rl_core.loop.rollout_batch import RolloutBatch
+from rl_core.loop.update_metrics import update_metrics
 from rl_core.timing import PhaseTimer
-from rl_core.training.metrics import TokenMeans
-from rl_core.training.microbatches import batch_totals
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import UpdateBatch
+from tests.rl_core.steps import optimizer_batch
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def gae_config(config: RunConfig) -> RunConfig:
 
 @pytest.fixture
 def critic_worker(worker, gae_config, monkeypatch, prepared_run) -> LocalWorker:
-    monkeypatch.setattr(worker, "_config", gae_config)
-    monkeypatch.setattr(worker, "_critic", None)
+    monkeypatch.setattr(worker.trainer, "config", gae_config)
+    monkeypatch.setattr(worker.trainer, "critic", None)
     worker.load_critic(prepared_run.initial_model)
     return worker
 
@@ -67,11 +68,10 @@ def build(worker: LocalWorker, groups: list[Group], config: AlgorithmConfig) -> 
         for group in groups
         for rollout in group.rollouts
     }
-    drawn = RolloutBatch(
-        groups=groups, scores=scores, scored=groups, kept=groups, prompts=[g.prompt for g in groups], metrics={}
-    )
+    batch = RolloutBatch(groups=groups, scores=scores)
+    collected = Collected(drawn=batch, scored=groups, batch=batch, prompts=[g.prompt for g in groups])
     coef = None if config.kl is None else config.kl.coef
-    return build_experience(drawn, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+    return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
 
 
 def samples_of(groups: Sequence[TrainGroup]) -> list[TrainSample]:
@@ -83,8 +83,7 @@ def weights(module: torch.nn.Module) -> torch.Tensor:
 
 
 def learn(worker: LocalWorker, groups: Sequence[TrainGroup]) -> dict[str, float]:
-    batch = UpdateBatch(optimizer_batches=[], critic_batches=[groups])
-    return dict(worker.update(batch).metrics)
+    return update_metrics(worker.update(UpdateBatch(policy=[], critic=[optimizer_batch(groups)])))
 
 
 def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, gae_config) -> None:
@@ -116,7 +115,7 @@ def test_it_learns_to_foresee_the_returns(critic_worker, groups, gae_config) -> 
 def test_kl_in_the_reward_lowers_the_targets(critic_worker, groups, prepared_run, gae_config) -> None:
     critic_worker.load_reference(prepared_run.initial_model)
     with torch.no_grad():
-        for weight in critic_worker._policy.model.parameters():
+        for weight in critic_worker.trainer.policy.model.parameters():
             weight.mul_(1.05)
     kl = KLConfig(coef=0.5, penalty="mse", use_kl_loss=False)
     algorithm = gae_config.algorithm.model_copy(update={"lam": 1.0})
@@ -146,19 +145,19 @@ def in_lots(size: int) -> Callable[[Sequence[TrainGroup]], list[list[TrainGroup]
 
 
 def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_totals: bool = False) -> torch.Tensor:
-    critic = worker._critic
+    critic = worker.trainer.critic
     critic._model.zero_grad(set_to_none=True)
-    longest = worker._config.rollout.max_response_length
+    longest = worker.trainer.config.rollout.max_response_length
     for microbatch in cut(groups):
-        totals = batch_totals(microbatch if own_totals else groups, longest_response=longest)
-        critic._update.backward(microbatch, totals=totals, means=TokenMeans())
+        totals = OptimizerBatch.of(microbatch if own_totals else groups, longest_response=longest).totals
+        critic._update.backward(microbatch, totals=totals)
     return torch.cat([p.grad.flatten() for p in critic._model.parameters() if p.grad is not None])
 
 
 @pytest.mark.parametrize("mode", ["token", "seq", "seq_sum_norm"])
 def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run) -> None:
-    critic = critic_worker._config.critic.model_copy(update={"loss_avg_mode": mode})
-    critic_worker._config = critic_worker._config.model_copy(update={"critic": critic})
+    critic = critic_worker.trainer.config.critic.model_copy(update={"loss_avg_mode": mode})
+    critic_worker.trainer.config = critic_worker.trainer.config.model_copy(update={"critic": critic})
     critic_worker.load_critic(prepared_run.initial_model)
     learn(critic_worker, judged_groups)  # a head of zero would hide the body's gradient
     expected = gradient(critic_worker, judged_groups, whole)
@@ -175,11 +174,11 @@ def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, 
 
     def update(step: int) -> tuple[bool, bool, set[str]]:
         batch = update_batch(judged_groups, prompts, step=step, config=config, kl_coef=None)
-        before = weights(critic_worker._policy), weights(critic_worker._critic._model)
+        before = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
         result = critic_worker.update(replace(batch, check_agreement=False))
-        after = weights(critic_worker._policy), weights(critic_worker._critic._model)
+        after = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
         moved_policy, moved_critic = (not torch.equal(*pair) for pair in zip(before, after, strict=True))
-        return moved_policy, moved_critic, {name.partition("/")[0] for name in result.metrics}
+        return moved_policy, moved_critic, {name.partition("/")[0] for name in update_metrics(result)}
 
     assert update(1) == (False, True, {"critic"})
     assert critic_worker.policy_version == 0
@@ -194,8 +193,8 @@ def test_policy_and_critic_have_batches_and_epochs_of_their_own(
     batch = update_batch(
         judged_groups, prompts, step=1, config=gae_config.model_copy(update={"critic": critic}), kl_coef=None
     )
-    assert [len(groups) for groups in batch.optimizer_batches] == [2, 2]
-    assert [len(groups) for groups in batch.critic_batches] == [4, 4, 4]
+    assert [len(part.groups) for part in batch.policy] == [2, 2]
+    assert [len(part.groups) for part in batch.critic] == [4, 4, 4]
 
 
 @pytest.mark.parametrize("policy_moved", [True, False])
@@ -203,17 +202,18 @@ def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
     policy_moved, critic_worker, judged_groups, groups, prepared_run, tmp_path
 ) -> None:
     """Also from one that was written while the critic warmed up: the policy's optimizer has no state yet."""
-    both = UpdateBatch(optimizer_batches=[judged_groups], critic_batches=[judged_groups], check_agreement=False)
-    critic_worker.update(both if policy_moved else replace(both, optimizer_batches=[]))
+    batches = [optimizer_batch(judged_groups)]
+    both = UpdateBatch(policy=batches, critic=batches, check_agreement=False)
+    critic_worker.update(both if policy_moved else replace(both, policy=[]))
     critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
     expected_result = critic_worker.update(both)
-    expected = weights(critic_worker._policy), weights(critic_worker._critic._model)
+    expected = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
     critic_worker.load_critic(prepared_run.initial_model)
     critic_worker.load_state(tmp_path, model_only=False)
     result = critic_worker.update(both)
-    assert (result.metrics, result.policy_version) == (expected_result.metrics, expected_result.policy_version)
-    assert torch.equal(weights(critic_worker._policy), expected[0])
-    assert torch.equal(weights(critic_worker._critic._model), expected[1])
+    assert result == expected_result
+    assert torch.equal(weights(critic_worker.trainer.policy), expected[0])
+    assert torch.equal(weights(critic_worker.trainer.critic._model), expected[1])
 
 
 def test_a_model_only_state_keeps_what_the_critic_has_learned(
@@ -221,22 +221,22 @@ def test_a_model_only_state_keeps_what_the_critic_has_learned(
 ) -> None:
     learn(critic_worker, judged_groups)
     critic_worker.save_state(tmp_path, model_only=True, probe=groups[:1])
-    expected = weights(critic_worker._critic._model)
+    expected = weights(critic_worker.trainer.critic._model)
     critic_worker.load_critic(prepared_run.initial_model)
     critic_worker.load_state(tmp_path, model_only=True)
     assert not (tmp_path / "critic" / "optimizer").exists()
-    assert torch.equal(weights(critic_worker._critic._model), expected)
-    assert critic_worker._critic._optimizer.steps == 1
+    assert torch.equal(weights(critic_worker.trainer.critic._model), expected)
+    assert critic_worker.trainer.critic._optimizer.steps == 1
 
 
 def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
     """The control: without its state in the checkpoint the test above would fail."""
     learn(critic_worker, judged_groups)
     critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
-    expected = weights(critic_worker._critic._model)
+    expected = weights(critic_worker.trainer.critic._model)
     critic_worker.load_critic(prepared_run.initial_model)
     critic_worker.load_saved_policy(tmp_path)
-    assert not torch.equal(weights(critic_worker._critic._model), expected)
+    assert not torch.equal(weights(critic_worker.trainer.critic._model), expected)
 
 
 def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:

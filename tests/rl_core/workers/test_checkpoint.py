@@ -7,18 +7,19 @@ import pytest
 import torch
 
 from rl_core.checkpoints.probe import differences, plain_distribution, read_probe
+from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.workers.probing import ProbeMismatch, probe_groups
-from rl_core.workers.protocol import UpdateBatch
+from rl_core.training.probing import ProbeMismatch, probe_groups
 from tests.rl_core.builders import groups_of
+from tests.rl_core.steps import optimizer_batch
 
 
 def weights(worker) -> dict[str, torch.Tensor]:
-    return {name: weight.clone() for name, weight in worker._policy.model.state_dict().items()}
+    return {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
 
 
 def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_groups, tmp_path) -> None:
-    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     worker.update(batch)
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected_result = worker.update(batch)
@@ -32,7 +33,7 @@ def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_group
 
 def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
     """The control: the optimizer's moments matter."""
-    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     worker.update(batch)
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     worker.update(batch)
@@ -45,11 +46,15 @@ def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_pa
 
 def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
     groups = groups_of(train_groups)[:2]
-    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     worker.save_state(tmp_path, model_only=True, probe=groups)
-    with plain_distribution(worker._policy):
+    with plain_distribution(worker.trainer.policy):
         expected = compute_log_probs(
-            worker._policy, groups, pixels=worker._pixels, temperature=1.0, token_budget=worker._experience_budget
+            worker.trainer.policy,
+            groups,
+            pixels=worker.trainer.pixels,
+            temperature=1.0,
+            token_budget=worker.trainer.experience_token_budget,
         )
     probe = read_probe(tmp_path / "probe")
     for item, log_probs in zip(probe.items, [values for group in expected for values in group], strict=True):
@@ -57,7 +62,7 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
 
 
 def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path) -> None:
-    worker.update(UpdateBatch(optimizer_batches=[train_groups, train_groups], check_agreement=False))
+    worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)] * 2, check_agreement=False))
     worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
     counters = json.loads((tmp_path / "counters.json").read_text())
@@ -66,7 +71,7 @@ def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(w
 
 def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_path) -> None:
     """As from a whole one of which the moments alone are left out."""
-    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     (tmp_path / "whole").mkdir()
     (tmp_path / "alone").mkdir()
     worker.update(batch)
@@ -83,12 +88,12 @@ def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_pa
 
 def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path) -> None:
     """Its memory would be for nothing."""
-    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected = weights(worker)
-    worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     worker.load_saved_policy(tmp_path)
-    assert worker._optimizer is None
+    assert not worker.trainer.has_optimizer
     assert worker.policy_version == 1
     assert all(torch.equal(weight, expected[name]) for name, weight in weights(worker).items())
 
@@ -110,7 +115,7 @@ def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tm
     probe = read_probe(tmp_path / "probe")
     groups = probe_groups(probe)
     assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
-    found = [log_probs for group in worker._prober().log_probs(groups) for log_probs in group]
+    found = [log_probs for group in worker.state.prober().log_probs(groups) for log_probs in group]
     assert not differences(probe, found).any()
 
 
@@ -119,7 +124,7 @@ def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
 ) -> None:
     """With the bound of a large model in bfloat16, whose rare tokens may be off by more."""
     merge = config.merge.model_copy(update={"probe_tolerance": 1.0})
-    monkeypatch.setattr(worker, "_config", config.model_copy(update={"merge": merge}))
+    monkeypatch.setattr(worker.trainer, "config", config.model_copy(update={"merge": merge}))
     worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     path = tmp_path / "probe" / "probe.json"
     content = json.loads(path.read_text())

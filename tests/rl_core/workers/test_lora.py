@@ -13,14 +13,14 @@ from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import Tolerance
 from rl_core.export.proof import prove_merged
-from rl_core.loop.step import take_step
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import UpdateBatch
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import UpdateBatch
 from tests.rl_core.builders import groups_of
 from tests.rl_core.models.builders import trained_parameters
+from tests.rl_core.steps import optimizer_batch, take_step
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,13 @@ def lora_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker) -> 
 
 
 def adapters(worker: LocalWorker) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for parameter in trained_parameters(worker._policy)]
+    return [parameter.detach().clone() for parameter in trained_parameters(worker.trainer.policy)]
 
 
 def frozen(worker: LocalWorker) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for parameter in worker._policy.parameters() if not parameter.requires_grad]
+    return [
+        parameter.detach().clone() for parameter in worker.trainer.policy.parameters() if not parameter.requires_grad
+    ]
 
 
 def largest(values: list[list[np.ndarray]]) -> float:
@@ -70,7 +72,7 @@ def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
     for number in (1, 2, 3):
         record = take_step(prompts, step=number, config=lora_config, kl_coef=0.01, workers=lora_worker, rewards=rewards)
         assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
-        lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+        lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     assert all(torch.equal(*pair) for pair in zip(base, frozen(lora_worker), strict=True))
     assert all(parameter.any() for parameter in adapters(lora_worker))
 
@@ -81,7 +83,7 @@ def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, t
     lora_worker.load_reference(folders.base)
     assert largest(lora_worker.full_kl(groups)) == 0.0
     before = lora_worker.log_probs(groups, reference=False)
-    lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+    lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     reference = lora_worker.log_probs(groups, reference=True)
     policy = lora_worker.log_probs(groups, reference=False)
     assert all((a == b).all() for pair in zip(before, reference, strict=True) for a, b in zip(*pair, strict=True))
@@ -92,13 +94,15 @@ def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, t
 def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
     lora_config, lora_worker, folders, train_groups, tmp_path
 ) -> None:
-    batch = UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     lora_worker.load_policy(folders.base)
     lora_worker.update(batch)
     lora_worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected_result = lora_worker.update(batch)
     expected = adapters(lora_worker)
-    whole = sum(weight.numel() * weight.element_size() for _, weight in named_hf_weights(lora_worker._policy.model))
+    whole = sum(
+        weight.numel() * weight.element_size() for _, weight in named_hf_weights(lora_worker.trainer.policy.model)
+    )
     assert folder_bytes(tmp_path / "model") < 0.2 * whole
 
     fresh = LocalWorker(lora_config, folders, total_optimizer_steps=100)
@@ -112,7 +116,7 @@ def test_the_merged_model_gives_the_checkpoints_probe_in_plain_transformers(
 ) -> None:
     lora_worker.load_policy(folders.base)
     for _ in range(2):
-        lora_worker.update(UpdateBatch(optimizer_batches=[train_groups], check_agreement=False))
+        lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     lora_worker.save_state(tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
     lora_worker.export(tmp_path / "merged")
     bound = Tolerance(largest=2e-5, mean=1e-5)
@@ -130,6 +134,6 @@ def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train
         total_optimizer_steps=100,
     )
     worker.load_policy(initial)
-    assert all(parameter.requires_grad for parameter in worker._policy.parameters())
+    assert all(parameter.requires_grad for parameter in worker.trainer.policy.parameters())
     worker.load_policy(folders.base)
-    assert not all(parameter.requires_grad for parameter in worker._policy.parameters())
+    assert not all(parameter.requires_grad for parameter in worker.trainer.policy.parameters())

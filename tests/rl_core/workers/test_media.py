@@ -16,7 +16,7 @@ from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
 from rl_core.evaluation.evaluate import evaluate_prompts
-from rl_core.loop.step import StepRecord, take_step
+from rl_core.loop.step import StepRecord
 from rl_core.models.loading import load_model, write_hf_folder
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
@@ -26,8 +26,10 @@ from rl_core.training.agreement import AgreementError
 from rl_core.types import Group, Prompt
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import awake_generator
 from tests.rl_core.data.samples import write_video
 from tests.rl_core.small_run import SMALL, OpenWorker
+from tests.rl_core.steps import take_step
 
 BOUND = 2e-5
 ROWS_OF_A_KIND = 4
@@ -120,7 +122,7 @@ def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) 
     for number in (1, 2):
         record = bench.step(number, bench.prompts(kind))
         assert record.metrics["agreement/log_prob_gap_max"] < BOUND
-        assert len(record.groups) == ROWS_OF_A_KIND
+        assert len(record.collected.drawn.groups) == ROWS_OF_A_KIND
 
 
 def test_the_mixed_batch_holds_every_kind(bench: MediaBench) -> None:
@@ -138,7 +140,8 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
     faster = [replace(clip, fps=2.3 * clip.fps) for clip in prompts[0].videos]
     changed = [replace(prompts[0], videos=tuple(faster)), *prompts[1:]]
     groups = [
-        Group(prompt=prompt, rollouts=group.rollouts) for prompt, group in zip(changed, record.groups, strict=True)
+        Group(prompt=prompt, rollouts=group.rollouts)
+        for prompt, group in zip(changed, record.collected.drawn.groups, strict=True)
     ]
     bench.worker.load_policy(bench.run.initial_model)
     first, *others = bench.worker.log_probs(groups, reference=False)
@@ -156,8 +159,8 @@ def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pyt
     bench.worker.load_policy(bench.run.initial_model)
     prompts = bench.prompts("one")
     shown = dict(zip([p.image_uids[0] for p in prompts], [p.image_uids[0] for p in prompts[::-1]], strict=True))
-    get = bench.worker._pixels.get
-    monkeypatch.setattr(bench.worker._pixels, "get", lambda uids: get([shown[uid] for uid in uids]))
+    get = bench.worker.trainer.pixels.get
+    monkeypatch.setattr(bench.worker.trainer.pixels, "get", lambda uids: get([shown[uid] for uid in uids]))
     with pytest.raises(AgreementError):
         bench.step(1, prompts)
 
@@ -168,7 +171,7 @@ def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_pa
     bench.worker.load_policy(bench.run.initial_model)
     prompts = bench.prompts(kind)
     first = bench.step(1, prompts)
-    probe = [Group(prompt=group.prompt, rollouts=group.rollouts[:1]) for group in first.groups]
+    probe = [Group(prompt=group.prompt, rollouts=group.rollouts[:1]) for group in first.collected.drawn.groups]
     bench.worker.save_state(tmp_path, model_only=False, probe=probe)
     expected = bench.step(2, prompts)
     bench.worker.load_state(tmp_path, model_only=False)
@@ -179,17 +182,17 @@ def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_pa
 
 def test_every_kind_is_evaluated(bench: MediaBench) -> None:
     bench.worker.load_policy(bench.run.initial_model)
-    bench.worker.sync_weights()
     prompts = bench.prompts("mixed", split="validation")
-    items = evaluate_prompts(
-        prompts,
-        generate=bench.worker.generate,
-        pool=bench.rewards,
-        config=bench.config.evaluation,
-        max_response_length=bench.config.rollout.max_response_length,
-        run_seed=1,
-        progress=SilentProgress(),
-    )
+    with awake_generator(bench.worker):
+        items = evaluate_prompts(
+            prompts,
+            generate=bench.worker.generate,
+            pool=bench.rewards,
+            config=bench.config.evaluation,
+            max_response_length=bench.config.rollout.max_response_length,
+            run_seed=1,
+            progress=SilentProgress(),
+        )
     assert {mode: len(found) for mode, found in items.items()} == {"greedy": len(prompts), "sampled": len(prompts)}
     assert all(item.error is None for found in items.values() for item in found)
 

@@ -7,14 +7,14 @@ import torch
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.loop.step import take_step
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import UpdateBatch
 from rl_core.training.master_weights import master_weights
 from rl_core.types import Group
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import UpdateBatch
+from tests.rl_core.steps import optimizer_batch, take_step
 
 SETTINGS = {
     "amp": ({"dtype": "bfloat16"}, {"strategy": "adamw"}),
@@ -46,11 +46,11 @@ def fresh(setting: RunConfig, folders: WorkerFolders) -> LocalWorker:
 
 
 def weights(worker: LocalWorker) -> dict[str, torch.Tensor]:
-    return {name: weight.clone() for name, weight in named_hf_weights(worker._policy.model)}
+    return {name: weight.clone() for name, weight in named_hf_weights(worker.trainer.policy.model)}
 
 
 def batch_of(train_groups) -> UpdateBatch:
-    return UpdateBatch(optimizer_batches=[train_groups], check_agreement=False)
+    return UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
 
 
 def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, train_groups, tmp_path) -> None:
@@ -82,9 +82,11 @@ def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
     probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
     worker.save_state(tmp_path, model_only=True, probe=probe)
     other.load_state(tmp_path, model_only=True)
-    expected, found = (weights(each) | master_weights(each._policy, each._optimizer.adamw) for each in (worker, other))
+    expected, found = (
+        weights(each) | master_weights(each.trainer.policy, each.trainer.optimizer.adamw) for each in (worker, other)
+    )
     assert all(torch.equal(found[name], number) for name, number in expected.items())
-    rates = [each.update(batch_of(train_groups)).metrics["actor/lr"] for each in (worker, other)]
+    rates = [each.update(batch_of(train_groups)).policy[-1].outcome.lr for each in (worker, other)]
     assert rates == [pytest.approx(optim.lr * 2 / 51)] * 2
 
 
@@ -101,7 +103,7 @@ def test_updates_below_the_resolution_of_bfloat16_add_up(strategy, config, folde
         before = weights(worker)
         for _ in range(20):
             worker.update(batch_of(train_groups))
-            for rest in worker._actor_optimizer().adamw.rests.values():
+            for rest in worker.trainer.optimizer.adamw.rests.values():
                 rest.mul_(0 if forget else 1)
         matrices = [weight != before[name] for name, weight in weights(worker).items() if weight.ndim == 2]
         moved[forget] = float(torch.cat([changed.flatten() for changed in matrices]).float().mean())

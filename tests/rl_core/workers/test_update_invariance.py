@@ -11,10 +11,10 @@ import torch
 
 from rl_core.config.algorithm import KLConfig
 from rl_core.config.run import RunConfig
-from rl_core.training.metrics import TokenMeans
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.policy_update import PolicyUpdate
 from rl_core.types import TrainGroup, TrainSample
+from tests.rl_core.steps import optimizer_batch
 
 Microbatches = list[list[TrainGroup]]
 
@@ -48,25 +48,25 @@ def settings_of(config: RunConfig, **algorithm: object) -> RunConfig:
 def update_of(worker, config: RunConfig) -> PolicyUpdate:
     kl = config.algorithm.kl
     return PolicyUpdate(
-        worker._policy,
-        reference=worker._reference,
+        worker.trainer.policy,
+        reference=worker.trainer.reference,
         objective=PolicyObjective(config.algorithm, kl_coef=None if kl is None else kl.coef),
-        optimizer=worker._actor_optimizer(),
-        pixels=worker._pixels,
+        optimizer=worker.trainer.optimizer,
+        pixels=worker.trainer.pixels,
         config=config,
     )
 
 
 def gradient(worker, groups: Sequence[TrainGroup], microbatches: Microbatches, config: RunConfig) -> torch.Tensor:
-    worker._policy.zero_grad(set_to_none=True)
+    worker.trainer.policy.zero_grad(set_to_none=True)
     update = update_of(worker, config)
     for microbatch in microbatches:
-        update.backward(microbatch, totals=update.totals(groups), means=TokenMeans(), gaps=None)
+        update.backward(microbatch, totals=optimizer_batch(groups).totals)
     return collected(worker)
 
 
 def collected(worker) -> torch.Tensor:
-    return torch.cat([p.grad.flatten() for p in worker._policy.parameters() if p.grad is not None])
+    return torch.cat([p.grad.flatten() for p in worker.trainer.policy.parameters() if p.grad is not None])
 
 
 def whole(groups: Sequence[TrainGroup]) -> Microbatches:
@@ -120,7 +120,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
 ) -> None:
     worker.load_reference(prepared_run.initial_model)
     with torch.no_grad():
-        for weight in worker._reference.model.parameters():
+        for weight in worker.trainer.reference.model.parameters():
             weight.mul_(1.1)
     settings = settings_of(config, kl=KLConfig(coef=1.0, penalty="full"))
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
@@ -136,9 +136,9 @@ def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, wor
     settings = settings_of(config)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
     actor = settings.actor.model_copy(update={"micro_batch_size_per_device_for_update": micro})
-    worker._policy.zero_grad(set_to_none=True)
+    worker.trainer.policy.zero_grad(set_to_none=True)
     update = update_of(worker, settings.model_copy(update={"actor": actor}))
-    update.accumulate_gradient(off_policy_groups, means=TokenMeans(), gaps=None)
+    update.accumulate_gradient(optimizer_batch(off_policy_groups))
     assert (collected(worker) - expected).norm() / expected.norm() < 1e-5
 
 
@@ -146,10 +146,10 @@ def test_a_denominator_of_the_micro_batch_would_change_it(worker, off_policy_gro
     """The control: each micro-batch as its own batch gives another gradient."""
     settings = settings_of(config)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
-    worker._policy.zero_grad(set_to_none=True)
+    worker.trainer.policy.zero_grad(set_to_none=True)
     update = update_of(worker, settings)
     for microbatch in in_lots(3)(off_policy_groups):
-        update.backward(microbatch, totals=update.totals(microbatch), means=TokenMeans(), gaps=None)
+        update.backward(microbatch, totals=optimizer_batch(microbatch).totals)
     assert (collected(worker) - expected).norm() / expected.norm() > 1e-2
 
 

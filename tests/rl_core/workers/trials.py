@@ -12,13 +12,14 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
+from rl_core.loop.update_metrics import update_metrics
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Float32Array, Prompt, TrainGroup, TrainSample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import UpdateBatch
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.busy import busy_cores, threads_of_torch
 
@@ -88,16 +89,18 @@ class Trials:
         for step in range(steps):
             log_probs = worker.log_probs(groups_of(groups), reference=False)
             current = [with_old_log_probs(*pair) for pair in zip(groups, log_probs, strict=True)]
+            learned = [OptimizerBatch.of(current, longest_response=self._config.rollout.max_response_length)]
             batch = UpdateBatch(
-                optimizer_batches=[current],
-                critic_batches=[current] if self._config.critic is not None else [],
+                policy=learned,
+                critic=learned if self._config.critic is not None else [],
                 kl_coef=None if kl is None else kl.coef,
                 check_agreement=False,
             )
             result = worker.update(batch)
-            found |= {f"step {step}: {name}": repr(value) for name, value in result.metrics.items()}
+            found |= {f"step {step}: {name}": repr(value) for name, value in update_metrics(result).items()}
             found[f"step {step}: old log-probs"] = digest(np.concatenate([p for group in log_probs for p in group]))
-        for owner, module in (("policy", worker._policy), ("critic", worker._critic and worker._critic._model)):
+        trainer = worker.trainer
+        for owner, module in (("policy", trainer.policy), ("critic", trainer.critic and trainer.critic._model)):
             for name, weight in module.named_parameters() if module is not None else ():
                 found[f"{owner} {name}"] = digest(weight.detach().float().numpy())
         return found

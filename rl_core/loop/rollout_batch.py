@@ -1,7 +1,8 @@
-"""Groups that passed the filter and exceed the batch, kept for the next step (`online_filtering.surplus: keep`).
+"""Scored rollouts: what collecting gives to learning, and what one step keeps for the next.
 
-They are one step old when they are learned from: every rollout carries the version of the weights that drew it, and the
-engine's log-probs of that time, from which the ratio starts. A checkpoint holds them, in the form of a rollout file.
+Groups that passed the filter and exceed the batch are kept with `online_filtering.surplus: keep`. They are one step old
+when they are learned from: every rollout carries the version of the weights that drew it, and the generator's log-probs
+of that time, from which the ratio starts. A checkpoint holds them, in the form of a rollout file.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,38 +24,47 @@ FindPrompts = Callable[[Collection[str]], Mapping[str, Prompt]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surplus:
-    """Kept groups and the scores of their rollouts."""
+class RolloutBatch:
+    """Groups and the scores of their rollouts."""
 
     groups: Sequence[Group] = ()
     scores: Mapping[RolloutKey, Score] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> "Surplus":
+    def of(cls, groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> "RolloutBatch":
         """These groups with theirs among the scores."""
         keys = [rollout.key for group in groups for rollout in group.rollouts]
         return cls(groups=groups, scores={key: scores[key] for key in keys})
 
-    def without(self, prompts: Sequence[Prompt]) -> "Surplus":
+    @property
+    def num_rollouts(self) -> int:
+        """Rollouts of all groups."""
+        return sum(len(group.rollouts) for group in self.groups)
+
+    def __add__(self, other: "RolloutBatch") -> "RolloutBatch":
+        """These groups, then those of `other`."""
+        return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
+
+    def without(self, prompts: Sequence[Prompt]) -> "RolloutBatch":
         """Those that answer none of `prompts`."""
         uids = {prompt.uid for prompt in prompts}
-        return Surplus.of([group for group in self.groups if group.prompt.uid not in uids], self.scores)
+        return RolloutBatch.of([group for group in self.groups if group.prompt.uid not in uids], self.scores)
 
 
-NOTHING_KEPT: Final = Surplus()
+EMPTY: Final = RolloutBatch()
 
 
-def save_surplus(surplus: Surplus, folder: Path, *, step: int) -> None:
+def save_surplus(surplus: RolloutBatch, folder: Path, *, step: int) -> None:
     """Write what `step` has kept into a checkpoint's folder."""
     if surplus.groups:
         write_rollouts(folder / SURPLUS_FILE, surplus.groups, surplus.scores, [], step=step)
 
 
-def load_surplus(folder: Path, find_prompts: FindPrompts) -> Surplus:
+def load_surplus(folder: Path, find_prompts: FindPrompts) -> RolloutBatch:
     """Read it back, equal to the bit. Raises KeyError when a prompt is no longer among the rows."""
     path = folder / SURPLUS_FILE
     if not path.is_file():
-        return NOTHING_KEPT
+        return EMPTY
     records = read_rollouts(path)
     prompts = find_prompts({record.prompt_uid for record in records})
     groups = [
@@ -62,7 +72,7 @@ def load_surplus(folder: Path, find_prompts: FindPrompts) -> Surplus:
         for uid, group in groupby(records, key=lambda record: record.prompt_uid)
     ]
     scores = {(record.prompt_uid, record.sample_index): _score(record) for record in records}
-    return Surplus(groups=groups, scores=scores)
+    return RolloutBatch(groups=groups, scores=scores)
 
 
 def _rollout(record: RolloutRecord) -> Rollout:

@@ -10,13 +10,15 @@ from rl_core.config.algorithm import OnlineFilteringConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
+from rl_core.loop.collecting import Collected, Collector
 from rl_core.loop.filtering import TooFewInformativeGroups
-from rl_core.loop.sampling import RolloutBatch, RolloutSampler
-from rl_core.loop.step import StepRecord, take_step
-from rl_core.loop.surplus import NOTHING_KEPT, Surplus
+from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
+from rl_core.loop.step import StepRecord
 from rl_core.planning.batches import prompts_a_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
+from rl_core.workers.protocol import awake_generator
+from tests.rl_core.steps import take_step
 
 Sample = Callable[..., RolloutBatch]
 
@@ -46,32 +48,32 @@ def loader(prepared_run, config) -> PromptLoader:
 
 @pytest.fixture
 def sample(worker, parity, config, prepared_run) -> Sample:
-    def draw(online_filtering: OnlineFilteringConfig | None) -> RolloutBatch:
-        worker.sync_weights()
+    def draw(online_filtering: OnlineFilteringConfig | None) -> Collected:
         drawing = filtering(config, online_filtering)
-        sampler = RolloutSampler(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
+        collector = Collector(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
         dataset = PreparedDataset.open(prepared_run.data, "train")
         loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
-        return sampler.batch(loader.next_batch(), next_prompts=loader.next_batch)
+        with awake_generator(worker):
+            return collector.collect(loader.next_batch)
 
     return draw
 
 
 def test_without_filtering_every_group_is_learned_from(sample, config) -> None:
     batch = sample(None)
-    assert len(batch.kept) == len(batch.groups) == config.data.rollout_batch_size
+    assert len(batch.batch.groups) == len(batch.drawn.groups) == config.data.rollout_batch_size
     assert batch.metrics == {}
 
 
 def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config) -> None:
     batch = sample(SPREAD)
-    assert len(batch.kept) == config.data.rollout_batch_size
-    assert all(int(group.prompt.answer) % 2 == 1 for group in batch.kept)
+    assert len(batch.batch.groups) == config.data.rollout_batch_size
+    assert all(int(group.prompt.answer) % 2 == 1 for group in batch.batch.groups)
     assert batch.metrics["filter/draws"] > 1.0
-    informative = [g for g in batch.groups if len({batch.scores[r.key].overall for r in g.rollouts}) > 1]
-    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.groups)
-    assert list(batch.kept) == informative[: len(batch.kept)]
-    uids = [group.prompt.uid for group in batch.groups]
+    informative = [g for g in batch.drawn.groups if len({batch.drawn.scores[r.key].overall for r in g.rollouts}) > 1]
+    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.drawn.groups)
+    assert list(batch.batch.groups) == informative[: len(batch.batch.groups)]
+    uids = [group.prompt.uid for group in batch.drawn.groups]
     assert len(set(uids)) == len(uids)
 
 
@@ -86,20 +88,20 @@ def test_a_draw_has_the_prompts_it_is_told_and_what_passes_first_is_kept(sample,
     """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
     wanted = config.data.rollout_batch_size
     batch = sample(odd(size))
-    passed = [group for group in batch.groups if int(group.prompt.answer) % 2 == 1]
-    assert list(batch.kept) == passed[:wanted] and len(batch.kept) == wanted
-    assert len(batch.groups) == size * batch.metrics["filter/draws"]
-    earlier = batch.groups[: len(batch.groups) - size]
+    passed = [group for group in batch.drawn.groups if int(group.prompt.answer) % 2 == 1]
+    assert list(batch.batch.groups) == passed[:wanted] and len(batch.batch.groups) == wanted
+    assert len(batch.drawn.groups) == size * batch.metrics["filter/draws"]
+    earlier = batch.drawn.groups[: len(batch.drawn.groups) - size]
     assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
 
 
 def test_small_draws_throw_less_away_and_learn_from_the_same_groups(sample) -> None:
     """A prompt's rollouts depend on nothing but the prompt and the step."""
     one, many = sample(odd(1)), sample(odd(8))
-    assert len(one.groups) < len(many.groups)
+    assert len(one.drawn.groups) < len(many.drawn.groups)
 
-    def rollouts(batch: RolloutBatch) -> list[tuple[str, bytes]]:
-        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.kept for rollout in g.rollouts]
+    def rollouts(batch: Collected) -> list[tuple[str, bytes]]:
+        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.batch.groups for rollout in g.rollouts]
 
     assert rollouts(one) == rollouts(many)
 
@@ -113,8 +115,8 @@ def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None
     """Engine and trainer are compared on the groups of the step itself."""
     batch = sample(odd(12, surplus="keep"))
     assert len(batch.surplus.groups) <= config.data.rollout_batch_size - 1
-    passed = sum(int(group.prompt.answer) % 2 for group in batch.groups)
-    assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.kept)
+    passed = sum(int(group.prompt.answer) % 2 for group in batch.drawn.groups)
+    assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.batch.groups)
 
 
 def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:
@@ -129,15 +131,8 @@ def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
 
 
 def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
-    record = take_step(
-        loader.next_batch(),
-        step=1,
-        config=filtering(config, SPREAD),
-        workers=worker,
-        rewards=parity,
-        next_prompts=loader.next_batch,
-    )
-    assert len(record.trained) == config.data.rollout_batch_size < len(record.groups)
+    record = take_step(loader.next_batch, step=1, config=filtering(config, SPREAD), workers=worker, rewards=parity)
+    assert len(record.learned.groups) == config.data.rollout_batch_size < len(record.collected.drawn.groups)
     assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
     assert record.metrics["actor/grad_norm"] > 0.0
 
@@ -145,46 +140,41 @@ def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity
 @pytest.fixture
 def two_steps(worker, parity, config, loader) -> list[StepRecord]:
     """The second learns from what the first one kept, at a rate that moves the log-probs."""
-    keeping, records, kept = filtering(config, KEEP), [], NOTHING_KEPT
+    keeping, records, kept = filtering(config, KEEP), [], EMPTY
     for number in (1, 2):
-        records.append(
-            take_step(
-                loader.next_batch(),
-                step=number,
-                config=keeping,
-                workers=worker,
-                rewards=parity,
-                next_prompts=loader.next_batch,
-                kept=kept,
-            )
-        )
-        kept = records[-1].surplus
+        record = take_step(loader.next_batch, step=number, config=keeping, workers=worker, rewards=parity, kept=kept)
+        records.append(record)
+        kept = record.collected.surplus
     return records
 
 
 def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_steps, config) -> None:
     first, second = two_steps
     size = config.data.rollout_batch_size
-    learned = [{group.prompt.uid for group in record.trained} for record in two_steps]
-    waiting = {group.prompt.uid for group in first.surplus.groups}
+    learned = [{group.prompt.uid for group in record.learned.groups} for record in two_steps]
+    waiting = {group.prompt.uid for group in first.collected.surplus.groups}
     assert waiting and not waiting & learned[0]
-    assert {group.prompt.uid for group in second.stale.groups} == waiting & learned[1] != set()
-    assert [len(record.trained) for record in two_steps] == [size, size]
-    assert not {group.prompt.uid for group in second.groups} & {group.prompt.uid for group in second.stale.groups}
+    assert {group.prompt.uid for group in second.collected.stale.groups} == waiting & learned[1] != set()
+    assert [len(record.learned.groups) for record in two_steps] == [size, size]
+    assert not {group.prompt.uid for group in second.collected.drawn.groups} & {
+        group.prompt.uid for group in second.collected.stale.groups
+    }
     assert [first.metrics[f"filter/{name}_groups"] for name in ("kept", "stale", "dropped")] == [len(waiting), 0, 0]
-    used = len(second.stale.groups)
+    used = len(second.collected.stale.groups)
     assert second.metrics["filter/stale_groups"] == used
     assert second.metrics["filter/dropped_groups"] == len(waiting) - used
 
 
 def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker) -> None:
     first, second = two_steps
-    drawn = {rollout.key: rollout for group in first.groups for rollout in group.rollouts}
-    stale = [sample for group in second.trained for sample in group.samples if sample.rollout.policy_version == 0]
-    assert len(stale) == sum(len(group.rollouts) for group in second.stale.groups) > 0
+    drawn = {rollout.key: rollout for group in first.collected.drawn.groups for rollout in group.rollouts}
+    stale = [
+        sample for group in second.learned.groups for sample in group.samples if sample.rollout.policy_version == 0
+    ]
+    assert len(stale) == sum(len(group.rollouts) for group in second.collected.stale.groups) > 0
     for sample in stale:
         assert np.array_equal(sample.old_log_probs, drawn[sample.rollout.key].log_probs)
-    fresh = {s.rollout.policy_version for g in second.trained for s in g.samples} - {0}
+    fresh = {s.rollout.policy_version for g in second.learned.groups for s in g.samples} - {0}
     assert fresh == {1} and worker.policy_version == 2
 
 
@@ -193,7 +183,7 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
     _, second = two_steps
     bound = config.rollout.max_log_prob_gap
     assert second.metrics["agreement/log_prob_gap_max"] < bound
-    groups = second.stale.groups
+    groups = second.collected.stale.groups
     gaps = [
         np.abs(rollout.log_probs - trainer).max()
         for group, log_probs in zip(groups, worker.log_probs(groups, reference=False), strict=True)
@@ -203,12 +193,14 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
 
 
 def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
-    kept = Surplus.of(two_steps[0].groups[:1], two_steps[0].scores)
-    sampler = RolloutSampler(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
-    worker.sync_weights()
+    drawn = two_steps[0].collected.drawn
+    kept = RolloutBatch.of(drawn.groups[:1], drawn.scores)
+    collector = Collector(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
     again = kept.groups[0].prompt
     others = [prompt for prompt in loader.next_batch() if prompt.uid != again.uid]
-    batch = sampler.batch([again, *others], next_prompts=loader.next_batch, kept=kept)
+    draws = iter([[again, *others]])
+    with awake_generator(worker):
+        batch = collector.collect(lambda: next(draws, None) or loader.next_batch(), kept=kept)
     assert batch.stale.groups == [] and batch.metrics["filter/dropped_groups"] == 1.0
 
 
@@ -216,16 +208,16 @@ def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(w
     remax = filtering(config, None)
     remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
     prompts = loader.next_batch()
-    worker.sync_weights()
-    batches = [
-        RolloutSampler(step=step, config=remax, workers=worker, rewards=parity, timer=PhaseTimer()).batch(
-            prompts, next_prompts=loader.next_batch
-        )
-        for step in (1, 2)
-    ]
+    with awake_generator(worker):
+        batches = [
+            Collector(step=step, config=remax, workers=worker, rewards=parity, timer=PhaseTimer()).collect(
+                lambda: prompts
+            )
+            for step in (1, 2)
+        ]
     assert batches[0].greedy_rewards.keys() == {prompt.uid for prompt in prompts}
     assert batches[0].greedy_rewards == batches[1].greedy_rewards
-    assert batches[0].scores != batches[1].scores
+    assert batches[0].drawn.scores != batches[1].drawn.scores
     constant = {p.uid: 0.5 for p in prompts if int(p.answer) % 2 == 0}
     assert {uid: reward for uid, reward in batches[0].greedy_rewards.items() if uid in constant} == constant
 
@@ -233,6 +225,6 @@ def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(w
 def test_a_remax_step_learns(worker, parity, config, loader) -> None:
     remax = filtering(config, None)
     remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
-    record = take_step(loader.next_batch(), step=1, config=remax, workers=worker, rewards=parity)
+    record = take_step(loader.next_batch, step=1, config=remax, workers=worker, rewards=parity)
     assert record.metrics["actor/grad_norm"] > 0.0
     assert 0.0 <= record.metrics["reward/greedy"] <= 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.loop.surplus import NOTHING_KEPT, Surplus, load_surplus, save_surplus
+from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, load_surplus, save_surplus
 from rl_core.types import Group, Rollout, RolloutKey, Score
 from tests.rl_core.builders import make_group, make_prompt, make_rollout
 
@@ -32,7 +32,7 @@ def rollouts(draw: st.DrawFn, uid: str, index: int) -> Rollout:
 
 
 @st.composite
-def surpluses(draw: st.DrawFn) -> Surplus:
+def surpluses(draw: st.DrawFn) -> RolloutBatch:
     groups = [
         Group(
             prompt=make_prompt(uid),
@@ -46,10 +46,10 @@ def surpluses(draw: st.DrawFn) -> Surplus:
         for group in groups
         for rollout in group.rollouts
     }
-    return Surplus(groups=groups, scores=scores)
+    return RolloutBatch(groups=groups, scores=scores)
 
 
-def plain(surplus: Surplus) -> list[tuple[object, ...]]:
+def plain(surplus: RolloutBatch) -> list[tuple[object, ...]]:
     return [
         (
             group.prompt.uid,
@@ -67,7 +67,7 @@ def plain(surplus: Surplus) -> list[tuple[object, ...]]:
 
 
 @given(surplus=surpluses())
-def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: Surplus) -> None:
+def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: RolloutBatch) -> None:
     (folder / "surplus.parquet").unlink(missing_ok=True)
     save_surplus(surplus, folder, step=3)
     found = load_surplus(folder, lambda uids: {uid: make_prompt(uid) for uid in uids})
@@ -76,14 +76,14 @@ def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: Surplu
 
 
 def test_a_checkpoint_of_a_step_that_kept_nothing_holds_nothing(tmp_path: Path) -> None:
-    save_surplus(NOTHING_KEPT, tmp_path, step=3)
+    save_surplus(EMPTY, tmp_path, step=3)
     assert list(tmp_path.iterdir()) == []
-    assert load_surplus(tmp_path, lambda uids: {}) == NOTHING_KEPT
+    assert load_surplus(tmp_path, lambda uids: {}) == EMPTY
 
 
 def test_a_prompt_that_comes_round_again_drops_its_group_and_its_scores() -> None:
     groups = [make_group(uid) for uid in ("a", "b")]
-    kept = Surplus.of(groups, {r.key: Score(components={"overall": 1.0}) for g in groups for r in g.rollouts})
+    kept = RolloutBatch.of(groups, {r.key: Score(components={"overall": 1.0}) for g in groups for r in g.rollouts})
     left = kept.without([make_prompt("a"), make_prompt("c")])
     assert left.groups == groups[1:]
     assert left.scores.keys() == {("b", 0), ("b", 1)}

@@ -1,0 +1,95 @@
+"""Learning: from scored rollouts to new weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.loop.collecting import Collected
+from rl_core.loop.experience import build_experience
+from rl_core.loop.update_metrics import update_metrics
+from rl_core.timing import PhaseTimer
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.types import Prompt, TrainGroup
+from rl_core.workers.protocol import WorkerGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learned:
+    """What an update leaves.
+
+    Attributes:
+        groups: What was learned from, with the credit of each token.
+        metrics: Functions of config, data and seed only.
+        mean_kl: Mean KL to the reference, nats a token; None without a reference.
+        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient.
+    """
+
+    groups: Sequence[TrainGroup]
+    metrics: Mapping[str, float]
+    mean_kl: float | None
+    nonfinite_streak: int
+
+
+def learn(
+    collected: Collected,
+    *,
+    step: int,
+    config: RunConfig,
+    kl_coef: float | None,
+    workers: WorkerGroup,
+    timer: PhaseTimer,
+) -> Learned:
+    """Give every token its credit and update policy and critic.
+
+    Args:
+        collected: The scored rollouts of the step.
+        step: From 1; the policy rests in the steps before `trainer.critic_warmup`.
+        config: The run.
+        kl_coef: Weight of the KL term; None without one.
+        workers: Hold policy, reference and critic; their generator rests.
+        timer: Measures the passes.
+
+    Raises:
+        AgreementError: generator and trainer disagree on the log-probs.
+    """
+    experience = build_experience(collected, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
+    batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
+    with timer.phase("update"):
+        result = workers.update(batch)
+    timer.split("update", result.seconds)
+    return Learned(
+        groups=experience.groups,
+        metrics={**experience.metrics, **update_metrics(result)},
+        mean_kl=experience.mean_kl,
+        nonfinite_streak=result.nonfinite_streak,
+    )
+
+
+def update_batch(
+    groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
+) -> UpdateBatch:
+    """What policy and critic learn from, each in optimizer batches and epochs of its own. The policy rests in the steps
+    before `trainer.critic_warmup`."""
+
+    def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
+        parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
+        longest = config.rollout.max_response_length
+        return [OptimizerBatch.of(part, longest_response=longest) for part in parts] * owner.ppo_epochs
+
+    return UpdateBatch(
+        policy=batches(config.actor) if step >= config.trainer.critic_warmup else [],
+        critic=[] if config.critic is None else batches(config.critic),
+        kl_coef=kl_coef,
+    )
+
+
+def split_by_optimizer_step(
+    groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, global_batch_size: int
+) -> list[list[TrainGroup]]:
+    """Groups by optimizer step: `global_batch_size` prompts each, less the groups that were dropped, in the order of
+    the loader; a step of which no group is left is left out."""
+    by_uid = {group.prompt.uid: group for group in groups}
+    chunks = [prompts[i : i + global_batch_size] for i in range(0, len(prompts), global_batch_size)]
+    parts = [[by_uid[prompt.uid] for prompt in chunk if prompt.uid in by_uid] for chunk in chunks]
+    return [part for part in parts if part]

@@ -1,0 +1,48 @@
+"""Starts the rollout engine of a model folder."""
+
+from pathlib import Path
+
+from rl_core.config.training import RolloutConfig
+from rl_core.data.images import ImageStore
+from rl_core.models.loading import banned_token_ids, stop_token_ids
+from rl_core.rollout.protocol import RolloutEngine
+
+
+def start_engine(
+    model_folder: Path,
+    *,
+    config: RolloutConfig,
+    dtype: str,
+    max_prompt_length: int,
+    images_per_prompt: int,
+    videos_per_prompt: int,
+    images: ImageStore,
+    seed: int,
+) -> RolloutEngine:
+    """An engine that waits for its first weights.
+
+    Args:
+        model_folder: Hugging Face folder with the architecture and the processor.
+        config: How responses are drawn, and how large the engine may be.
+        dtype: Number format of the weights.
+        max_prompt_length: Most tokens of a prompt.
+        images_per_prompt: Most images of a prompt.
+        videos_per_prompt: Most videos of a prompt.
+        images: The images that prompts name.
+        seed: Of the engine; each request has a seed of its own.
+    """
+    # Imported here because vLLM takes seconds to import, and a cold start or a merge needs none.
+    from rl_core.rollout.vllm_engine import VllmEngine
+
+    return VllmEngine(
+        model_folder,
+        config=config,
+        dtype=dtype,
+        max_prompt_length=max_prompt_length,
+        images_per_prompt=images_per_prompt,
+        videos_per_prompt=videos_per_prompt,
+        banned_token_ids=banned_token_ids(model_folder),
+        stop_token_ids=stop_token_ids(model_folder),
+        image_store=images,
+        seed=seed,
+    )

@@ -1,0 +1,272 @@
+"""The trainer of one worker: the policy with its optimizer, the frozen reference and the critic."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from rl_core.config.run import RunConfig
+from rl_core.data.images import ImageStore
+from rl_core.models.loading import load_processor, named_hf_weights, write_hf_folder
+from rl_core.models.lora import UnadaptedPolicy
+from rl_core.models.pixels import PixelCache
+from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.trained_part import choose_trained_part
+from rl_core.models.value import load_value_model
+from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.timing import PhaseTimer
+from rl_core.training.agreement import AgreementMeter
+from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, UpdateBatch, UpdateResult
+from rl_core.training.critic import Critic
+from rl_core.training.determinism import deterministic_on_cpu
+from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
+from rl_core.training.objective import PolicyObjective
+from rl_core.training.optimizer import PolicyOptimizer
+from rl_core.training.policy_update import PolicyUpdate
+from rl_core.training.supervised import imitate
+from rl_core.types import Float32Array, Group, SupervisedExample
+
+
+class Trainer:
+    """Computes log-probs, values and updates, the same numbers in every run on a CPU.
+
+    Attributes:
+        policy: The model that is trained.
+        policy_version: Updates behind its weights: 0 for the model that RL starts from.
+        weight_changes: How often its weights have changed at all, loading included.
+        reference: The frozen reference; None before `load_reference`, and with LoRA, where the base is the reference.
+        critic: None before `load_critic`.
+        pixels: Pixel tensors of the step's images.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        model_folder: Path,
+        base_folder: Path,
+        images: ImageStore,
+        total_optimizer_steps: int,
+        total_critic_steps: int,
+    ) -> None:
+        """Load the policy.
+
+        Args:
+            config: The run.
+            model_folder: Hugging Face folder of the initial model.
+            base_folder: That of the model that RL starts from: of this one only the configured part is trained.
+            images: Every image of the data.
+            total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
+            total_critic_steps: Optimizer steps of the critic in the whole run; 0 without one.
+        """
+        self.config = config
+        self.base_folder = base_folder
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model_folder = model_folder
+        self._total_optimizer_steps = total_optimizer_steps
+        self._total_critic_steps = total_critic_steps
+        self.pixels = PixelCache(load_processor(model_folder), images)
+        self.policy = self._load(model_folder)
+        self.policy_version = 0
+        self.weight_changes = 0
+        self.reference: PolicyModel | None = None
+        self.critic: Critic | None = None
+        self._optimizer: PolicyOptimizer | None = None
+
+    @property
+    def has_lora(self) -> bool:
+        """Whether adapters are trained in place of the weights."""
+        return self.config.model.lora is not None
+
+    @property
+    def experience_token_budget(self) -> int:
+        """Most tree tokens of a pass without gradients."""
+        return self.config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self.config)
+
+    @property
+    def optimizer(self) -> PolicyOptimizer:
+        """The policy's optimizer in RL, made when it is first needed."""
+        if self._optimizer is None:
+            actor = self.config.actor
+            self._optimizer = PolicyOptimizer(
+                self.policy,
+                config=actor.optim,
+                max_grad_norm=actor.max_grad_norm,
+                total_steps=self._total_optimizer_steps,
+                steps_at_once=optimizer_steps_a_step(self.config, actor),
+            )
+        return self._optimizer
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether the policy has an optimizer by now."""
+        return self._optimizer is not None
+
+    def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Every weight of the policy under its Hugging Face name, adapters merged."""
+        return named_hf_weights(self.policy.model)
+
+    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
+        with deterministic_on_cpu(self.device):
+            return compute_log_probs(
+                self._present_reference() if reference else self.policy,
+                groups,
+                pixels=self.pixels,
+                temperature=self.config.rollout.temperature,
+                token_budget=self.experience_token_budget,
+            )
+
+    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
+        with deterministic_on_cpu(self.device):
+            return compute_full_kl(
+                self.policy,
+                self._present_reference(),
+                groups,
+                pixels=self.pixels,
+                temperature=self.config.rollout.temperature,
+                token_budget=self.experience_token_budget,
+            )
+
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] the critic's value before each token."""
+        with deterministic_on_cpu(self.device):
+            return self._present_critic().values(groups)
+
+    def update(self, batch: UpdateBatch) -> UpdateResult:
+        """The update of policy and critic; the policy's weights and version move on together.
+
+        Raises:
+            AgreementError: see PolicyUpdate.run.
+        """
+        timer = PhaseTimer()
+        meter = self._meter() if batch.policy and batch.check_agreement else None
+        with deterministic_on_cpu(self.device):
+            policy = self._update_policy(batch, meter, timer)
+            critic = self._update_critic(batch.critic, timer)
+        self.pixels.clear()
+        return UpdateResult(
+            policy=policy,
+            critic=critic,
+            gaps=None if meter is None else meter.gaps(),
+            policy_version=self.policy_version,
+            nonfinite_streak=max(owner.nonfinite_streak for owner in (self._optimizer, self.critic) if owner),
+            seconds=timer.seconds,
+        )
+
+    def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
+        """One supervised optimizer step of the cold start."""
+        budget = self.config.actor.micro_batch_size_per_device_for_update * longest_sequence(self.config)
+        with deterministic_on_cpu(self.device):
+            metrics = imitate(
+                self.policy, examples, optimizer=self._cold_start_optimizer(), pixels=self.pixels, token_budget=budget
+            )
+        self.pixels.clear()
+        self.weight_changes += 1
+        return metrics
+
+    def load_policy(self, folder: Path) -> None:
+        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
+        self.policy = self._load(folder)
+        self.forget_optimizer()
+        self.weights_changed(policy_version=0)
+
+    def load_reference(self, folder: Path) -> None:
+        """Make the frozen reference from a Hugging Face folder: with LoRA the policy's own base is the reference."""
+        if not self.has_lora:
+            self.reference = self._load(folder).requires_grad_(False)
+
+    def load_critic(self, folder: Path) -> None:
+        """Make a new critic from a Hugging Face folder; its optimizer starts anew; LoRA does not touch it."""
+        if self.config.critic is None:
+            raise ValueError("critic is not configured")
+        self.critic = None  # two of them at one time may not fit
+        self.critic = Critic(
+            load_value_model(folder, self.config.model).to(self.device),
+            config=self.config,
+            critic=self.config.critic,
+            pixels=self.pixels,
+            total_steps=self._total_critic_steps,
+        )
+
+    def load_base(self) -> None:
+        """Take the weights of the model that RL starts from, the frozen ones among them, before others are read."""
+        self.policy = self._load(self.base_folder)
+
+    def weights_changed(self, *, policy_version: int) -> None:
+        """The policy's weights are others now, and those of this version."""
+        self.policy_version = policy_version
+        self.weight_changes += 1
+
+    def forget_optimizer(self) -> None:
+        """Give the memory of the policy's optimizer back; the next one starts anew."""
+        self._optimizer = None
+
+    def export(self, folder: Path) -> None:
+        """Write the policy in Hugging Face format."""
+        write_hf_folder(self.policy.model, processor_folder=self._model_folder, folder=folder)
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        self._optimizer = self.critic = self.reference = None
+        self.pixels.clear()
+        self.policy.to("meta")
+
+    def _load(self, folder: Path) -> PolicyModel:
+        policy = load_policy(folder, self.config.model)
+        if folder == self.base_folder:
+            choose_trained_part(policy.model, self.config.model, run_seed=self.config.seed)
+        return policy.to(self.device)
+
+    def _meter(self) -> AgreementMeter:
+        return AgreementMeter(self.policy_version, keeps_surplus=self.config.algorithm.keeps_surplus)
+
+    def _update_policy(
+        self, batch: UpdateBatch, meter: AgreementMeter | None, timer: PhaseTimer
+    ) -> list[OptimizerStepReport]:
+        """Nothing where the batch leaves the policy as it is."""
+        if not batch.policy:
+            return []
+        update = PolicyUpdate(
+            self.policy,
+            reference=self._frozen_reference(),
+            objective=PolicyObjective(self.config.algorithm, kl_coef=batch.kl_coef),
+            optimizer=self.optimizer,
+            pixels=self.pixels,
+            config=self.config,
+        )
+        reports = update.run(batch.policy, meter=meter, timer=timer)
+        self.weights_changed(policy_version=self.policy_version + 1)
+        return reports
+
+    def _update_critic(self, batches: Sequence[OptimizerBatch], timer: PhaseTimer) -> list[OptimizerStepReport]:
+        """Nothing without a critic."""
+        if not batches:
+            return []
+        with timer.phase("update_critic"):
+            return self._present_critic().update(batches)
+
+    def _present_critic(self) -> Critic:
+        if self.critic is None:
+            raise RuntimeError("the critic is used before load_critic")
+        return self.critic
+
+    def _present_reference(self) -> PolicyModel:
+        reference = self._frozen_reference()
+        if reference is None:
+            raise RuntimeError("log_probs(reference=True) before load_reference")
+        return reference
+
+    def _frozen_reference(self) -> PolicyModel | None:
+        return UnadaptedPolicy(self.policy) if self.has_lora else self.reference
+
+    def _cold_start_optimizer(self) -> PolicyOptimizer:
+        config = self.config.cold_start
+        if config is None:
+            raise ValueError("cold_start is not configured")
+        if self._optimizer is None:
+            self._optimizer = PolicyOptimizer(
+                self.policy, config=config.optim, max_grad_norm=config.max_grad_norm, total_steps=config.steps
+            )
+        return self._optimizer

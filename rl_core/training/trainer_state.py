@@ -1,0 +1,80 @@
+"""The state of a trainer on disk: saved for a checkpoint, loaded from one, and proved by the checkpoint's probe."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_core.data.images import ImageStore
+from rl_core.files import atomic_write_json, read_json
+from rl_core.training.probing import Prober
+from rl_core.training.saved_model import Rests, load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.trainer import Trainer
+from rl_core.types import Group
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerState:
+    """Saves and loads the state of one trainer.
+
+    Attributes:
+        trainer: What is saved and loaded.
+        images: Every image of the data: a probe holds those that it asks with.
+    """
+
+    trainer: Trainer
+    images: ImageStore
+
+    def save(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe into an existing folder;
+        `model_only` leaves the moments of the optimizers out."""
+        trainer, optimizer = self.trainer, self.trainer.optimizer
+        save_weights(folder / "model", trainer.policy, optimizer, trained_only=trainer.has_lora)
+        if not model_only:
+            save_optimizer(folder / "optimizer", trainer.policy, optimizer)
+        if trainer.critic is not None:
+            trainer.critic.save(folder / "critic", model_only=model_only)
+        counters = {"policy_version": trainer.policy_version} | optimizer.counters()
+        atomic_write_json(folder / "counters.json", counters)
+        self.prober().write(folder / "probe", probe)
+
+    def load(self, folder: Path, *, model_only: bool) -> None:
+        """Take everything back, to train on from there; with `model_only` the moments start anew, while weights,
+        counters and with them the place in the schedule are those that were saved.
+
+        Raises:
+            ProbeMismatch: the policy does not give the probe's log-probs, by more than a tenth of what
+                `merge.probe_tolerance` allows a merged model.
+        """
+        rests, counters = self._load_weights(folder)
+        moments = None if model_only else folder / "optimizer"
+        load_optimizer(moments, self.trainer.policy, self.trainer.optimizer, rests=rests, counters=counters)
+        if self.trainer.critic is not None:
+            self.trainer.critic.load(folder / "critic", model_only=model_only)
+
+    def load_policy(self, folder: Path) -> None:
+        """Take the policy's weights alone; its optimizer, which would take memory for nothing, is forgotten. Raises as
+        `load` does."""
+        self._load_weights(folder)
+
+    def prober(self) -> Prober:
+        """Compares the policy of the moment with a probe."""
+        trainer = self.trainer
+        return Prober(
+            policy=trainer.policy,
+            images=self.images,
+            pixels=trainer.pixels,
+            token_budget=trainer.experience_token_budget,
+            config=trainer.config,
+        )
+
+    def _load_weights(self, folder: Path) -> tuple[Rests, Mapping[str, int]]:
+        """Weights and their version, proved by the probe; gives what an optimizer continues with."""
+        trainer = self.trainer
+        if trainer.has_lora or trainer.config.model.freeze_vision_tower:
+            trainer.load_base()
+        rests = load_weights(folder / "model", trainer.policy, trained_only=trainer.has_lora)
+        self.prober().check(folder / "probe")
+        counters = read_json(folder / "counters.json")
+        trainer.weights_changed(policy_version=counters["policy_version"])
+        trainer.forget_optimizer()
+        return rests, counters

@@ -1,0 +1,224 @@
+"""A worker in a process of its own: what breaks there, a GPU's context above all, ends with that process."""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import rl_core
+from rl_core.config.run import RunConfig
+from rl_core.progress import Progress
+from rl_core.training.batches import UpdateBatch, UpdateResult
+from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, StopYielding, Yielded
+
+logger = logging.getLogger(__name__)
+
+_END_SECONDS = 30.0
+"""So long a worker may take to end its engine before it is killed."""
+
+
+class WorkerDied(RuntimeError):
+    """The process of a worker has ended in the middle of a call; other workers can be opened in its place."""
+
+
+class ProcessWorker:
+    """Implements WorkerGroup by a LocalWorker in another process.
+
+    The process ends with this one, whatever ends it. Signals of a terminal do not reach it: this process decides when
+    it stops.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folders: WorkerFolders,
+        *,
+        total_optimizer_steps: int,
+        total_critic_steps: int = 0,
+        progress: Progress,
+    ) -> None:
+        """Start the process and load the policy in it. Arguments as for LocalWorker."""
+        self._progress = progress
+        self._generator_has_started = False
+        self._policy_version = 0
+        self._is_yielding = False
+        here, there = socket.socketpair()
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rl_core.workers.serving", str(there.fileno())],
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": _with_these_sources()},
+            )
+        self._connection: Connection[Any, Any] = Connection(here.detach())
+        opening = Opening(
+            config=config,
+            folders=folders,
+            total_optimizer_steps=total_optimizer_steps,
+            total_critic_steps=total_critic_steps,
+        )
+        try:
+            self._send(opening)
+            self._result("start")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Of the worker's process."""
+        return self._process.pid
+
+    @property
+    def policy_version(self) -> int:
+        """See WorkerGroup."""
+        return self._policy_version
+
+    def wake(self) -> None:
+        """See WorkerGroup."""
+        if self._generator_has_started:
+            self._call("wake")
+            return
+        with self._progress.wait("start the generation engine (vLLM) in the worker's process"):
+            self._call("wake")
+        self._generator_has_started = True
+
+    def rest(self) -> None:
+        """See WorkerGroup."""
+        self._call("rest")
+
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """See WorkerGroup."""
+        self._send(Call(method="generate", arguments=(requests, sampling)))
+        self._is_yielding = True
+        try:
+            while not isinstance(message := self._receive("generate"), Returned):
+                yield message.value
+        finally:
+            self._end_yielding()
+
+    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        found: list[list[Float32Array]] = self._call("log_probs", groups, reference=reference)
+        return found
+
+    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        found: list[list[Float32Array]] = self._call("full_kl", groups)
+        return found
+
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        found: list[list[Float32Array]] = self._call("values", groups)
+        return found
+
+    def update(self, batch: UpdateBatch) -> UpdateResult:
+        """See WorkerGroup."""
+        result: UpdateResult = self._call("update", batch)
+        return result
+
+    def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
+        """See WorkerGroup."""
+        metrics: Mapping[str, float] = self._call("imitate", examples)
+        return metrics
+
+    def load_policy(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_policy", folder)
+
+    def load_reference(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_reference", folder)
+
+    def load_critic(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_critic", folder)
+
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """See WorkerGroup."""
+        self._call("save_state", folder, model_only=model_only, probe=probe)
+
+    def load_state(self, folder: Path, *, model_only: bool) -> None:
+        """See WorkerGroup."""
+        self._call("load_state", folder, model_only=model_only)
+
+    def load_saved_policy(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_saved_policy", folder)
+
+    def export(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("export", folder)
+
+    def close(self) -> None:
+        """End the process: by its own means, or by SIGKILL where these take too long."""
+        self._connection.close()  # the process reads that there will be no more calls
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.warning("the worker's process %d did not end within %g s and is killed", self.pid, _END_SECONDS)
+            self._process.kill()
+            self._process.wait()
+
+    def _call(self, method: str, *arguments: object, **options: object) -> Any:
+        self._send(Call(method=method, arguments=arguments, options=options))
+        return self._result(method)
+
+    def _result(self, method: str) -> Any:
+        message = self._receive(method)
+        assert isinstance(message, Returned), "only a generation yields"
+        return message.value
+
+    def _end_yielding(self) -> None:
+        """A generation that is left early is ended in the process too; what it still sends is dropped."""
+        if not self._is_yielding:
+            return
+        self._send(StopYielding())
+        while not isinstance(self._receive("generate"), Returned):
+            pass
+
+    def _send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            self._has_died("send")
+
+    def _receive(self, method: str) -> Returned | Yielded:
+        """The next answer; what the process logs on the way is logged here. Raises what the call raised there."""
+        while True:
+            try:
+                message: Logged | Yielded | Raised | Returned = self._connection.recv()
+            except (EOFError, OSError):
+                self._has_died(method)
+            if isinstance(message, Logged):
+                logging.getLogger(message.name).log(message.level, "%s", message.text)
+                continue
+            if isinstance(message, Yielded):
+                return message
+            self._is_yielding = False
+            if isinstance(message, Raised):
+                raise message.error
+            self._policy_version = message.policy_version
+            return message
+
+    def _has_died(self, method: str) -> NoReturn:
+        self._is_yielding = False
+        status = self._process.wait()
+        how = f"by signal {-status}" if status < 0 else f"with exit code {status}"
+        raise WorkerDied(
+            f"the worker's process {self.pid} ended {how} during {method}: a lack of memory, or a broken device, whose "
+            f"messages stand above; the run goes on from its last checkpoint when it is started again"
+        )
+
+
+def _with_these_sources() -> str:
+    """The search path of a process that runs the same sources as this one."""
+    sources = str(Path(rl_core.__file__).parent.parent)
+    return os.pathsep.join(filter(None, (sources, os.environ.get("PYTHONPATH"))))

@@ -1,0 +1,157 @@
+"""What runs in the process of a ProcessWorker: `python -m rl_core.workers.serving DESCRIPTOR`."""
+
+import logging
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import closing, nullcontext, suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from rl_core.redaction import redact_logs
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, StopYielding, Yielded
+
+PARENT_POLL_SECONDS = 1.0
+
+
+class RunHasGone(Exception):
+    """The run has closed its end: nobody waits for an answer."""
+
+
+class Channel:
+    """The connection to the run, which the threads of this process share."""
+
+    def __init__(self, connection: "Connection[Any, Any]") -> None:
+        self._connection = connection
+        self._sending = threading.RLock()
+
+    def send(self, message: object) -> None:
+        """Raises RunHasGone."""
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError as error:
+            raise RunHasGone from error
+
+    def receive(self) -> Any:
+        """Raises RunHasGone."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise RunHasGone from error
+
+    def has_message(self) -> bool:
+        """Whether `receive` would not wait."""
+        return self._connection.poll()
+
+
+def serve(channel: Channel) -> None:
+    """Open the worker, then carry out calls until the run closes the connection."""
+    opening: Opening = channel.receive()
+    worker = LocalWorker(
+        opening.config,
+        opening.folders,
+        total_optimizer_steps=opening.total_optimizer_steps,
+        total_critic_steps=opening.total_critic_steps,
+    )
+    channel.send(Returned(value=None, policy_version=worker.policy_version))
+    try:
+        while True:
+            answer(worker, channel.receive(), channel)
+    except RunHasGone:
+        worker.close()
+
+
+def answer(worker: LocalWorker, call: Call | StopYielding, channel: Channel) -> None:
+    """Carry out one call and say what came of it."""
+    if isinstance(call, StopYielding):
+        return  # it crossed the end of the generation
+    try:
+        value = getattr(worker, call.method)(*call.arguments, **call.options)
+        if isinstance(value, Iterator):
+            send_each(value, channel)
+            value = None
+    except RunHasGone:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run raises it
+        channel.send(Raised(error=sendable(error)))
+        return
+    channel.send(Returned(value=value, policy_version=worker.policy_version))
+
+
+def send_each(values: Iterator[object], channel: Channel) -> None:
+    """Send the values as they come, until they end or the run wants no more of them."""
+    with closing(values) if isinstance(values, Generator) else nullcontext():
+        for value in values:
+            channel.send(Yielded(value=value))
+            if channel.has_message():
+                channel.receive()
+                return
+
+
+def sendable(error: Exception) -> Exception:
+    """The error with its traceback as a note: itself where it survives pickling, else its text."""
+    where = "".join(traceback.format_exception(error))
+    try:
+        sent = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - an error may be made of anything
+        sent = None
+    found = sent if isinstance(sent, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+    found.add_note(f"In the worker's process:\n{where}")
+    return found
+
+
+class _SendingHandler(logging.Handler):
+    """Sends the text of each record."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(RunHasGone):
+            self._channel.send(Logged(name=record.name, level=record.levelno, text=record.getMessage()))
+
+
+def send_logs(channel: Channel) -> None:
+    """The records of this project go to the run, without secrets."""
+    redact_logs()
+    package = logging.getLogger("rl_core")
+    package.addHandler(_SendingHandler(channel))
+    package.setLevel(logging.INFO)
+    package.propagate = False
+
+
+def end_with_parent() -> None:
+    """End this process when its parent has ended, whatever it is doing."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def main() -> None:
+    """Serve on the descriptor that the command line names."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the run decides when its worker stops
+    end_with_parent()
+    channel = Channel(Connection(int(sys.argv[1])))
+    send_logs(channel)
+    try:
+        serve(channel)
+    except Exception as error:  # noqa: BLE001 - what keeps a worker from being opened, the run raises
+        channel.send(Raised(error=sendable(error)))
+
+
+if __name__ == "__main__":
+    main()

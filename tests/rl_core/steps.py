@@ -1,0 +1,38 @@
+"""One training step without the loop around it, and its parts."""
+
+from collections.abc import Sequence
+
+from rl_core.config.run import RunConfig
+from rl_core.loop.collecting import Collector, NextPrompts
+from rl_core.loop.learning import learn
+from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
+from rl_core.loop.step import StepRecord
+from rl_core.rewards.pool import RewardPool
+from rl_core.timing import PhaseTimer
+from rl_core.training.batches import OptimizerBatch
+from rl_core.types import Prompt, TrainGroup
+from rl_core.workers.protocol import WorkerGroup, awake_generator
+
+
+def take_step(
+    prompts: Sequence[Prompt] | NextPrompts,
+    *,
+    step: int,
+    config: RunConfig,
+    workers: WorkerGroup,
+    rewards: RewardPool,
+    kl_coef: float | None = None,
+    kept: RolloutBatch = EMPTY,
+) -> StepRecord:
+    """Collect and learn."""
+    timer = PhaseTimer()
+    with awake_generator(workers, timer):
+        collector = Collector(step=step, config=config, workers=workers, rewards=rewards, timer=timer)
+        collected = collector.collect(prompts if callable(prompts) else lambda: prompts, kept=kept)
+    learned = learn(collected, step=step, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
+    return StepRecord.of(step, collected, learned, seconds=timer.result())
+
+
+def optimizer_batch(groups: Sequence[TrainGroup], *, longest_response: int = 8) -> OptimizerBatch:
+    """All groups of one optimizer step."""
+    return OptimizerBatch.of(groups, longest_response=longest_response)
