@@ -21,8 +21,8 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.speed.report import machine_facts
+from rl_core.training import trainer
 from rl_core.types import TrainGroup
-from rl_core.workers import local_worker
 from tests.rl_core.busy import busy_cores, threads_of_torch
 from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart
 
@@ -70,7 +70,7 @@ def cost(trials: Trials, groups: Sequence[TrainGroup], rounds: int) -> float:
     ratios = []
     for _ in range(rounds):
         deterministic = seconds(trials, groups)
-        with patch.object(local_worker, "deterministic_on_cpu", as_it_is):
+        with patch.object(trainer, "deterministic_on_cpu", as_it_is):
             ratios.append(deterministic / seconds(trials, groups))
     return round(median(ratios), 3)
 
