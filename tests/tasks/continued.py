@@ -94,6 +94,12 @@ class Workers:
     def __init__(self) -> None:
         self.state = "new"
 
+    def wake(self) -> None:
+        pass
+
+    def rest(self) -> None:
+        pass
+
     def load_policy(self, folder: Path) -> None:
         self.state = "new"
 

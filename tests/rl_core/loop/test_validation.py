@@ -10,6 +10,7 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.loop.validation import Validation, Validator
 from rl_core.progress import SilentProgress
 from rl_core.types import Prompt
+from rl_core.workers.protocol import awake_generator
 
 Validate = Callable[[RunConfig], Validation]
 SAMPLED = {"n": 3, "temperature": 0.6, "top_p": 0.95}
@@ -39,15 +40,16 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(
 ) -> None:
     validated = validate(told(config, mode, **SAMPLED))
     evaluation = told(config, mode, **SAMPLED, modes=(mode,)).evaluation
-    (expected,) = evaluate_prompts(
-        held_out,
-        generate=worker.generate,
-        pool=rewards,
-        config=evaluation,
-        max_response_length=config.rollout.max_response_length,
-        run_seed=config.seed,
-        progress=SilentProgress(),
-    ).values()
+    with awake_generator(worker):
+        (expected,) = evaluate_prompts(
+            held_out,
+            generate=worker.generate,
+            pool=rewards,
+            config=evaluation,
+            max_response_length=config.rollout.max_response_length,
+            run_seed=config.seed,
+            progress=SilentProgress(),
+        ).values()
     assert list(validated.items) == expected
     assert len(expected) == len(held_out) * (3 if mode == "sampled" else 1)
     assert validated.metrics["val/accuracy"] == sum(item.verdict for item in expected) / len(expected)
