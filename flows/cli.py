@@ -190,10 +190,10 @@ def compare(
 ) -> None:
     """Compare runs; those that differ in the seed alone are one group, and the first group is the reference."""
     from flows.commands.compare import print_comparison
-    from flows.comparing import asked_groups, compare_groups
+    from flows.comparing import asked_groups, compare_run_groups
 
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
-    print_comparison(compare_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
+    print_comparison(compare_run_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
 
 
 for operation in (reproduce, runs, clean, doctor, ui, server):

@@ -6,7 +6,7 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.comparing import asked_groups, compare_groups
+from flows.comparing import asked_groups, compare_run_groups
 from flows.request import RUNS_DIR
 from tasks.comparison.figures import as_json
 from tasks.comparison.page import ComparisonPage
@@ -37,7 +37,7 @@ def compare(
         The figures.
     """
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
-    page = compare_groups(compared, out=Path(out), num_items=items, mlflow_uri=mlflow_uri)
+    page = compare_run_groups(compared, out=Path(out), num_items=items, mlflow_uri=mlflow_uri)
     text = markdown(page, Path(out))
     PAGES.write(lambda: create_markdown_artifact(key="comparison", markdown=text, description=page.title))
     return as_json(page, compared)

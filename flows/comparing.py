@@ -35,7 +35,9 @@ def _named_group(text: str, runs_dir: str) -> tuple[str, list[RunDirectory]]:
     return name, [find_run(run, runs_dir) for run in runs.split(",")]
 
 
-def compare_groups(groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None) -> ComparisonPage:
+def compare_run_groups(
+    groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None
+) -> ComparisonPage:
     """Write the comparison and show it in MLflow.
 
     Args:

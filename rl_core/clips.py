@@ -16,7 +16,7 @@ class ImageSource(Protocol):
         """The decoded RGB image. Raises KeyError for a uid it does not hold."""
 
 
-def video_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
+def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
     """A clip as processors take it: frames [T, H, W, 3] and their times.
 
     The frames are described as a video of their own, of which every frame is shown: a processor that samples once

@@ -20,6 +20,9 @@ Float32Array = npt.NDArray[np.float32]
 
 FinishReason = Literal["stop", "length"]
 
+EvaluatedModel = Literal["base", "trained"]
+"""Which of a run's models answers the held-out prompts: the one that RL starts from, or the one that it made."""
+
 RolloutKey = tuple[str, int]
 """(prompt uid, sample index): names a rollout within a step."""
 

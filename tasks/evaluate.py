@@ -1,6 +1,6 @@
 """Evaluate: the held-out rows, answered by the base or the trained model."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -8,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
+from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, named
 from tasks.staging import StageOutcome, run_stage
@@ -17,24 +18,23 @@ from tasks.tracking.run_tracking import ITEMS_TABLE
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
 
-Contender = Literal["base", "trained"]
 
 _TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
 
 
-@task(name="evaluate", task_run_name=named("evaluate {contender}"), cache_policy=NO_CACHE)
-def evaluate(run: str, contender: Contender) -> StageManifest | State[StageManifest]:
+@task(name="evaluate", task_run_name=named("evaluate {model}"), cache_policy=NO_CACHE)
+def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageManifest]:
     """Write the answers, verdicts and figures of one model of an open run; continued, it asks for the rest alone."""
 
     def make(context: RunContext) -> StageOutcome:
-        folder = context.run.evaluation(contender)
-        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.digests[f"evaluate-{contender}"])
-        items = context.session.evaluate(contender, answers)
+        folder = context.run.evaluation(model)
+        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.digests[f"evaluate-{model}"])
+        items = context.session.evaluate(model, answers)
         results = write_evaluation(folder, items)
         answers.remove()
         return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
 
-    return run_stage(run, f"evaluate-{contender}", make=make, show=show_evaluation)
+    return run_stage(run, f"evaluate-{model}", make=make, show=show_evaluation)
 
 
 def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
@@ -42,8 +42,8 @@ def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDi
     log_split(mlflow_run, run, "validation")
     for mode, result in manifest.result.items():
         mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})
-    contender = manifest.stage.removeprefix("evaluate-")
-    items = [item for of_mode in read_evaluation(run.evaluation(contender)).values() for item in of_mode]
+    model = manifest.stage.removeprefix("evaluate-")
+    items = [item for of_mode in read_evaluation(run.evaluation(model)).values() for item in of_mode]
     mlflow_run.log_table(ITEMS_TABLE, {name: [getattr(item, name) for item in items] for name in _TABLE_COLUMNS})
 
 

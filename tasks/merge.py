@@ -14,7 +14,7 @@ from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
-from tasks.results.run_facts import CONTENDERS, RunFacts, environment_facts
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, environment_facts
 from tasks.staging import StageOutcome, run_stage
 from tasks.tracking.registration import register_model
 
@@ -87,9 +87,9 @@ def _push(context: RunContext) -> StageOutcome:
 
 def _accuracies(facts: RunFacts) -> list[AccuracyRow]:
     return [
-        AccuracyRow(name=f"{contender}, {mode}", n=result.n, accuracy=result.accuracy, ci95=result.ci95)
-        for contender in CONTENDERS
-        for mode, result in facts.results(contender).items()
+        AccuracyRow(name=f"{evaluated}, {mode}", n=result.n, accuracy=result.accuracy, ci95=result.ci95)
+        for evaluated in EVALUATED_MODELS
+        for mode, result in facts.results(evaluated).items()
     ]
 
 

@@ -13,7 +13,7 @@ from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
 from tasks.results.report_data import gallery_rows, open_images, report_page
 from tasks.results.report_page import render
-from tasks.results.run_facts import CONTENDERS, RunFacts
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
 from tasks.results.summary import summarise_run
 from tasks.staging import StageOutcome, run_stage
 
@@ -42,7 +42,7 @@ def _make(context: RunContext) -> StageOutcome:
 
 def _headline(manifest: StageManifest) -> dict[str, float]:
     """What pipelines are compared by."""
-    return {f"accuracy/{name}": manifest.result[name]["accuracy"] for name in CONTENDERS}
+    return {f"accuracy/{name}": manifest.result[name]["accuracy"] for name in EVALUATED_MODELS}
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

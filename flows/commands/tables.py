@@ -14,7 +14,7 @@ from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
 from tasks.results.durations import duration
 from tasks.results.report_page import p_value
-from tasks.results.run_facts import CONTENDERS, RunFacts, stage_order
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, stage_order
 
 _SHOWN_CATEGORIES = 40
 
@@ -51,14 +51,14 @@ def accuracy_table(summary: Mapping[str, Any]) -> Table:
 def print_evaluations(run: RunDirectory, console: Console) -> None:
     """Every pass of both models over the held-out items, what became of the answers, and the values that split them."""
     facts = RunFacts(run)
-    results = [(contender, result) for contender in CONTENDERS for result in facts.results(contender).values()]
+    results = [(evaluated, result) for evaluated in EVALUATED_MODELS for result in facts.results(evaluated).values()]
     table = Table(title="Held-out answers", title_justify="left")
     for column in ("model", "pass", "accuracy", "95 % interval", "items", "unreadable", "cut off"):
         table.add_column(column, justify="left" if column in ("model", "pass") else "right")
-    for contender, result in results:
+    for evaluated, result in results:
         low, high = result.ci95
         table.add_row(
-            *(contender, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{result.n}"),
+            *(evaluated, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{result.n}"),
             *(shown_share(result.parse_failure_rate), shown_share(result.truncation_rate)),
         )
     console.print(table)
@@ -69,11 +69,11 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
             f"(McNemar p {p_value(comparison.p_value)})",
             highlight=False,
         )
-    for contender, result in results:
+    for evaluated, result in results:
         if result.categories:
-            console.print(category_table(result, title=f"{contender}, {result.mode}"))
-    for contender in CONTENDERS:
-        console.print(f"{contender:8} {run.evaluation(contender)}", markup=False, highlight=False, soft_wrap=True)
+            console.print(category_table(result, title=f"{evaluated}, {result.mode}"))
+    for evaluated in EVALUATED_MODELS:
+        console.print(f"{evaluated:8} {run.evaluation(evaluated)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def category_table(result: EvaluationResult, *, title: str) -> Table:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rl_core.data.ordering import Arrangement, Int64Array, Shuffle
-from rl_core.types import Prompt
+from rl_core.data.ordering import Arrangement, Shuffle
+from rl_core.types import Int64Array, Prompt
 
 
 class PromptLoader:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from rl_core.config.loading import digest_of
 from rl_core.randomness import keyed_seed
+from rl_core.types import Int64Array
 
-Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 
 

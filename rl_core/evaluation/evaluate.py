@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from rl_core.config.stages import EvaluationConfig
+from rl_core.evaluation.item_builder import ItemBuilder
 from rl_core.evaluation.items import EvaluationItem, Mode
-from rl_core.evaluation.judging import Judge
 from rl_core.progress import Advance, Progress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
@@ -57,9 +57,9 @@ def evaluate_prompts(
         sampling = _sampling(mode, config, max_tokens=max_response_length)
         with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
             answers = _answer(requests, generate(requests, sampling), pool, advance)
-        judge = Judge(mode=mode, accuracy_key=config.accuracy_key, categories=config.categories, pool=pool)
+        builder = ItemBuilder(mode=mode, accuracy_key=config.accuracy_key, categories=config.categories, pool=pool)
         items[mode] = [
-            judge.of_rollout(request.prompt, *answer) for request, answer in zip(requests, answers, strict=True)
+            builder.of_rollout(request.prompt, *answer) for request, answer in zip(requests, answers, strict=True)
         ]
         _report_failures(mode, items[mode])
     return items

@@ -1,11 +1,11 @@
-"""Scoring responses that are there already: no model, the protocol's own judge."""
+"""Scoring responses that are there already: no model, the protocol's own builder."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from rl_core.evaluation.item_builder import ItemBuilder
 from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.judging import Judge
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.saved_outputs import SavedOutput
 from rl_core.progress import Progress
@@ -29,7 +29,7 @@ def score_saved_outputs(
             for prompt, output in zip(prompts, outputs, strict=True)
         ]
         pool.flush()
-        judge = Judge(
+        builder = ItemBuilder(
             mode=protocol.answering.mode,
             accuracy_key=protocol.judging.accuracy_key,
             categories=protocol.categories,
@@ -37,7 +37,7 @@ def score_saved_outputs(
         )
         items = []
         for prompt, output, future in zip(prompts, outputs, futures, strict=True):
-            items.append(judge.of_text(prompt, output.response, future.result(), sample_index=output.sample_index))
+            items.append(builder.of_text(prompt, output.response, future.result(), sample_index=output.sample_index))
             bar()
         return items
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
+from scipy.stats import binomtest
+
 Interval = tuple[float, float]
 
 
@@ -70,16 +72,14 @@ def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value that two answerers are equally good (McNemar, Psychometrika 12, 1947), given that `b`
     items were answered rightly by the first alone and `c` by the second alone.
 
-    Under the null hypothesis each such item is a fair coin: p = min(1, 2 P[Binomial(b + c, 1/2) <= min(b, c)]).
+    Under the null hypothesis each such item is a fair coin, so that b is binomial.
 
     Raises:
         ValueError: a count is negative.
     """
     if b < 0 or c < 0:
         raise ValueError(f"counts must not be negative: {b}, {c}")
-    n = b + c
-    tail = sum(math.comb(n, k) for k in range(min(b, c) + 1))
-    return min(1.0, 2 * tail / (1 << n))  # whole numbers to the last step: exact for any n
+    return float(binomtest(b, b + c).pvalue) if b + c else 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

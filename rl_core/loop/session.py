@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
@@ -31,14 +30,12 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
-from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.types import EvaluatedModel, GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)
-
-Contender = Literal["base", "trained"]
 
 
 class Session:
@@ -119,10 +116,10 @@ class Session:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch)
 
-    def evaluate(self, contender: Contender, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
+    def evaluate(self, model: EvaluatedModel, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
         """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
         [mode] -> items. Raises Interrupted when a stop was requested; what was answered is kept."""
-        if contender == "base":
+        if model == "base":
             self._load_base()
         else:
             self._load_trained(self.trained_checkpoint())

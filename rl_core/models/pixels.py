@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from rl_core.clips import ImageSource, video_input
+from rl_core.clips import ImageSource, clip_input
 from rl_core.types import VideoClip
 
 
@@ -63,7 +63,7 @@ class PixelCache:
             self._pixels[uid] = VisionPixels(values=value, grid_thw=grid)
 
     def _make_video(self, clip: VideoClip) -> VisionPixels:
-        frames, times = video_input(clip, self._images)
+        frames, times = clip_input(clip, self._images)
         processor = self._vision_processor(clip.frame_uids[0]).video_processor
         made = processor(videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt")
         return VisionPixels(values=made["pixel_values_videos"], grid_thw=_grid(made["video_grid_thw"][0]), fps=clip.fps)

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 
-from rl_core.rewards.judging import SLICE_SECONDS
+from rl_core.rewards.calling import SLICE_SECONDS
 from rl_core.rewards.messages import PoolOrder
 
 ASYNC_GRACE_SECONDS = 2.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from rl_core.rewards.messages import Outcome, Report
+from rl_core.rewards.messages import CallResult, Report
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.spec import RewardSpec
 
@@ -13,7 +13,7 @@ MAX_CHUNK = 64
 CHUNK_SECONDS = 0.02
 """Expected work of a chunk: a fast reward gets large ones, a slow one single samples as the responses finish."""
 
-Waiting = tuple[RewardSample, "Future[Outcome]"]
+Waiting = tuple[RewardSample, "Future[CallResult]"]
 
 
 class Lane:
@@ -28,13 +28,13 @@ class Lane:
         self._workers = workers
         self._async_calls = async_calls
         self._waiting: list[Waiting] = []
-        self._travelling: dict[int, dict[int, Future[Outcome]]] = {}
+        self._travelling: dict[int, dict[int, Future[CallResult]]] = {}
         self._seconds_a_call: float | None = None
         self._flushed = False
 
-    def add(self, sample: RewardSample) -> "Future[Outcome]":
+    def add(self, sample: RewardSample) -> "Future[CallResult]":
         """Let a sample wait."""
-        future: Future[Outcome] = Future()
+        future: Future[CallResult] = Future()
         self._flushed = False
         self._waiting.append((sample, future))
         return future
@@ -54,7 +54,7 @@ class Lane:
             self._travelling[number] = dict(enumerate(future for _, future in leaving))
         return [sample for sample, _ in leaving]
 
-    def arrive(self, report: Report) -> "list[Future[Outcome]]":
+    def arrive(self, report: Report) -> "list[Future[CallResult]]":
         """The futures that a report answers, in its order."""
         travelling = self._travelling[report.chunk]
         futures = [travelling.pop(report.start + offset) for offset in range(len(report.outcomes))]
@@ -65,7 +65,7 @@ class Lane:
         self._seconds_a_call = max(seconds, 0.5 * (self._seconds_a_call or 0.0))
         return futures
 
-    def abandon(self) -> "Sequence[Future[Outcome]]":
+    def abandon(self) -> "Sequence[Future[CallResult]]":
         """Give up on all samples. Returns their futures."""
         futures = [future for travelling in self._travelling.values() for future in travelling.values()]
         futures += [future for _, future in self._waiting]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rl_core.rewards.spec import RewardSpec
 
 
-class Outcome(NamedTuple):
+class CallResult(NamedTuple):
     """One function's verdict in plain values: the fields of rl_core.types.Score, whose module would load numpy."""
 
     components: dict[str, float]
@@ -64,7 +64,7 @@ class Report:
     chunk: int
     lane: int
     start: int
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[CallResult]
     seconds: float
 
 

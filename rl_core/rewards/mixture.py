@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from rl_core.rewards.components import OVERALL, number_problem
-from rl_core.rewards.messages import Outcome
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.routing import Route
 from rl_core.types import Score
 
 
-def combine(route: Route, outcomes: Sequence[Outcome]) -> Score:
+def combine(route: Route, outcomes: Sequence[CallResult]) -> Score:
     """The score of a sample, given one outcome a term of its route.
 
     A mixture's `overall` is the weighted sum of its terms'. The first term's other components keep their names, those
@@ -46,7 +46,7 @@ def _sum(numbers: Sequence[float]) -> float:
 class PendingScore:
     """Combines the outcomes of a sample once the last one has come, in whichever thread brings it."""
 
-    def __init__(self, route: Route, outcomes: Sequence["Future[Outcome]"]) -> None:
+    def __init__(self, route: Route, outcomes: Sequence["Future[CallResult]"]) -> None:
         self.score: Future[Score] = Future()
         self._route = route
         self._outcomes = outcomes
@@ -55,7 +55,7 @@ class PendingScore:
         for outcome in outcomes:
             outcome.add_done_callback(self._one_came)
 
-    def _one_came(self, _: "Future[Outcome]") -> None:
+    def _one_came(self, _: "Future[CallResult]") -> None:
         with self._lock:
             self._missing -= 1
             is_last = self._missing == 0

@@ -25,7 +25,7 @@ from rl_core.rewards.call_limits import CallLimit, CallLimits
 from rl_core.rewards.components import components_of
 from rl_core.rewards.keeper import adopt_orphans
 from rl_core.rewards.loading_record import LoadingRecord
-from rl_core.rewards.messages import BatchRetry, Call, Chunk, Outcome, PoolOrder, Report
+from rl_core.rewards.messages import BatchRetry, Call, CallResult, Chunk, PoolOrder, Report
 from rl_core.rewards.printed import Printer
 from rl_core.rewards.scoring_process import Ended, ScoringProcess
 
@@ -112,7 +112,7 @@ class RewardServer:
     def _schedule(self, task: _Task, *, first: bool = False) -> None:
         """Let a task wait for a process; the answer is known where its function cannot be loaded."""
         if (reason := self._loading.problem(task.lane)) is not None:
-            self._report(task, [Outcome({}, None, reason)] * task.count, 0.0)
+            self._report(task, [CallResult({}, None, reason)] * task.count, 0.0)
             return
         (self._waiting.appendleft if first else self._waiting.append)(task)
         self._dispatch()
@@ -216,7 +216,7 @@ class RewardServer:
     def _failed(self, task: _Task, reason: str) -> None:
         """No outcome came of a task. One of its samples is to blame: each gets its own call, with the whole limit."""
         if task.count == 1:
-            self._report(task, [Outcome({}, None, reason)], self._order.timeout_seconds)
+            self._report(task, [CallResult({}, None, reason)], self._order.timeout_seconds)
             return
         if self._is_batch(task):
             self._reports.put(BatchRetry(lane=task.lane, count=task.count, reason=reason))
@@ -231,11 +231,11 @@ class RewardServer:
         for part in [task] if self._is_batch(task) else task.parts(1):
             if part.breaks + 1 >= MAX_BREAKS:
                 reason = f"the scoring processes died {MAX_BREAKS} times before the call"
-                self._report(part, [Outcome({}, None, reason)] * part.count, 0.0)
+                self._report(part, [CallResult({}, None, reason)] * part.count, 0.0)
             else:
                 self._schedule(replace(part, breaks=part.breaks + 1))
 
-    def _report(self, task: _Task, outcomes: list[Outcome], seconds: float) -> None:
+    def _report(self, task: _Task, outcomes: list[CallResult], seconds: float) -> None:
         chunk = task.chunk
         report = Report(chunk=chunk.number, lane=chunk.lane, start=task.start, outcomes=outcomes, seconds=seconds)
         self._reports.put(report)
@@ -261,7 +261,7 @@ def _begun(words: list[Any]) -> None:
     _after("begun", words)
 
 
-def _answer_of(count: int, words: list[Any]) -> tuple[list[Outcome], float] | str:
+def _answer_of(count: int, words: list[Any]) -> tuple[list[CallResult], float] | str:
     """The outcomes of at most `count` samples and the seconds that they took; or why the whole batch failed. Raises
     ValueError or TypeError for anything else."""
     if words[:1] == ["batch failed"]:
@@ -273,8 +273,8 @@ def _answer_of(count: int, words: list[Any]) -> tuple[list[Outcome], float] | st
     return outcomes, float(seconds)
 
 
-def _outcome_of(components: Any, parsed: str | None, error: str | None) -> Outcome:
-    return Outcome(components_of(components), parsed, None) if error is None else Outcome({}, None, str(error))
+def _outcome_of(components: Any, parsed: str | None, error: str | None) -> CallResult:
+    return CallResult(components_of(components), parsed, None) if error is None else CallResult({}, None, str(error))
 
 
 def _after(word: str, words: list[Any]) -> list[Any]:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from rl_core.rewards.judging import BatchFailed, Judge, error_text
+from rl_core.rewards.calling import BatchFailed, RewardCaller, error_text
 from rl_core.rewards.loading import load_scorer
-from rl_core.rewards.messages import Call, Outcome, PoolOrder
+from rl_core.rewards.messages import Call, CallResult, PoolOrder
 from rl_core.rewards.spec import RewardSpec
 
 
@@ -37,34 +37,36 @@ def serve(connection: socket.socket) -> None:
 
 
 class Functions:
-    """What this process loaded: for each lane a judge, or the reason why there is none."""
+    """What this process loaded: for each lane what calls its function, or the reason why there is none."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
         self._runner = asyncio.Runner()
-        self.lanes: dict[int, Judge | str] = {}
+        self.lanes: dict[int, RewardCaller | str] = {}
 
     def load(self, lane: int) -> None:
         """Import the function's source."""
         spec = self._order.specs[lane]
         try:
-            self.lanes[lane] = self._judge(spec)
+            self.lanes[lane] = self._caller(spec)
         except BaseException as error:  # noqa: BLE001 - a stranger's file may raise anything; each sample tells
             self.lanes[lane] = f"could not load {spec.name}: {error_text(error, spec)}"
 
-    def _judge(self, spec: RewardSpec) -> Judge:
-        return Judge(scorer=load_scorer(spec), memory_limit_bytes=self._order.memory_limit_bytes, runner=self._runner)
+    def _caller(self, spec: RewardSpec) -> RewardCaller:
+        return RewardCaller(
+            scorer=load_scorer(spec), memory_limit_bytes=self._order.memory_limit_bytes, runner=self._runner
+        )
 
     def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:
         """("scored", one outcome for each of the first samples, the seconds they took together), or
         ("batch failed", the reason)."""
         samples = pickle.loads(call.samples)[call.start : call.stop]  # noqa: S301 - from the run, by way of the server
-        judge = self.lanes[call.lane]
-        if isinstance(judge, str):
-            return "scored", [Outcome({}, None, judge)] * len(samples), 0.0
+        caller = self.lanes[call.lane]
+        if isinstance(caller, str):
+            return "scored", [CallResult({}, None, caller)] * len(samples), 0.0
         began = time.perf_counter()
         try:
-            outcomes = judge.outcomes(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
+            outcomes = caller.outcomes(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
         except BatchFailed as error:
             return "batch failed", str(error)
         return "scored", outcomes, time.perf_counter() - began

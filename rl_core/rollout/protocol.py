@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RolloutEngine(Protocol):
-    """A generation engine on one worker. Implementations: vLLM, and transformers as the slow reference."""
+    """A generation engine on one worker. vLLM is one; the tests compare it with a slow one of transformers."""
 
     @property
     def policy_version(self) -> int | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_core.clips import video_input
+from rl_core.clips import clip_input
 from rl_core.types import Prompt, VideoClip
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PromptRenderer:
 
 def _video(clip: VideoClip, images: "ImageStore") -> tuple[Any, dict[str, Any]]:
     """A clip with its times; the frames it has are all that vLLM is to show."""
-    frames, times = video_input(clip, images)
+    frames, times = clip_input(clip, images)
     return frames, {**times, "do_sample_frames": False}
 
 

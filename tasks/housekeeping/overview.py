@@ -131,11 +131,11 @@ def _accuracies(run: RunDirectory, config: RunConfig | None) -> Accuracies:
     return Accuracies(base=_accuracy(run, config, "base"), trained=_accuracy(run, config, "trained"))
 
 
-def _accuracy(run: RunDirectory, config: RunConfig | None, contender: str) -> float | None:
+def _accuracy(run: RunDirectory, config: RunConfig | None, evaluated: str) -> float | None:
     if config is None:
         return None
     try:
-        results = read_results(run.evaluation(contender))
+        results = read_results(run.evaluation(evaluated))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # not evaluated yet, or damaged: the stage's own manifest decides whether it is made anew
     headline = results.get(config.evaluation.modes[0]) if config.evaluation.modes else None

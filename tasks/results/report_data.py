@@ -26,7 +26,7 @@ from tasks.results.report_page import (
     TimeShare,
     image_uri,
 )
-from tasks.results.run_facts import CONTENDERS, RunFacts, throughput
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
 from tasks.results.validation_history import validation_history
 
 Records = Sequence[Mapping[str, Any]]
@@ -50,9 +50,9 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         facts=_key_figures(facts, trained),
         charts=charts(facts),
         evaluations=[
-            _evaluation_row(contender, result)
-            for contender in CONTENDERS
-            for result in facts.results(contender).values()
+            _evaluation_row(evaluated, result)
+            for evaluated in EVALUATED_MODELS
+            for result in facts.results(evaluated).values()
         ],
         stages=[_stage_time(manifest) for manifest in stages],
         phases=step_phases(facts.timings),
@@ -219,10 +219,10 @@ def _paired(facts: RunFacts) -> Paired | None:
     return Paired(gained=comparison.only_trained, lost=comparison.only_base, p_value=comparison.p_value)
 
 
-def _evaluation_row(contender: str, result: EvaluationResult) -> EvaluationRow:
+def _evaluation_row(evaluated: str, result: EvaluationResult) -> EvaluationRow:
     assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
     return EvaluationRow(
-        model=contender,
+        model=evaluated,
         mode=result.mode,
         accuracy=_accuracy(result),
         parse_failure_rate=result.parse_failure_rate,

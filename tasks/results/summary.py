@@ -3,7 +3,7 @@
 from typing import Any
 
 from rl_core.evaluation.result import EvaluationResult
-from tasks.results.run_facts import CONTENDERS, RunFacts, throughput
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
 
 
 def summarise_run(facts: RunFacts) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def summarise_run(facts: RunFacts) -> dict[str, Any]:
         FileNotFoundError: the run was not evaluated.
     """
     run = facts.run
-    evaluation: dict[str, Any] = {name: _figures(facts.headline(name)) for name in CONTENDERS}
+    evaluation: dict[str, Any] = {name: _figures(facts.headline(name)) for name in EVALUATED_MODELS}
     comparison = facts.comparison()
     if comparison is not None:
         shown = ("both", "only_base", "only_trained", "neither", "difference", "difference_ci95", "p_value")

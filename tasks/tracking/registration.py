@@ -12,7 +12,7 @@ from rl_core.evaluation.champion import Challenge, challenge, not_comparable
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
-from tasks.results.run_facts import CONTENDERS, RunFacts
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
 from tasks.tracking.run_tags import run_tags
 from tasks.tracking.run_tracking import ITEMS_TABLE, PipelineTracking
 
@@ -74,9 +74,9 @@ def _make(
 def evaluation_tags(facts: RunFacts) -> dict[str, str]:
     """`greedy/trained/accuracy` and the like, for every model and mode that was evaluated."""
     return {
-        f"{mode}/{contender}/{name}": value
-        for contender in CONTENDERS
-        for mode, result in facts.results(contender).items()
+        f"{mode}/{evaluated}/{name}": value
+        for evaluated in EVALUATED_MODELS
+        for mode, result in facts.results(evaluated).items()
         for name, value in _figures(result).items()
     }
 
@@ -97,7 +97,7 @@ def decision_tags(decided: Challenge) -> dict[str, str]:
 
 def describe(facts: RunFacts) -> str:
     """The version's description, Markdown."""
-    base, trained = (facts.headline(contender) for contender in CONTENDERS)
+    base, trained = (facts.headline(evaluated) for evaluated in EVALUATED_MODELS)
     return (
         f"Held-out accuracy {base.accuracy:.1%} → **{trained.accuracy:.1%}** ({trained.mode}, {trained.n} items), "
         f"from run `{facts.run.name}`. The weights: `{facts.run.merged_model.absolute()}`"

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 def test_the_summary_says_what_a_person_wants_to_know(finished: RunDirectory) -> None:
     summary = json.loads(finished.summary.read_text())
-    for contender in ("base", "trained"):
-        result = summary["evaluation"][contender]
+    for evaluated in ("base", "trained"):
+        result = summary["evaluation"][evaluated]
         assert result["n"] == 10
         low, high = result["ci95"]
         assert 0.0 <= low <= result["accuracy"] <= high <= 1.0

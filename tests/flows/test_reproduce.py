@@ -32,10 +32,10 @@ def finished(runs_dir: Path, right: int, *overrides: str, tag: str | None = None
     run.root.mkdir(parents=True)
     run.config.write_text(dump_config(config))
     digests = stage_digests(config)
-    for contender, count in (("base", 5), ("trained", right)):
-        write_evaluation(run.evaluation(contender), {"greedy": make_items("+" * count + "-" * (40 - count))})
+    for evaluated, count in (("base", 5), ("trained", right)):
+        write_evaluation(run.evaluation(evaluated), {"greedy": make_items("+" * count + "-" * (40 - count))})
         finish_stage(
-            run, f"evaluate-{contender}", {}, run.evaluation(contender), digest=digests[f"evaluate-{contender}"]
+            run, f"evaluate-{evaluated}", {}, run.evaluation(evaluated), digest=digests[f"evaluate-{evaluated}"]
         )
     finish_stage(run, "report", {}, digest=digests["report"], finished_at=f"2026-01-{day:02d}T00:00:00+00:00")
     return run

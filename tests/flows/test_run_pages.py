@@ -41,8 +41,8 @@ def test_a_validation_is_on_its_page_as_soon_as_it_is_written(tmp_path: Path) ->
         with steps_shown(Training(config_with("experiment=pages"), run)) as pages:
             pages.refresh()
             seen.append(validation_pages("pages"))
-            for step, contender in ((0, "base"), (2, "trained")):
-                write_items(run.validation(step), read_evaluation(run.evaluation(contender))["greedy"])
+            for step, evaluated in ((0, "base"), (2, "trained")):
+                write_items(run.validation(step), read_evaluation(run.evaluation(evaluated))["greedy"])
                 pages.refresh()
                 pages.refresh()
                 seen.append(validation_pages("pages"))

@@ -29,9 +29,9 @@ def week(folder: Path, number: int, right: int, *overrides: str, name: str = NAM
     run.root.mkdir(parents=True)
     run.config.write_text(dump_config(config))
     RunLogs(run).log_step(1, {"reward/overall": 0.1 * number})
-    for contender, count in (("base", 222), ("trained", right)):
+    for evaluated, count in (("base", 222), ("trained", right)):
         items = make_items("+" * count + "-" * (ITEMS - count), mode="sampled")
-        write_evaluation(run.evaluation(contender), {"sampled": items})
+        write_evaluation(run.evaluation(evaluated), {"sampled": items})
     finish_stage(run, "train-epoch-001", {"versions": {"sightline": f"0.1.{number}"}})
     finish_stage(run, "report", {}, finished_at=f"2026-01-{number:02d}T05:00:00+00:00")
     return Member(name=name, baseline=baseline(name), config=config, run=run)

@@ -57,10 +57,10 @@ def finish_run(
     logs = RunLogs(run)
     for step, reward in enumerate(rewards, start=1):
         logs.log_step(step, {"reward/overall": reward, "reward/accuracy": reward})
-    for contender, signs in (("base", base), ("trained", trained)):
+    for evaluated, signs in (("base", base), ("trained", trained)):
         items = with_images(run, make_items(signs, mode=mode))
-        results = write_evaluation(run.evaluation(contender), {mode: items})
-        finish_stage(run, f"evaluate-{contender}", {mode: result.to_json() for mode, result in results.items()})
+        results = write_evaluation(run.evaluation(evaluated), {mode: items})
+        finish_stage(run, f"evaluate-{evaluated}", {mode: result.to_json() for mode, result in results.items()})
     run.merged_model.mkdir()
     (run.merged_model / "model.safetensors").write_text(weights)
     (run.merged_model / "README.md").write_text(f"# {run.name}\n")

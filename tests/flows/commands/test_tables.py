@@ -31,10 +31,10 @@ def test_both_models_are_shown_in_every_pass_and_what_became_of_the_answers(tmp_
 
 def test_the_values_that_split_the_items_are_shown_as_they_are(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="+-", trained="++")
-    for contender in ("base", "trained"):
-        items = read_evaluation(run.evaluation(contender))["greedy"]
+    for evaluated in ("base", "trained"):
+        items = read_evaluation(run.evaluation(evaluated))["greedy"]
         kinds = [replace(item, categories={"kind": (f"[b]{n}\\[/b]",)}) for n, item in enumerate(items)]
-        write_evaluation(run.evaluation(contender), {"greedy": kinds})
+        write_evaluation(run.evaluation(evaluated), {"greedy": kinds})
     text = printed(run)
     assert "base, greedy" in text and "trained, greedy" in text
     assert [text.count(f"[b]{n}\\[/b]") for n in (0, 1)] == [2, 2]

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from rl_core.evaluation.categories import CategoryRow, category_table
-from rl_core.evaluation.judging import categories_of
+from rl_core.evaluation.item_builder import categories_of
 from rl_core.evaluation.statistics import wilson_interval
 from tests.rl_core.evaluation.builders import make_items
 

@@ -16,10 +16,10 @@ from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
 from rl_core.evaluation.verdict import Verdict
 from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
 from rl_core.progress import SilentProgress
-from rl_core.rollout.transformers_engine import TransformersEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.types import GenerationRequest, Sampling
 from tests.rl_core.models.builders import model_config
+from tests.rl_core.rollout.transformers_engine import TransformersEngine
 
 SOURCE = CountingSource(type="counting", size=5, scene_seed=9, image_size=56)
 GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max_response_length=8))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rl_core.models import packing
 from rl_core.models.packing import TreeInput, pack_trees
-from rl_core.models.plain import plain_log_probs
 from rl_core.models.tree_layout import TreeSpans
 from tests.rl_core.models.builders import (
     FAMILIES,
@@ -23,6 +22,7 @@ from tests.rl_core.models.builders import (
     relative_difference,
     take_gradients,
 )
+from tests.rl_core.models.plain import plain_log_probs
 
 TOLERANCE = 1e-5
 # Chunks smaller than a micro-batch, so that the chunked output head is part of what is compared.

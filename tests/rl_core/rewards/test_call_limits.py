@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rl_core.rewards.call_limits import ASYNC_GRACE_SECONDS, CallLimits
-from rl_core.rewards.judging import SLICE_SECONDS
+from rl_core.rewards.calling import SLICE_SECONDS
 from rl_core.rewards.messages import PoolOrder
 from rl_core.rewards.spec import RewardSpec, Style
 

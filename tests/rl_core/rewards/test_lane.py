@@ -3,7 +3,7 @@
 import pytest
 
 from rl_core.rewards.lane import MAX_CHUNK, Lane
-from rl_core.rewards.messages import Outcome, Report
+from rl_core.rewards.messages import CallResult, Report
 from rl_core.rewards.spec import RewardSpec, Style
 from tests.rl_core.rewards.samples import make_sample
 
@@ -26,7 +26,7 @@ def departures(lane: Lane, first: int = 0) -> list[int]:
 
 
 def report(chunk: int, count: int, *, seconds: float, start: int = 0) -> Report:
-    return Report(chunk=chunk, lane=0, start=start, outcomes=[Outcome({}, None, "no")] * count, seconds=seconds)
+    return Report(chunk=chunk, lane=0, start=start, outcomes=[CallResult({}, None, "no")] * count, seconds=seconds)
 
 
 def test_until_a_call_was_timed_each_process_gets_one_sample() -> None:

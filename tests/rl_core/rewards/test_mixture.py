@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.messages import Outcome
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.mixture import PendingScore, combine
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.routing import Route, Term
@@ -25,8 +25,8 @@ def route_of(*weights: float, is_mixture: bool = True, reader: int | None = None
     return Route(terms=terms, is_mixture=is_mixture, reader=reader)
 
 
-def outcome(overall: float, **components: float) -> Outcome:
-    return Outcome({"overall": overall, **components}, None, None)
+def outcome(overall: float, **components: float) -> CallResult:
+    return CallResult({"overall": overall, **components}, None, None)
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5))
@@ -53,7 +53,7 @@ def test_a_single_function_is_handed_on_as_it_is() -> None:
 
 
 def test_one_failure_is_the_samples_and_is_named() -> None:
-    score = combine(route_of(1.0, 1.0, 1.0), [outcome(1.0), Outcome({}, None, "no"), Outcome({}, None, "never")])
+    score = combine(route_of(1.0, 1.0, 1.0), [outcome(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
     assert (score.components, score.error) == ({}, "t1: no; t2: never")
 
 
@@ -63,7 +63,7 @@ def test_a_sum_without_bounds_is_no_score() -> None:
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (10.0, -10.0)])
 def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[float, float]) -> None:
-    futures: list[Future[Outcome]] = [Future(), Future()]
+    futures: list[Future[CallResult]] = [Future(), Future()]
     pending = PendingScore(route_of(*weights), futures)
     for future in futures:
         future.set_result(outcome(1e308))
@@ -71,13 +71,13 @@ def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[flo
 
 
 def test_the_answer_is_that_of_the_term_that_reads_one() -> None:
-    outcomes = [outcome(1.0), Outcome({"overall": 1.0}, "7", None)]
+    outcomes = [outcome(1.0), CallResult({"overall": 1.0}, "7", None)]
     assert combine(route_of(1.0, 1.0, reader=1), outcomes).parsed == "7"
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int]) -> None:
-    futures: list[Future[Outcome]] = [Future() for _ in range(3)]
+    futures: list[Future[CallResult]] = [Future() for _ in range(3)]
     pending = PendingScore(route_of(1.0, 2.0, 3.0), futures)
     threads = [threading.Thread(target=futures[place].set_result, args=(outcome(1.0),)) for place in order]
     for thread in threads:
@@ -88,12 +88,12 @@ def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int])
 
 
 def test_a_lost_outcome_is_the_scores_error_and_a_cancelled_one_cancels_it() -> None:
-    lost: Future[Outcome] = Future()
+    lost: Future[CallResult] = Future()
     pending = PendingScore(route_of(1.0), [lost])
     lost.set_exception(RuntimeError("gone"))
     with pytest.raises(RuntimeError, match="gone"):
         pending.score.result()
-    dropped: Future[Outcome] = Future()
+    dropped: Future[CallResult] = Future()
     pending = PendingScore(route_of(1.0), [dropped])
     dropped.cancel()
     dropped.set_running_or_notify_cancel()

@@ -10,7 +10,7 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards import judging
-from rl_core.rewards.messages import Call, Outcome, PoolOrder
+from rl_core.rewards.messages import Call, CallResult, PoolOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.worker import Functions
 from tests.rl_core.rewards.samples import make_sample
@@ -62,8 +62,8 @@ def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch)
 def test_a_failure_says_which_sample_it_cost() -> None:
     functions = load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
     _, outcomes, _ = answer(functions, "good", "raise", "good")
-    good = Outcome({"overall": 2.0, "length": 5.0}, None, None)
-    assert outcomes == [good, Outcome({}, None, "KeyError: 'the reason' (strangers.py line 37)"), good]
+    good = CallResult({"overall": 2.0, "length": 5.0}, None, None)
+    assert outcomes == [good, CallResult({}, None, "KeyError: 'the reason' (strangers.py line 37)"), good]
 
 
 def test_a_full_memory_names_the_limit() -> None:
@@ -75,14 +75,14 @@ def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path:
     _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x", "y")
     why = "ModuleNotFoundError: No module named 'nowhere_to_be_found' (broken.py line 2)"
     reason = f"could not load {tmp_path}/broken.py:score: {why}"
-    assert outcomes == [Outcome({}, None, reason)] * 2
+    assert outcomes == [CallResult({}, None, reason)] * 2
 
 
 def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
     _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x")
     reason = rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d (broken.py line 2)"
-    assert outcomes == [Outcome({}, None, reason)]
+    assert outcomes == [CallResult({}, None, reason)]
 
 
 def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from rl_core.models.loading import banned_token_ids, load_processor, named_hf_we
 from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
 from rl_core.rollout.protocol import RolloutEngine
-from rl_core.rollout.transformers_engine import TransformersEngine
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
+from tests.rl_core.rollout.transformers_engine import TransformersEngine
 
 FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen2_5", "llama")
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."

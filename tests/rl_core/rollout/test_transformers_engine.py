@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from rl_core.models.loading import named_hf_weights
-from rl_core.rollout.transformers_engine import TransformersEngine
 from rl_core.types import Sampling
 from tests.rl_core.rollout.engines import (
     MAX_RESPONSE_LENGTH,
@@ -21,6 +20,7 @@ from tests.rl_core.rollout.engines import (
     start_transformers,
     training_sampling,
 )
+from tests.rl_core.rollout.transformers_engine import TransformersEngine
 
 
 @pytest.fixture(scope="module")

@@ -67,8 +67,8 @@ def finished_run(folder: Path, config: RunConfig, right: int) -> RunDirectory:
     run = RunDirectory(folder / "run")
     run.root.mkdir()
     run.config.write_text(dump_config(config))
-    for contender, count in (("base", 222), ("trained", right)):
-        write_evaluation(run.evaluation(contender), {"sampled": make_items("+" * count + "-" * (601 - count))})
+    for evaluated, count in (("base", 222), ("trained", right)):
+        write_evaluation(run.evaluation(evaluated), {"sampled": make_items("+" * count + "-" * (601 - count))})
     return run
 
 

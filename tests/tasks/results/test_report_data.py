@@ -13,8 +13,8 @@ from tests.tasks.finished_run import finish_run
 def test_an_item_of_the_gallery_tells_what_was_answered_to_it_while_training(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="+-", trained="-+")
     assert all(not item.while_training for item in gallery_items(RunFacts(run))), "no validation yet"
-    for step, contender in ((0, "base"), (2, "trained")):
-        write_items(run.validation(step), read_evaluation(run.evaluation(contender))["greedy"])
+    for step, evaluated in ((0, "base"), (2, "trained")):
+        write_items(run.validation(step), read_evaluation(run.evaluation(evaluated))["greedy"])
     for item in gallery_items(RunFacts(run)):
         assert item.while_training == [(0, item.base), (2, item.trained)]
         assert isinstance(item.base, Answer) and item.base.correct != item.trained.correct

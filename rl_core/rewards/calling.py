@@ -15,7 +15,7 @@ from pathlib import Path
 from rl_core.redaction import redact
 from rl_core.rewards.components import components_of, plain_text
 from rl_core.rewards.loading import Scorer
-from rl_core.rewards.messages import Outcome
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.spec import PARSER, RewardSpec
 
@@ -33,7 +33,7 @@ class BatchFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judge:
+class RewardCaller:
     """A loaded function and its limits, in a scoring process.
 
     Attributes:
@@ -46,7 +46,7 @@ class Judge:
     memory_limit_bytes: int
     runner: asyncio.Runner
 
-    def outcomes(self, samples: Sequence[RewardSample], *, timeout_seconds: float, reason: str) -> list[Outcome]:
+    def outcomes(self, samples: Sequence[RewardSample], *, timeout_seconds: float, reason: str) -> list[CallResult]:
         """Outcomes of the first samples, at least of one; of all of them for a batch or an `async def` function.
 
         Args:
@@ -69,7 +69,7 @@ class Judge:
             return f"MemoryError: more than reward.memory_limit_gib = {self.memory_limit_bytes / 2**30:g}"
         return error_text(error, self.scorer.spec)
 
-    def _in_turn(self, samples: Sequence[RewardSample]) -> list[Outcome]:
+    def _in_turn(self, samples: Sequence[RewardSample]) -> list[CallResult]:
         began = time.perf_counter()
         outcomes = []
         for sample in samples:
@@ -78,7 +78,7 @@ class Judge:
                 break
         return outcomes
 
-    def _one(self, sample: RewardSample) -> Outcome:
+    def _one(self, sample: RewardSample) -> CallResult:
         _seed_library_generators([sample])
         try:
             return self._outcome(sample, self._finished(self.scorer.score(sample)))
@@ -89,22 +89,22 @@ class Judge:
         """A plain function may return an awaitable too: a decorated `async def`, say."""
         return self.runner.run(_await(result)) if inspect.isawaitable(result) else result
 
-    async def _together(self, samples: Sequence[RewardSample], timeout_seconds: float, reason: str) -> list[Outcome]:
+    async def _together(self, samples: Sequence[RewardSample], timeout_seconds: float, reason: str) -> list[CallResult]:
         # Calls that take turns share the library generators: they are seeded, but not sample by sample.
         _seed_library_generators(samples)
         calls = [self._one_of_several(sample, timeout_seconds, reason) for sample in samples]
         return await asyncio.gather(*calls)
 
-    async def _one_of_several(self, sample: RewardSample, timeout_seconds: float, reason: str) -> Outcome:
+    async def _one_of_several(self, sample: RewardSample, timeout_seconds: float, reason: str) -> CallResult:
         limit = asyncio.timeout(timeout_seconds)
         try:
             async with limit:
                 result = self.scorer.score(sample)
                 return self._outcome(sample, await result if inspect.isawaitable(result) else result)
         except BaseException as error:  # noqa: BLE001 - as above
-            return Outcome({}, None, reason) if limit.expired() else self._failure(error)
+            return CallResult({}, None, reason) if limit.expired() else self._failure(error)
 
-    def _as_batch(self, samples: Sequence[RewardSample]) -> list[Outcome]:
+    def _as_batch(self, samples: Sequence[RewardSample]) -> list[CallResult]:
         _seed_library_generators(samples)
         try:
             results = _one_each(self._finished(self.scorer.score_batch(samples)), len(samples))
@@ -114,14 +114,14 @@ class Judge:
             raise BatchFailed(self.describe(error)) from None
         return [self._checked(sample, result) for sample, result in zip(samples, results, strict=True)]
 
-    def _checked(self, sample: RewardSample, result: object) -> Outcome:
+    def _checked(self, sample: RewardSample, result: object) -> CallResult:
         try:
             return self._outcome(sample, result)
         except BaseException as error:  # noqa: BLE001 - a result may be an object of the stranger's
             return self._failure(error)
 
-    def _outcome(self, sample: RewardSample, result: object) -> Outcome:
-        return Outcome(components_of(_the_only_one(result)), self._parsed(sample.response), None)
+    def _outcome(self, sample: RewardSample, result: object) -> CallResult:
+        return CallResult(components_of(_the_only_one(result)), self._parsed(sample.response), None)
 
     def _parsed(self, response: str) -> str | None:
         parsed = self.scorer.parse(response) if self.scorer.parse else None
@@ -129,8 +129,8 @@ class Judge:
             raise ValueError(f"`{PARSER}` returned {type(parsed).__name__}, not text or None")
         return None if parsed is None else plain_text(parsed)
 
-    def _failure(self, error: BaseException) -> Outcome:
-        return Outcome({}, None, self.describe(error))
+    def _failure(self, error: BaseException) -> CallResult:
+        return CallResult({}, None, self.describe(error))
 
 
 def error_text(error: BaseException, spec: RewardSpec) -> str:

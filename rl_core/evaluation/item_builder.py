@@ -10,7 +10,7 @@ from rl_core.types import FinishReason, Prompt, Rollout, Score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judge:
+class ItemBuilder:
     """Makes the items of one pass.
 
     Attributes:

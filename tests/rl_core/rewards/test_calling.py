@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.judging import BatchFailed, Judge
+from rl_core.rewards.calling import BatchFailed, RewardCaller
 from rl_core.rewards.loading import easyr1_input, load_scorer
-from rl_core.rewards.messages import Outcome
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from tests.rl_core.rewards.samples import make_sample
@@ -20,22 +20,22 @@ pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 @pytest.fixture
-def judge_of() -> Iterator[Callable[[str], Judge]]:
+def judge_of() -> Iterator[Callable[[str], RewardCaller]]:
     with asyncio.Runner() as runner:
 
-        def judge_of(function: str) -> Judge:
+        def judge_of(function: str) -> RewardCaller:
             (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER / function}")).specs
-            return Judge(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=runner)
+            return RewardCaller(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=runner)
 
         yield judge_of
 
 
-def outcomes_of(judge: Judge, samples: Sequence[RewardSample]) -> list[Outcome]:
+def outcomes_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
     return judge.outcomes(samples, timeout_seconds=2.0, reason="too long")
 
 
-def failure(reason: str) -> Outcome:
-    return Outcome({}, None, reason)
+def failure(reason: str) -> CallResult:
+    return CallResult({}, None, reason)
 
 
 def test_easyr1_gets_its_three_keys_and_no_more() -> None:
@@ -78,7 +78,7 @@ def test_a_batch_function_that_returns_no_list_says_what_it_returned(judge_of, t
 def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
     responses = ["good", "raise", "own timeout", "hang", "good"]
     outcomes = outcomes_of(judge_of("asynchronous.py:judge"), [make_sample(response) for response in responses])
-    good = Outcome({"overall": 1.0}, None, None)
+    good = CallResult({"overall": 1.0}, None, None)
     assert outcomes == [
         good,
         failure("KeyError: 'the reason' (asynchronous.py line 24)"),
@@ -92,7 +92,7 @@ def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
 def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) -> None:
     outcomes = outcomes_of(judge_of(f"asynchronous.py:{function}"), [make_sample("good"), make_sample("raise")])
     assert outcomes == [
-        Outcome({"overall": 1.0}, None, None),
+        CallResult({"overall": 1.0}, None, None),
         failure("KeyError: 'the reason' (asynchronous.py line 24)"),
     ]
 
@@ -100,7 +100,7 @@ def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) ->
 def test_a_wrong_keyword_argument_of_an_async_function_costs_each_sample(judge_of) -> None:
     (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER}/asynchronous.py:nap", kwargs={"wieght": 1})).specs
     judge = judge_of("asynchronous.py:nap")
-    judge = Judge(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=judge.runner)
+    judge = RewardCaller(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=judge.runner)
     outcomes = outcomes_of(judge, [make_sample("0")] * 2)
     assert all("unexpected keyword argument 'wieght'" in str(outcome.error) for outcome in outcomes)
 

@@ -20,9 +20,9 @@ from transformers import (
 from rl_core.models.loading import load_processor, named_hf_weights
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
-from rl_core.models.plain import plain_inputs
 from rl_core.rollout.weight_names import StrictWeights
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
+from tests.rl_core.models.plain import plain_inputs
 
 if TYPE_CHECKING:
     from rl_core.data.images import ImageStore
