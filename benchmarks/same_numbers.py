@@ -55,6 +55,7 @@ RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "lora": ("model.lora={rank: 8, alpha: 16, exclude_modules: null}",),
         "video": (
             "data.max_prompt_length=128",
+            "data.min_pixels=3136",
             "data.train={type: local, path: 'VIDEOS/train/rows.jsonl'}",
             "data.validation={type: local, path: 'VIDEOS/validation/rows.jsonl'}",
             "cold_start.source=null",
