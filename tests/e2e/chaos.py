@@ -11,13 +11,15 @@ without it all are.
 
 Each time a run is started again it is held against what lay in its folder (tests/e2e/continuing.py): it goes on after
 its newest intact checkpoint, does no more than `trainer.save_freq` steps again, deletes no checkpoint on the way, and
-says so. What came out is added to the runs in the file `--output`. Exits 1 when any run differs or did anything else.
+says so. What came out is added to the runs in the file `--output`. Exits 1 when any run differs or did anything else;
+the folders of such a run and of its unbroken one are kept in `--evidence`.
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -37,6 +39,7 @@ from tests.e2e.runs import (
     SMALL,
     command,
     environment,
+    failed_rewards,
     fingerprint,
     run_arguments,
     sightline,
@@ -125,12 +128,14 @@ PROFILES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unbroken:
-    """The reference run: what it was asked for, its wall time, its steps and what it leaves."""
+    """The reference run: what it was asked for, its wall time, its steps, rewards that failed in it, and what it
+    leaves."""
 
     profile: Profile
     overrides: Sequence[str]
     seconds: float
     steps: int
+    failed_rewards: int
     results: Mapping[str, str]
 
     def arguments(self, folder: Path) -> list[str]:
@@ -152,14 +157,26 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """A run that was ended: its profile and overrides, when, how often (0 when it had come to its end before), how it
-    went on each time, its results that differ, and what else it should not have done."""
+    """A run that was ended.
 
+    Attributes:
+        folder: Name of its folder.
+        profile: Its profile.
+        overrides: Its changes of the config.
+        moment: When it was ended, and by what.
+        kills: How often it was ended; 0 when it had come to its end before.
+        continued: How it went on each time.
+        failed_rewards: Rewards that failed in it, and in the unbroken run.
+        different: Its results that differ.
+    """
+
+    folder: str
     profile: str
     overrides: Sequence[str]
     moment: str
     kills: int
     continued: list[Continuation]
+    failed_rewards: tuple[int, int]
     different: list[str]
 
     @property
@@ -175,7 +192,14 @@ def unbroken_run(folder: Path, profile: Profile, overrides: Sequence[str]) -> Un
     seconds = time.monotonic() - start
     run = the_run(folder / "runs")
     steps = max(readable_steps(run.metrics))
-    return Unbroken(profile=profile, overrides=overrides, seconds=seconds, steps=steps, results=fingerprint(run))
+    return Unbroken(
+        profile=profile,
+        overrides=overrides,
+        seconds=seconds,
+        steps=steps,
+        failed_rewards=failed_rewards(run),
+        results=fingerprint(run),
+    )
 
 
 def ended_at(folder: Path, moments: Sequence[Moment], reference: Unbroken) -> Outcome:
@@ -251,13 +275,16 @@ def _call(arguments: list[str], variables: Mapping[str, str], output: Path, watc
 
 
 def _outcome(folder: Path, moment: str, kills: int, watched: Watched, reference: Unbroken) -> Outcome:
+    run = the_run(folder / "runs")
     return Outcome(
+        folder=folder.name,
         profile=reference.profile.name,
         overrides=reference.overrides,
         moment=moment,
         kills=kills,
         continued=watched.continued,
-        different=differences(reference.results, fingerprint(the_run(folder / "runs"))),
+        failed_rewards=(failed_rewards(run), reference.failed_rewards),
+        different=differences(reference.results, fingerprint(run)),
     )
 
 
@@ -299,6 +326,14 @@ def _drawn_moment(generator: random.Random, reference: Unbroken) -> Moment:
     return Moment(signum=signum, seconds=generator.uniform(0.0, 2.0), step=generator.randint(1, reference.steps))
 
 
+def keep_evidence(root: Path, outcome: Outcome, folder: Path) -> None:
+    """Copy the folders of a run that differs, and of every unbroken one so far, where they outlive this process."""
+    for found in (root / outcome.folder, *root.glob(f"{outcome.profile}*-unbroken")):
+        if not (folder / found.name).exists():
+            shutil.copytree(found, folder / found.name, symlinks=True)
+    print(f"kept in {folder}", flush=True)
+
+
 def add_result(path: Path, summary: Mapping[str, object]) -> None:
     """Append what one call of this script found to those in the file."""
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
@@ -326,6 +361,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--profile", action="append", choices=[profile.name for profile in PROFILES])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--evidence", type=Path, default=Path(tempfile.gettempdir()) / "sightline-chaos")
     arguments = parser.parse_args()
     chosen = [profile for profile in PROFILES if not arguments.profile or profile.name in arguments.profile]
     words = [f"--n {arguments.n} --seed {arguments.seed}", *(f"--profile {profile.name}" for profile in chosen)]
@@ -335,6 +371,8 @@ def main() -> None:
         for outcome in chaos(Path(root), chosen, n=arguments.n, seed=arguments.seed):
             print(outcome, flush=True)
             outcomes.append(outcome)
+            if outcome.is_bad:
+                keep_evidence(Path(root), outcome, arguments.evidence / str(arguments.seed))
     summary = summary_of(outcomes, f"python -m tests.e2e.chaos {' '.join(words)}")
     if arguments.output:
         add_result(arguments.output, summary)

@@ -25,7 +25,7 @@ QUICKSTART_IN_SHORT = (
 the others make the groups uneven."""
 RESULTS = (
     *("metrics.jsonl", "rollouts/*.parquet", "validations/*.parquet"),
-    *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*"),
+    *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*", "model/**/*.safetensors"),
 )
 """What must be equal to the bit after a run that was killed and resumed (design contract 6)."""
 
@@ -69,6 +69,12 @@ def the_run(runs_dir: Path) -> RunDirectory:
     """The only run below a folder of runs."""
     (folder,) = [path for path in runs_dir.iterdir() if (path / "config.yaml").is_file()]
     return RunDirectory(folder)
+
+
+def failed_rewards(run: RunDirectory) -> int:
+    """Rewards that failed in training: a call that runs into its time limit on a busy machine costs its sample, and the
+    run is another one from there."""
+    return sum('"reward_failed"' in line for line in run.events.read_text().splitlines())
 
 
 def fingerprint(run: RunDirectory) -> Mapping[str, str]:
