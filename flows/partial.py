@@ -6,7 +6,7 @@ from prefect import Flow, State, flow
 
 from flows.parameters import Overrides
 from flows.pipeline import Stages, carry_out
-from flows.process.endings import ENDINGS
+from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
 from flows.request import RUNS_DIR, Asked
 

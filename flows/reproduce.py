@@ -13,7 +13,7 @@ from prefect.utilities.callables import get_parameter_defaults
 from pydantic import Field
 
 from flows.parameters import Overrides
-from flows.process.endings import Ending, ended_early, last_word, show_ending
+from flows.process.failed_flows import Ending, ended_early, last_word, show_ending
 from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone

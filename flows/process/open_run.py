@@ -11,7 +11,7 @@ from uuid import UUID
 from prefect import State, runtime
 from prefect.context import FlowRunContext
 
-from flows.process.endings import Ending, ended_early
+from flows.process.failed_flows import Ending, ended_early
 from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
 from flows.process.temporary_folder import own_temporary_folder
 from flows.process.terminal import Watcher, current_watcher

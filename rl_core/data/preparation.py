@@ -20,7 +20,7 @@ from rl_core.data.prompts import corpus
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
 from rl_core.data.rows import RowReader
 from rl_core.data.sources import open_source
-from rl_core.data.tally import SplitTally, split_problems
+from rl_core.data.split_counts import SplitCounts, split_problems
 from rl_core.files import atomic_write_json, committed_folder, folder_hashes
 from rl_core.progress import Advance, Progress
 
@@ -96,7 +96,7 @@ def _write_splits(
     *,
     data: DataConfig,
     progress: Progress,
-) -> tuple[list[SplitTally], int]:
+) -> tuple[list[SplitCounts], int]:
     """Write every split's files. Returns what was found, and the number of different images."""
     limits = Limits(**{limit.name: getattr(data, limit.name) for limit in fields(Limits)})
     splits = []
@@ -107,7 +107,7 @@ def _write_splits(
         for name, reader in readers.items():
             rows = with_numbers(reader, data.curriculum.column) if data.curriculum and name == "train" else reader
             prepared = prepare_rows(rows, renderer, limits=limits, images=images)
-            split = SplitTally(name=name, source=reader.name)
+            split = SplitCounts(name=name, source=reader.name)
             with progress.bar(f"Preparing {name.replace('_', ' ')} rows", len(reader)) as advance:
                 counted = _counting(prepared, advance)
                 _write_rows(folder / rows_file(name), _sort_out(counted, split, rejected))
@@ -122,7 +122,7 @@ def _counting(prepared: Iterator[PreparedRow | RejectedRow], advance: Advance) -
 
 
 def _sort_out(
-    prepared: Iterator[PreparedRow | RejectedRow], split: SplitTally, rejected: TextIO
+    prepared: Iterator[PreparedRow | RejectedRow], split: SplitCounts, rejected: TextIO
 ) -> Iterator[PreparedRow]:
     """Pass on the rows to keep; note the others in `split` and in the file of rejected rows."""
     for item in prepared:

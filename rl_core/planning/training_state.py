@@ -20,19 +20,19 @@ class TrainingState:
         weights: The trained parameters themselves.
         gradients: Their gradients.
         moments: The optimizer's two moments.
-        rests: What bfloat16 weights cut off of their float32 numbers, which the optimizer keeps.
+        lower_bits: What bfloat16 weights cut off of their float32 numbers, which the optimizer keeps.
     """
 
     parameters: int
     weights: int
     gradients: int
     moments: int
-    rests: int
+    lower_bits: int
 
     @property
     def optimizer(self) -> int:
         """All that the optimizer keeps."""
-        return self.moments + self.rests
+        return self.moments + self.lower_bits
 
     @property
     def numbers(self) -> int:
@@ -106,5 +106,5 @@ def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:
         weights=parameters * BYTES[dtype],
         gradients=parameters * gradient,
         moments=parameters * (gradient + second_moment),
-        rests=parameters * (BYTES["float32"] - BYTES[dtype]),
+        lower_bits=parameters * (BYTES["float32"] - BYTES[dtype]),
     )

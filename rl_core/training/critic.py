@@ -73,7 +73,7 @@ class Critic:
 
     def load(self, folder: Path, *, model_only: bool) -> None:
         """Take them back, equal to the bit; with `model_only` the moments start anew. Raises as `load_sharded` does."""
-        rests = load_weights(folder / "model", self._model, trained_only=False)
+        lower_bits = load_weights(folder / "model", self._model, trained_only=False)
         counters = read_json(folder / "counters.json")
         moments = None if model_only else folder / "optimizer"
-        load_optimizer(moments, self._model, self._optimizer, rests=rests, counters=counters)
+        load_optimizer(moments, self._model, self._optimizer, lower_bits=lower_bits, counters=counters)

@@ -1,8 +1,8 @@
 """The float32 numbers that the optimizer moves, by name: what a checkpoint holds of a model that is trained.
 
-How a worker keeps them is its own affair. Here a trained bfloat16 weight is the upper half of its number and SplitAdamW
-has the rest; parameters that FSDP2 shards in float32 and casts for the forward (MixedPrecisionPolicy) are the numbers
-themselves. Both read and write the same tensors, and train the same numbers.
+How a worker keeps them is its own affair. Here a trained bfloat16 weight is the upper half of its number, and
+SplitAdamW has the lower bits; parameters that FSDP2 shards in float32 and casts for the forward (MixedPrecisionPolicy)
+are the numbers themselves. Both read and write the same tensors, and train the same numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -
     """name -> [...] float32, of every trained bfloat16 weight; without an optimizer a weight is its own number. Weights
     of other formats are whole already and not among them. All lie in the machine's memory: together they are twice the
     weights, and the device has no room that was planned for them."""
-    rests = optimizer.rests if isinstance(optimizer, SplitAdamW) else {}
+    lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
     return {
-        name: (join(weight.detach(), rests[weight]) if weight in rests else weight.detach().float()).cpu()
+        name: (join(weight.detach(), lower_bits[weight]) if weight in lower_bits else weight.detach().float()).cpu()
         for name, weight in _halves(module)
     }
 
@@ -36,17 +36,19 @@ def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:
 @torch.no_grad()
 def take_master_weights(module: nn.Module, numbers: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Give the weights, in place, the upper halves of their numbers. Returns name -> [...] int16, the lower halves."""
-    rests = {}
+    lower_bits = {}
     for name, weight in _halves(module):
-        upper, rests[name] = split(numbers[name].to(weight.device))
+        upper, lower_bits[name] = split(numbers[name].to(weight.device))
         weight.copy_(upper)
-    return rests
+    return lower_bits
 
 
-def give_rests(module: nn.Module, optimizer: torch.optim.Optimizer, rests: Mapping[str, torch.Tensor]) -> None:
+def give_lower_bits(
+    module: nn.Module, optimizer: torch.optim.Optimizer, lower_bits: Mapping[str, torch.Tensor]
+) -> None:
     """Hand the optimizer what `take_master_weights` left over."""
     if isinstance(optimizer, SplitAdamW):
-        optimizer.rests.update({weight: rests[name] for name, weight in _halves(module)})
+        optimizer.lower_bits.update({weight: lower_bits[name] for name, weight in _halves(module)})
 
 
 def _halves(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -13,10 +13,10 @@ from rl_core.checkpoints.sharded import (
     optimizer_state,
     save_sharded,
 )
-from rl_core.training.master_weights import empty_master_weights, give_rests, master_weights, take_master_weights
+from rl_core.training.master_weights import empty_master_weights, give_lower_bits, master_weights, take_master_weights
 from rl_core.training.optimizer import PolicyOptimizer
 
-Rests = Mapping[str, torch.Tensor]
+LowerBits = Mapping[str, torch.Tensor]
 
 
 def save_weights(folder: Path, module: nn.Module, optimizer: PolicyOptimizer | None, *, trained_only: bool) -> None:
@@ -25,7 +25,7 @@ def save_weights(folder: Path, module: nn.Module, optimizer: PolicyOptimizer | N
     save_sharded(folder, model_state(module, trained_only=trained_only) | master_weights(module, adamw))
 
 
-def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> Rests:
+def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> LowerBits:
     """Take them back; gives what `load_optimizer` needs of them. Raises as load_sharded does."""
     numbers = empty_master_weights(module)
     load_model_state(folder, module, trained_only=trained_only, elsewhere=numbers)
@@ -38,7 +38,12 @@ def save_optimizer(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) 
 
 
 def load_optimizer(
-    folder: Path | None, module: nn.Module, optimizer: PolicyOptimizer, *, rests: Rests, counters: Mapping[str, int]
+    folder: Path | None,
+    module: nn.Module,
+    optimizer: PolicyOptimizer,
+    *,
+    lower_bits: LowerBits,
+    counters: Mapping[str, int],
 ) -> None:
     """Take them back, equal to the bit; without a folder the moments start anew. Either way the float32 numbers are
     those that were saved, and so is the place in the schedule. Raises as load_sharded does."""
@@ -46,5 +51,5 @@ def load_optimizer(
         optimizer.adamw.state.clear()
     else:
         load_optimizer_state(folder, module, optimizer.adamw)
-    give_rests(module, optimizer.adamw, rests)
+    give_lower_bits(module, optimizer.adamw, lower_bits)
     optimizer.load_counters(counters)

@@ -12,7 +12,7 @@ from rl_core.training.split_weights import join, split
 class SplitAdamW(torch.optim.Optimizer):
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) computed in float32 on split weights.
 
-    The weights themselves stay bfloat16; `rests` has the bits that each cuts off of its float32 number. With float32
+    The weights themselves stay bfloat16; `lower_bits` has what each cuts off of its float32 number. With float32
     moments a step is that of torch's AdamW on a float32 copy of the weights, to the bit. The second moment is float32
     always: in bfloat16 a decay of 0.999 would round away, and it could only grow. float32 parameters among the others
     are moved as torch's AdamW moves them.
@@ -38,7 +38,7 @@ class SplitAdamW(torch.optim.Optimizer):
         """
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._first_moment = first_moment
-        self.rests: dict[torch.Tensor, torch.Tensor] = {
+        self.lower_bits: dict[torch.Tensor, torch.Tensor] = {
             parameter: torch.zeros_like(parameter, dtype=torch.int16, requires_grad=False)
             for group in self.param_groups
             for parameter in group["params"]
@@ -56,7 +56,7 @@ class SplitAdamW(torch.optim.Optimizer):
 
     def _move(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter] or self._start(parameter)
-        number = join(parameter, self.rests[parameter]) if parameter in self.rests else parameter
+        number = join(parameter, self.lower_bits[parameter]) if parameter in self.lower_bits else parameter
         exp_avg = state["exp_avg"].float()
         beta1, beta2 = group["betas"]
         adamw(
@@ -76,14 +76,14 @@ class SplitAdamW(torch.optim.Optimizer):
             maximize=False,
         )
         state["exp_avg"].copy_(exp_avg)
-        if parameter in self.rests:
-            weight, self.rests[parameter] = split(number)
+        if parameter in self.lower_bits:
+            weight, self.lower_bits[parameter] = split(number)
             parameter.copy_(weight)
 
     def _start(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         state = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter, dtype=self._first_moment if parameter in self.rests else None),
+            "exp_avg": torch.zeros_like(parameter, dtype=self._first_moment if parameter in self.lower_bits else None),
             "exp_avg_sq": torch.zeros_like(parameter, dtype=torch.float32),
         }
         self.state[parameter] = state

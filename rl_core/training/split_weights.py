@@ -9,15 +9,15 @@ stop an update below 2^-17 of the weight: at a learning rate of 1e-6 every updat
 import torch
 
 
-def join(weight: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+def join(weight: torch.Tensor, lower: torch.Tensor) -> torch.Tensor:
     """The float32 numbers that `split` took apart; [...] bfloat16 and [...] int16."""
-    bits = weight.view(torch.int16).to(torch.int32) * 65536 + rest
+    bits = weight.view(torch.int16).to(torch.int32) * 65536 + lower
     return bits.view(torch.float32)
 
 
 def split(number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """[...] float32 -> [...] bfloat16, the nearest (ties away from zero), and [...] int16, the rest."""
+    """[...] float32 -> [...] bfloat16, the nearest (ties away from zero), and [...] int16, the lower bits."""
     bits = number.view(torch.int32)
-    rest = bits.to(torch.int16)  # the lower half, read as signed: negative where the upper half is rounded up
-    upper = ((bits - rest) >> 16).to(torch.int16)
-    return upper.view(torch.bfloat16), rest
+    lower = bits.to(torch.int16)  # the lower half, read as signed: negative where the upper half is rounded up
+    upper = ((bits - lower) >> 16).to(torch.int16)
+    return upper.view(torch.bfloat16), lower

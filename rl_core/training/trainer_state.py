@@ -7,7 +7,7 @@ from pathlib import Path
 from rl_core.data.images import ImageStore
 from rl_core.files import atomic_write_json, read_json
 from rl_core.training.probing import Prober
-from rl_core.training.saved_model import Rests, load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.saved_model import LowerBits, load_optimizer, load_weights, save_optimizer, save_weights
 from rl_core.training.trainer import Trainer
 from rl_core.types import Group
 
@@ -45,9 +45,9 @@ class TrainerState:
             ProbeMismatch: the policy does not give the probe's log-probs, by more than a tenth of what
                 `merge.probe_tolerance` allows a merged model.
         """
-        rests, counters = self._load_weights(folder)
+        lower_bits, counters = self._load_weights(folder)
         moments = None if model_only else folder / "optimizer"
-        load_optimizer(moments, self.trainer.policy, self.trainer.optimizer, rests=rests, counters=counters)
+        load_optimizer(moments, self.trainer.policy, self.trainer.optimizer, lower_bits=lower_bits, counters=counters)
         if self.trainer.critic is not None:
             self.trainer.critic.load(folder / "critic", model_only=model_only)
 
@@ -67,14 +67,14 @@ class TrainerState:
             config=trainer.config,
         )
 
-    def _load_weights(self, folder: Path) -> tuple[Rests, Mapping[str, int]]:
+    def _load_weights(self, folder: Path) -> tuple[LowerBits, Mapping[str, int]]:
         """Weights and their version, proved by the probe; gives what an optimizer continues with."""
         trainer = self.trainer
         if trainer.has_lora or trainer.config.model.freeze_vision_tower:
             trainer.load_base()
-        rests = load_weights(folder / "model", trainer.policy, trained_only=trainer.has_lora)
+        lower_bits = load_weights(folder / "model", trainer.policy, trained_only=trainer.has_lora)
         self.prober().check(folder / "probe")
         counters = read_json(folder / "counters.json")
         trainer.weights_changed(policy_version=counters["policy_version"])
         trainer.forget_optimizer()
-        return rests, counters
+        return lower_bits, counters

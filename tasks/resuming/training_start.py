@@ -171,8 +171,9 @@ def _epochs_with_manifest(run: RunDirectory) -> Iterator[StageManifest]:
 
 
 def manifests_of_epochs(run: RunDirectory) -> list[Path]:
-    """The manifest files of all epochs that were finished, by number."""
-    return sorted(run.stage_manifest("any").parent.glob("train-epoch-*.json"))
+    """The manifest files of all finished epochs, by number: 999 comes before 1000."""
+    found = run.stage_manifest("any").parent.glob("train-epoch-*.json")
+    return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 
 
 def _step_of(checkpoint: Checkpoint | None) -> int:

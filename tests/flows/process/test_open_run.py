@@ -12,7 +12,7 @@ import pytest
 from prefect import State, flow, runtime
 from prefect.client.schemas.objects import Artifact
 
-from flows.process.endings import ENDINGS
+from flows.process.failed_flows import ENDINGS
 from flows.process.flow_runs import flow_run_name
 from flows.process.open_run import in_run, name_of_run
 from flows.process.terminal import Watcher, watched_by

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rl_core.config.training import OptimConfig
-from rl_core.training.master_weights import empty_master_weights, give_rests, master_weights, take_master_weights
+from rl_core.training.master_weights import empty_master_weights, give_lower_bits, master_weights, take_master_weights
 from rl_core.training.optimizer import PolicyOptimizer
 
 
@@ -62,12 +62,12 @@ def test_taken_back_they_train_on_as_before() -> None:
     numbers = {name: number.clone() for name, number in master_weights(module, optimizers[0].adamw).items()}
     assert empty_master_weights(other).keys() == numbers.keys()
     take_steps(other, optimizers[1], seed=7)
-    rests = take_master_weights(other, numbers)
-    give_rests(other, optimizers[1].adamw, rests)
+    lower_bits = take_master_weights(other, numbers)
+    give_lower_bits(other, optimizers[1].adamw, lower_bits)
     assert torch.equal(other["body"].weight, module["body"].weight)
     found = master_weights(other, optimizers[1].adamw)
     assert all(torch.equal(found[name], number) for name, number in numbers.items())
-    assert any(rest.any() for rest in rests.values())
+    assert any(lower.any() for lower in lower_bits.values())
 
 
 def test_without_an_optimizer_a_weight_is_its_own_number() -> None:
@@ -79,4 +79,4 @@ def test_float32_weights_are_whole_already() -> None:
     module = nn.Linear(2, 2)
     optimizer = optimizer_of(module)
     assert master_weights(module, optimizer.adamw) == {}
-    give_rests(module, optimizer.adamw, take_master_weights(module, {}))
+    give_lower_bits(module, optimizer.adamw, take_master_weights(module, {}))

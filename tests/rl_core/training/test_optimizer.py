@@ -71,13 +71,13 @@ def test_gradients_of_micro_batches_add_up_in_the_strategys_number_format(strate
 
 
 def test_without_what_the_weights_cut_off_it_would_go_elsewhere() -> None:
-    """The control: the rest matters."""
+    """The control: the lower bits matter."""
     modules = []
     for forget in (False, True):
         module, optimizer = make_bfloat16("adamw")
         train(module, optimizer, 3, seed=1)
-        for rest in optimizer.adamw.rests.values():
-            rest.mul_(0 if forget else 1)
+        for lower in optimizer.adamw.lower_bits.values():
+            lower.mul_(0 if forget else 1)
         train(module, optimizer, 3, seed=2)
         modules.append(module)
     assert not torch.equal(modules[0].weight, modules[1].weight)

@@ -29,9 +29,9 @@ def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tm
     other, other_optimizer = make_bfloat16(strategy)
     if trained_before_loading:
         train(other, other_optimizer, 2, seed=9)
-    rests = load_weights(tmp_path / "model", other, trained_only=False)
+    lower_bits = load_weights(tmp_path / "model", other, trained_only=False)
     counters = optimizer.counters()
-    load_optimizer(tmp_path / "optimizer", other, other_optimizer, rests=rests, counters=counters)
+    load_optimizer(tmp_path / "optimizer", other, other_optimizer, lower_bits=lower_bits, counters=counters)
     for each in ((module, optimizer), (other, other_optimizer)):
         train(*each, 3, seed=2)
     numbers, found = (master_weights(m, o.adamw) for m, o in ((module, optimizer), (other, other_optimizer)))
@@ -53,8 +53,8 @@ def test_without_moments_the_numbers_and_the_count_of_steps_come_back(strategy: 
     save(tmp_path, module, optimizer)
     other, other_optimizer = make_bfloat16(strategy)
     train(other, other_optimizer, 2, seed=9)
-    rests = load_weights(tmp_path / "model", other, trained_only=False)
-    load_optimizer(None, other, other_optimizer, rests=rests, counters=optimizer.counters())
+    lower_bits = load_weights(tmp_path / "model", other, trained_only=False)
+    load_optimizer(None, other, other_optimizer, lower_bits=lower_bits, counters=optimizer.counters())
     numbers, found = (master_weights(m, o.adamw) for m, o in ((module, optimizer), (other, other_optimizer)))
     assert all(torch.equal(found[name], number) for name, number in numbers.items())
     assert other_optimizer.steps == 3

@@ -19,7 +19,7 @@ def split_adamw(weight: nn.Parameter, *, first_moment: torch.dtype = torch.float
 
 
 def number_of(optimizer: SplitAdamW, weight: nn.Parameter) -> torch.Tensor:
-    return join(weight.detach(), optimizer.rests[weight])
+    return join(weight.detach(), optimizer.lower_bits[weight])
 
 
 @settings(max_examples=30)

@@ -32,6 +32,6 @@ def test_the_weight_is_as_near_as_a_bfloat16_can_be(numbers: list[tuple[int, boo
 @given(st.lists(st.floats(-6e4, 6e4, width=16), min_size=1, max_size=20))
 def test_a_weight_alone_is_a_number_without_a_rest(numbers: list[float]) -> None:
     weight = torch.tensor(numbers).bfloat16()
-    again, rest = split(weight.float())
-    assert not rest.any()
+    again, lower = split(weight.float())
+    assert not lower.any()
     assert torch.equal(again.view(torch.int16), weight.view(torch.int16))

@@ -103,8 +103,8 @@ def test_updates_below_the_resolution_of_bfloat16_add_up(strategy, config, folde
         before = weights(worker)
         for _ in range(20):
             worker.update(batch_of(train_groups))
-            for rest in worker.trainer.optimizer.adamw.rests.values():
-                rest.mul_(0 if forget else 1)
+            for lower in worker.trainer.optimizer.adamw.lower_bits.values():
+                lower.mul_(0 if forget else 1)
         matrices = [weight != before[name] for name, weight in weights(worker).items() if weight.ndim == 2]
         moved[forget] = float(torch.cat([changed.flatten() for changed in matrices]).float().mean())
     assert moved[False] > 5 * moved[True]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
+from tasks.resuming.training_start import manifests_of_epochs
 from tests.results import differences
 from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, recorded, results
 
@@ -42,6 +43,16 @@ ends = st.lists(st.builds(End, step=st.integers(1, 20), kind=st.sampled_from(END
 
 CLEVR = Geometry(steps_per_epoch=20, epochs=2, save_freq=5, save_limit=3)
 """Its checkpoint at the end of epoch 1 is gone after step 35."""
+
+
+def test_finished_epochs_come_by_their_numbers(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    for epoch in (1000, 2, 999):
+        manifest = run.stage_manifest(f"train-epoch-{epoch:03d}")
+        manifest.parent.mkdir(exist_ok=True)
+        manifest.write_text("{}")
+    names = [path.stem for path in manifests_of_epochs(run)]
+    assert names == ["train-epoch-002", "train-epoch-999", "train-epoch-1000"]
 
 
 @given(geometry=geometries, ends=ends)

@@ -13,7 +13,7 @@ _NAMED_PROBLEMS = 10
 
 
 @dataclass(kw_only=True, slots=True)
-class SplitTally:
+class SplitCounts:
     """What is known of a split while its rows come in."""
 
     name: str
@@ -54,7 +54,7 @@ class SplitTally:
         )
 
 
-def split_problems(splits: Sequence[SplitTally], data: DataConfig) -> list[str]:
+def split_problems(splits: Sequence[SplitCounts], data: DataConfig) -> list[str]:
     """Everything that stops the preparation, a sentence each, the first rows concerned below it."""
     problems = [problem for split in splits for problem in _row_problems(split, data)]
     by_name = {split.name: split for split in splits}
@@ -66,7 +66,7 @@ def split_problems(splits: Sequence[SplitTally], data: DataConfig) -> list[str]:
     return problems
 
 
-def _weight_problems(weights: Mapping[str, float], train: SplitTally) -> list[str]:
+def _weight_problems(weights: Mapping[str, float], train: SplitCounts) -> list[str]:
     try:
         check_source_weights(weights, list(train.data_sources))
     except ValueError as error:
@@ -74,7 +74,7 @@ def _weight_problems(weights: Mapping[str, float], train: SplitTally) -> list[st
     return []
 
 
-def _row_problems(split: SplitTally, data: DataConfig) -> Iterator[str]:
+def _row_problems(split: SplitCounts, data: DataConfig) -> Iterator[str]:
     bad_share = len(split.bad) / split.read if split.read else 0.0
     too_many_are_bad = bad_share > data.max_bad_share
     overlong_are_refused = bool(split.overlong) and data.overlong == "error"
@@ -106,13 +106,13 @@ def _named(rejected: list[RejectedRow]) -> Iterator[str]:
         yield f"  and {len(rejected) - _NAMED_PROBLEMS} more"
 
 
-def _leaks(split: SplitTally, held_out: SplitTally) -> Iterator[str]:
+def _leaks(split: SplitCounts, held_out: SplitCounts) -> Iterator[str]:
     """Images, and prompts without images, that are in both."""
     yield from _shared("image", split, split.image_rows, held_out.image_rows)
     yield from _shared("prompt", split, split.text_rows, held_out.text_rows)
 
 
-def _shared(what: str, split: SplitTally, rows: Mapping[str, int], held_out_rows: Mapping[str, int]) -> Iterator[str]:
+def _shared(what: str, split: SplitCounts, rows: Mapping[str, int], held_out_rows: Mapping[str, int]) -> Iterator[str]:
     shared = [content for content in held_out_rows if content in rows]
     if not shared:
         return

@@ -8,8 +8,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Crashed, Running
 
 from flows.baseline import baseline
-from flows.process.endings import explain, last_lines
 from flows.process.error_messages import cause_of
+from flows.process.failed_flows import explain, last_lines
 from flows.process.flow_runs import planned_start
 from flows.request import Asked, resume_command
 from rl_core.run_directory import RunDirectory
