@@ -16,5 +16,13 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
     return _visible(text)
 
 
+def plain_text(text: str) -> str:
+    r"""The text as any file can hold it, with half a surrogate pair (json.loads lets one through) spelt out: `\ud83d`.
+
+    It is `str` itself: an object of a subclass of a stranger's is not handed on.
+    """
+    return str.encode(text, errors="backslashreplace").decode()
+
+
 def _visible(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

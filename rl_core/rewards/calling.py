@@ -5,27 +5,23 @@ import inspect
 import random
 import sys
 import time
-import traceback
 import zlib
 from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from rl_core.redaction import redact
-from rl_core.rewards.components import components_of, plain_text
+from rl_core.rewards.components import components_of
 from rl_core.rewards.loading import Scorer
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.spec import PARSER, RewardSpec
+from rl_core.user_code.failures import failure_text
+from rl_core.wording import plain_text
 
 SLICE_SECONDS = 0.1
 """A process gives back the rest of its chunk after this long: then another one may take it, and the time limit of a
 chunk stays that of one call plus this."""
-
-
-_LONGEST_REASON = 2000
-"""Characters; an error may repeat the whole answer of a server."""
 
 
 class BatchFailed(Exception):
@@ -134,27 +130,9 @@ class RewardCaller:
 
 
 def error_text(error: BaseException, spec: RewardSpec) -> str:
-    """A stranger's exception, in words that any file can hold, not too many of them: every sample may raise it. Ends
-    with the place in the user's file, or in a neighbour of it, that it came from."""
-    try:
-        message = f"{type(error).__name__}: {error}"
-    except BaseException:  # noqa: BLE001 - a stranger's exception may fail to describe itself
-        message = f"{type(error).__name__}, whose text cannot be made"
-    text = redact(message)  # a client's error may repeat the key that it was refused with
-    cut = text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}... (of {len(text)} characters)"
-    return plain_text(cut) + _place(error, spec)
-
-
-def _place(error: BaseException, spec: RewardSpec) -> str:
-    """The innermost line of the user's folder that the exception passed; nothing for a built-in."""
-    if not isinstance(spec.source, Path):
-        return ""
-    places = [
-        f" ({path.relative_to(spec.source.parent)} line {line})"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if (path := Path(frame.f_code.co_filename)).is_relative_to(spec.source.parent)
-    ]
-    return places[-1] if places else ""
+    """A stranger's exception in words, with the place in the user's file, or in a neighbour of it, that it came from;
+    nothing is said of the place in a built-in."""
+    return failure_text(error, spec.source.parent if isinstance(spec.source, Path) else None)
 
 
 async def _await(result: Awaitable[object]) -> object:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import SupportsFloat
 
+from rl_core.wording import plain_text
+
 OVERALL = "overall"
 
 LONGEST_NAME = 100
@@ -37,14 +39,6 @@ def _checked_name(name: object) -> str:
     if not 0 < len(plain) <= LONGEST_NAME:
         raise ValueError(f"the component name {plain[:20]!r}... has {len(plain)} characters, not 1 to {LONGEST_NAME}")
     return plain
-
-
-def plain_text(text: str) -> str:
-    r"""The text as any file can hold it, with half a surrogate pair (json.loads lets one through) spelt out: `\ud83d`.
-
-    It is `str` itself: an object of a subclass of the stranger's would be unpickled in the run's process.
-    """
-    return str.encode(text, errors="backslashreplace").decode()
 
 
 def _checked_number(name: object, value: object) -> float:

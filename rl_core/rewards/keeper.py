@@ -149,6 +149,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 elif __name__ == "__mp_main__":  # a process that a reward starts by `multiprocessing` imports the main module first
-    from rl_core.rewards.reward_modules import find_reward_files
+    from rl_core.user_code.modules import find_user_files
 
-    find_reward_files()
+    find_user_files()

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rl_core.rewards.reward_modules import import_reward
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.spec import PARSER, RewardSpec
+from rl_core.user_code.modules import import_file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ def load_scorer(spec: RewardSpec) -> Scorer:
         AttributeError: it does not define the function after all.
         TypeError: what it defines by that name cannot be called.
     """
-    module = import_reward(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
+    module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
     if not hasattr(module, spec.function):
         raise AttributeError(f"{spec.source} defines no `{spec.function}` when it is imported")
     function = getattr(module, spec.function)

@@ -1,14 +1,13 @@
 """From the reward's section of the config to what the scoring processes load. Nothing of a user's file runs here."""
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 
 import rl_core.rewards.builtin
 from rl_core.config.reward import RewardChoice, RewardConfig, RewardTerm
-from rl_core.rewards.reading import SourceText, read_source
 from rl_core.rewards.routing import Route, Routing, Term
 from rl_core.rewards.spec import PARSER, RewardSpec, Style
+from rl_core.user_code.function import find_function, is_user_function, nearest
+from rl_core.user_code.text import SourceText, read_source
 
 _FOLDER = Path(rl_core.rewards.builtin.__file__).parent
 BUILTIN = {path.stem: f"{rl_core.rewards.builtin.__name__}.{path.stem}" for path in sorted(_FOLDER.glob("[!_]*.py"))}
@@ -68,11 +67,11 @@ def _lane_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
 def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
     """Find one function; `grader` goes to a built-in that takes one. Raises ValueError as resolve_rewards does."""
     name = term.function
-    if ":" in name or "/" in name or name.endswith(".py"):
+    if is_user_function(name):
         return _resolve_file(term)
     if name not in BUILTIN:
         raise ValueError(
-            f"reward.function {name!r} is no built-in reward{_nearest(name, BUILTIN)}; "
+            f"reward.function {name!r} is no built-in reward{nearest(name, BUILTIN)}; "
             "for one of your own write path/to/file.py:function"
         )
     source = read_source(_FOLDER / f"{name}.py")
@@ -87,26 +86,20 @@ def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
 
 
 def _resolve_file(term: RewardTerm) -> RewardSpec:
-    path_text, separator, function = term.function.rpartition(":")
-    if not separator or not path_text.endswith(".py") or not function:
-        raise ValueError(f"reward.function {term.function!r} must read path/to/file.py:function")
-    path = Path(path_text).resolve()
-    if not path.is_file():
-        raise ValueError(f"reward.function {term.function!r}: there is no file {path}")
-    source = read_source(path)
-    if not source.may_define(function):
-        hint = _nearest(function, sorted(source.names))
-        raise ValueError(f"reward.function {term.function!r}: {path} defines no `{function}`{hint}")
-    style = _style(term, source)
+    try:
+        found = find_function(term.function)
+    except ValueError as error:
+        raise ValueError(f"reward.function {error}") from None
+    style = _style(term, found.text)
     return RewardSpec(
         name=term.function,
-        source=path,
-        function=function,
+        source=found.module or found.file,
+        function=found.name,
         kwargs=term.kwargs,
         # A function of that name in a file of EasyR1's may be anything.
-        has_parser=style == "sample" and PARSER in source.names,
+        has_parser=style == "sample" and PARSER in found.text.names,
         style=style,
-        is_async=source.is_async(function),
+        is_async=found.text.is_async(found.name),
     )
 
 
@@ -124,11 +117,3 @@ def _style(term: RewardTerm, source: SourceText) -> Style:
             "or set reward_type in the config"
         )
     return "batch" if declared == "batch" else "sequential"
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    names = list(names)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean `{close[0]}`?"
-    return f" (there is {', '.join(names)})" if names else ""

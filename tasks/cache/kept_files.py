@@ -12,8 +12,8 @@ from typing import Any
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
 from rl_core.files import committed_folder, files_below, relative_name
-from rl_core.rewards.own_code import files_of
 from rl_core.run_directory import RunDirectory
+from rl_core.user_code.files import files_of
 from tasks.cache.manifests import read_manifest
 from tasks.cache.named_files import NamedFiles, WeightFiles
 from tasks.cache.stages import stage_digests

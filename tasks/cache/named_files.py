@@ -9,7 +9,7 @@ from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.files import hash_file, read_utf8
-from rl_core.rewards.own_code import files_of
+from rl_core.user_code.files import files_of
 
 Fingerprint = Callable[[Any], str]
 """Maps a data source section to the hash of everything its rows depend on."""

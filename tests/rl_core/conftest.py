@@ -1,9 +1,12 @@
-"""What the tests of several rooms share: dying at a chosen moment, a disk that is soon full, a small prepared run with
-a worker, and merged models. Libraries that take seconds to import are imported by the fixtures that need them."""
+"""What the tests of several rooms share: dying at a chosen moment, a user's files imported here, a disk that is soon
+full, a small prepared run with a worker, and merged models. Libraries that take seconds to import are imported by the
+fixtures that need them."""
 
 import os
 import signal
 import subprocess
+import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +91,21 @@ def killed_before_each_call() -> Callable[..., int]:
         raise AssertionError("the action never got through")
 
     return run
+
+
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files of users may be imported in this process: what that adds to it is taken back."""
+    known = set(sys.modules)
+    libraries = tuple({sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setenv("SIGHTLINE_USER_FILES", "{}")
+    yield
+    for name in set(sys.modules) - known:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and "." not in name and not file.startswith(libraries):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.rewards.components import LARGEST, components_of, plain_text
+from rl_core.rewards.components import LARGEST, components_of
+from rl_core.wording import plain_text
 
 NAMES = st.text(min_size=1, max_size=100).filter(lambda name: len(plain_text(name)) <= 100)
 NUMBERS = st.floats(-LARGEST, LARGEST)

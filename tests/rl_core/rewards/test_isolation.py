@@ -75,7 +75,7 @@ def test_nothing_else_imports_a_file_by_its_path() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _name(node.func) in running
     }
-    assert found == {"rl_core/rewards/reward_modules.py"}
+    assert found == {"rl_core/user_code/modules.py"}
 
 
 def _name(function: ast.expr) -> str | None:

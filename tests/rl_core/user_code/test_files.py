@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.rewards.own_code import files_of
+from rl_core.user_code.files import files_of
 
 FILES = {
     "reward.py": "import json, numpy.linalg\nimport grading as g\nfrom tools.text import clean\n",

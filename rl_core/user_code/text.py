@@ -1,4 +1,4 @@
-"""What a reward file says of itself, read as text: nothing of it runs in this process."""
+"""What a file of Python says of itself, read as text: nothing of it runs in this process."""
 
 import ast
 import tokenize
@@ -46,9 +46,9 @@ def read_source(path: Path) -> SourceText:
     try:
         tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
-        raise ValueError(f"reward file {path} is no Python: line {error.lineno}: {error.msg}") from None
+        raise ValueError(f"{path} is no Python: line {error.lineno}: {error.msg}") from None
     except (RecursionError, MemoryError):  # what its parser says of it
-        raise ValueError(f"reward file {path} holds an expression that is nested too deeply for Python") from None
+        raise ValueError(f"{path} holds an expression that is nested too deeply for Python") from None
     nodes = list(_module_level(tree))
     return SourceText(
         names=frozenset(name for node in nodes for name in _names_bound_by(node)),
@@ -64,7 +64,7 @@ def _text_of(path: Path) -> str:
             return file.read()
     except (SyntaxError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"reward file {path} is no text that Python can read ({error}): save it as UTF-8, or name its encoding in "
+            f"{path} is no text that Python can read ({error}): save it as UTF-8, or name its encoding in "
             "the first line"
         ) from None
 

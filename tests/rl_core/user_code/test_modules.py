@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.rewards.reward_modules import find_reward_files, import_reward
+from rl_core.user_code.modules import find_user_files, import_file
 
 pytestmark = pytest.mark.usefixtures("own_imports")
 
@@ -33,23 +33,23 @@ def write(path: Path, text: str = "") -> Path:
 )
 def test_a_file_has_its_own_name_unless_that_is_taken(tmp_path: Path, file: str, name: str) -> None:
     path = write(tmp_path / file)
-    module = import_reward(path)
+    module = import_file(path)
     assert (name, str(path)) == module.VALUE
-    assert import_reward(path) is module
+    assert import_file(path) is module
     assert importlib.import_module(name) is module
 
 
 def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     paths = [write(tmp_path / folder / "scoring_of_mine.py") for folder in "abc"]
-    names = [import_reward(path).VALUE[0] for path in paths]
+    names = [import_file(path).VALUE[0] for path in paths]
     assert names == ["scoring_of_mine", "scoring_of_mine_py", "scoring_of_mine_py_2"]
-    assert [import_reward(path).VALUE[1] for path in paths] == [str(path) for path in paths]
+    assert [import_file(path).VALUE[1] for path in paths] == [str(path) for path in paths]
 
 
 def test_a_package_of_its_name_beside_it_is_another_module(tmp_path: Path) -> None:
     path = write(tmp_path / "grading_of_mine.py", "import grading_of_mine as package\n")
     write(tmp_path / "grading_of_mine" / "__init__.py")
-    module = import_reward(path)
+    module = import_file(path)
     assert module.VALUE[0] == "grading_of_mine_py"
     assert module.package.VALUE[1] == str(tmp_path / "grading_of_mine" / "__init__.py")
 
@@ -57,13 +57,13 @@ def test_a_package_of_its_name_beside_it_is_another_module(tmp_path: Path) -> No
 def test_a_file_that_its_neighbour_imports_back_is_one_module(tmp_path: Path) -> None:
     path = write(tmp_path / "circle_of_mine.py", "SEEN = []\nimport circle_neighbour\n")
     write(tmp_path / "circle_neighbour.py", "import circle_of_mine\ncircle_of_mine.SEEN.append(1)\n")
-    assert import_reward(path).SEEN == [1]
+    assert import_file(path).SEEN == [1]
 
 
 def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None:
-    import_reward(write(tmp_path / "math.py"))
+    import_file(write(tmp_path / "math.py"))
     script = (
-        "from rl_core.rewards.reward_modules import find_reward_files; find_reward_files(); find_reward_files()\n"
+        "from rl_core.user_code.modules import find_user_files; find_user_files(); find_user_files()\n"
         "import math, math_py; print(math_py.__file__, math.sqrt(4))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -74,5 +74,5 @@ def test_a_file_that_fails_is_imported_anew(tmp_path: Path) -> None:
     path = write(tmp_path / "math.py", "raise OSError('no model')\n")
     for _ in range(2):
         with pytest.raises(OSError, match="no model"):
-            import_reward(path)
-    find_reward_files()
+            import_file(path)
+    find_user_files()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.rewards.reading import read_source
+from rl_core.user_code.text import read_source
 
 TEXT = """
 from typing import Any as Anything
@@ -45,7 +45,7 @@ def test_the_top_level_of_a_file_is_read_as_text(tmp_path: Path) -> None:
 def test_an_expression_too_deep_for_python_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "deep.py"
     path.write_text(f"X = {'-' * 50_000}1\n")
-    with pytest.raises(ValueError, match=rf"reward file {path} .*too deeply"):
+    with pytest.raises(ValueError, match=rf"{path} .*too deeply"):
         read_source(path)
 
 
@@ -67,5 +67,5 @@ def test_a_file_in_an_encoding_that_it_does_not_name_is_refused_with_what_to_do(
 ) -> None:
     path = tmp_path / "latin.py"
     path.write_bytes(f"{first_line}\n\nWORD = 'größe'\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=rf"reward file {path} .*: save it as UTF-8, or name its encoding"):
+    with pytest.raises(ValueError, match=rf"{path} .*: save it as UTF-8, or name its encoding"):
         read_source(path)

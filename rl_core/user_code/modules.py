@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-_VARIABLE = "SIGHTLINE_REWARD_FILES"
+_VARIABLE = "SIGHTLINE_USER_FILES"
 
 
-class _RewardFiles:
+class _UserFiles:
     """Finds the files whose own names were taken."""
 
     @staticmethod
@@ -30,7 +30,7 @@ class _RewardFiles:
         return None if file is None else importlib.util.spec_from_file_location(name, file)
 
 
-def import_reward(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """Import a user's file, once a process.
 
     Raises:
@@ -38,14 +38,14 @@ def import_reward(path: Path) -> ModuleType:
     """
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    find_reward_files()
+    find_user_files()
     return importlib.import_module(_name_of(path))
 
 
-def find_reward_files() -> None:
+def find_user_files() -> None:
     """Let imports find the files of other names from here on."""
-    if _RewardFiles not in sys.meta_path:
-        sys.meta_path.append(_RewardFiles)
+    if _UserFiles not in sys.meta_path:
+        sys.meta_path.append(_UserFiles)
 
 
 def _name_of(path: Path) -> str:

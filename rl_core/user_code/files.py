@@ -1,0 +1,66 @@
+"""The files that a user's code is made of: its own, and those that it imports from beside it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file and what it imports from its own folder, directly or not; sorted. Read, never run.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    return _closure([path], path.parent, package=None)
+
+
+def files_of_module(name: str, root: Path) -> list[Path]:
+    """An installed module, the packages that hold it, and what they import from the outermost of these packages,
+    directly or not; sorted. Read, never run.
+
+    Args:
+        name: Dotted name of the module.
+        root: The folder on the import path below which it is.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    package = name.partition(".")[0]
+    return _closure(list(_files_named(name, root)), root, package=package)
+
+
+def _closure(waiting: list[Path], root: Path, *, package: str | None) -> list[Path]:
+    """Some files and all that they import from below `root`, of one package there or of all."""
+    found: set[Path] = set()
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            names = (name for name in _imported(file, root) if package in (None, name.partition(".")[0]))
+            waiting += (neighbour for name in names for neighbour in _files_named(name, root))
+    return sorted(found)
+
+
+def _files_named(name: str, root: Path) -> Iterator[Path]:
+    """The modules and packages below `root`, which is on the import path, that an import of this name runs."""
+    place = root
+    for part in name.split("."):
+        place /= part
+        yield from (target for target in (place.with_suffix(".py"), place / "__init__.py") if target.is_file())
+
+
+def _imported(file: Path, root: Path) -> Iterator[str]:
+    """Dotted names in the imports of a file, those inside functions too; some are of functions and lead nowhere."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, RecursionError, MemoryError):  # it imports nothing then, and whoever loads it says why
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = [node.module] if node.module else []
+            if node.level:
+                package = file.parent.relative_to(root).parts
+                start = [*package[: len(package) + 1 - node.level], *start]
+            yield from (".".join([*start, name.name]) for name in node.names)
