@@ -18,11 +18,11 @@ from typing import Any
 import sightline_startup
 
 from benchmarks.speed.report import machine_facts
-from rl_core.config.data import CountingSource
 from rl_core.config.loading import load_config
-from rl_core.data.scene_layout import draw_scene
-from rl_core.data.scenes import render_scenes
 from rl_core.planning.preflight import check_config
+from rl_core.sources.counting import CountingSource
+from rl_core.sources.scene_layout import draw_scene
+from rl_core.sources.scenes import render_scenes
 
 QUICKSTART = Path("configs/quickstart.yaml")
 SCENES = CountingSource(type="counting", size=1000, scene_seed=1)

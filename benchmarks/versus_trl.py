@@ -16,7 +16,8 @@ from pathlib import Path
 from benchmarks.speed.comparison import Comparison
 from benchmarks.speed.report import machine_facts, write_results
 from benchmarks.speed.side import CONFIG, SideResult
-from rl_core.config.loading import digest_of, load_config
+from rl_core.config.loading import load_config
+from rl_core.digests import digest_of
 
 RESULTS = Path("benchmarks/results")
 

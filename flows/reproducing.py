@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from flows.printing import command_line
 from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
-from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
+from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
 from tasks.reproduction.record import FIGURES
 from tasks.reproduction.run_verdict import dry_run_problems

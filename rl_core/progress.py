@@ -15,8 +15,9 @@ class Advance(Protocol):
 class Progress(Protocol):
     """Opens bars. The command line draws them with rich, a flow also writes artifacts, tests show nothing."""
 
-    def bar(self, description: str, total: int) -> AbstractContextManager[Advance]:
-        """A bar that is open for the length of a `with`, which yields an Advance."""
+    def bar(self, description: str, total: int | None) -> AbstractContextManager[Advance]:
+        """A bar that is open for the length of a `with`, which yields an Advance. `total` is None where nobody knows
+        how much there is."""
 
     def wait(self, description: str) -> AbstractContextManager[None]:
         """Shows what is being waited for, for the length of a `with` of which nobody knows how far it is ("start the
@@ -27,7 +28,7 @@ class SilentProgress:
     """Shows nothing."""
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """Yields an Advance that does nothing."""
 
         def advance(count: int = 1, figures: str = "") -> None:

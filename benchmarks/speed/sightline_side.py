@@ -20,7 +20,7 @@ class ClockProgress(SilentProgress):
         self.clock = StepClock()
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         def advance(count: int = 1, figures: str = "") -> None:
             self.clock.tick()
 

@@ -15,7 +15,6 @@ from rl_core.config.loading import load_config
 from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig
-from rl_core.data.conversation import IMAGE_PLACE
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import PromptTemplate
@@ -24,6 +23,7 @@ from rl_core.rewards.loading import load_scorer
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.training.schedule import scheduled_lr
 from rl_core.types import Prompt
 

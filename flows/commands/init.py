@@ -7,8 +7,8 @@ from rich.console import Console
 
 from flows.printing import command_line, say
 from rl_core.config.data import DataConfig
-from rl_core.data.columns import name_columns
-from rl_core.data.rows import BadRow
+from rl_core.sources.columns import name_columns
+from rl_core.sources.rows import BadRow
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
 from tasks.new_config.writing import (
     Proposal,

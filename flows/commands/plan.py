@@ -17,12 +17,13 @@ from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, trained_words
 from rl_core.planning.problem import Problem
+from rl_core.sources.source import Glance
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts
 from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
 from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import find_gpu, planned_problems
-from tasks.planning.source_glance import Glance, glance_at, split_glance
+from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 
 
@@ -49,7 +50,7 @@ def _print_stages(
 ) -> list[Problem]:
     """Stages and batches. Returns what does not fit the number of rows."""
     config, run = request.config, request.run
-    train = split_glance(config, config.data.train, "data.train", glances) if glances else None
+    train = split_glance(config.data.train, "data.train", glances) if glances else None
     try:
         digests = digests_to_compare(config, run, files, reuse=request.reuse)
     except (ValueError, OSError) as error:

@@ -12,13 +12,14 @@ from flows.commands.verdicts import print_comparison, print_verdict
 from flows.printing import say
 from flows.process.bars import LogLines, TerminalBars
 from flows.process.temporary_folder import own_temporary_folder
-from rl_core.config.data import LocalSource, Source
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.verdict import Verdict, reach_verdict, read_verdict, write_verdict
 from rl_core.evaluation.verdict_comparison import compare_verdicts
 from rl_core.files import hash_file
 from rl_core.progress import Progress
+from rl_core.sources.local import LocalSource
+from rl_core.sources.source import DataSource
 
 if TYPE_CHECKING:
     from rl_core.evaluation.any_model import Dtype
@@ -62,7 +63,7 @@ class ProtocolOrder:
             protocols = [protocol.with_samples(self.samples) for protocol in protocols]
         return protocols
 
-    def source_of(self, protocol: Protocol) -> Source:
+    def source_of(self, protocol: Protocol) -> DataSource:
         """The items to ask. Raises ValueError when the protocol has none of its own and none were given."""
         given = dict(text.partition("=")[::2] for text in self.items)
         if strangers := given.keys() - set(self.protocols):

@@ -39,7 +39,7 @@ class TerminalBars:
         self._bars.stop()
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """As Progress.bar."""
         task = self._bars.add_task(description, total=total, figures="")
         self._open += 1
@@ -77,14 +77,14 @@ class LogLines:
     console: Console
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """As Progress.bar."""
         started = said = time.monotonic()
-        done, newest = 0, ""
+        done, newest, of = 0, "", "" if total is None else f"/{total}"
 
         def say() -> None:
             seconds = time.monotonic() - started
-            self.console.print(f"{description}: {done}/{total} in {seconds:.0f} s {newest}".rstrip(), highlight=False)
+            self.console.print(f"{description}: {done}{of} in {seconds:.0f} s {newest}".rstrip(), highlight=False)
 
         def advance(count: int = 1, figures: str = "") -> None:
             nonlocal done, newest, said

@@ -1,8 +1,6 @@
 """YAML with `extends:` and dotted overrides, resolved into a validated RunConfig."""
 
 import difflib
-import hashlib
-import json
 import os
 import shlex
 import sys
@@ -13,10 +11,10 @@ from typing import Any, Final, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.run import RunConfig
-from rl_core.config.section import SECRET_ERROR, names_a_secret, without_secrets
 from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
 from rl_core.redaction import HIDDEN, redact
+from rl_core.section import SECRET_ERROR, names_a_secret, without_secrets
 from rl_core.wording import MOST_SHOWN, shortened
 
 Tree = dict[str, Any]
@@ -272,10 +270,3 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 def dump_config(config: RunConfig) -> str:
     """The resolved config as YAML, every default written out; `load_config` of it gives an equal config."""
     return dump_yaml(config.model_dump(mode="json"))
-
-
-def digest_of(value: object) -> str:
-    """The first 12 hexadecimal digits of the SHA-256 of a value's canonical JSON; pydantic models are dumped first."""
-    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

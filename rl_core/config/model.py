@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from rl_core.config.section import Section
+from rl_core.section import Section
 
 _LONGEST_PATTERN = 1000
 

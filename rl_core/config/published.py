@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from rl_core.config.section import Section
+from rl_core.section import Section
 
 
 class PublishedSpeed(Section):

@@ -3,25 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, field_validator
 
-from rl_core.config.section import Section, names_a_secret, refused_secret
-
-Kwargs = dict[str, JsonValue]
-
-
-def _refuse_secrets(kwargs: Kwargs) -> Kwargs:
-    if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
-        raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
-    return kwargs
-
-
-def _names_in(value: JsonValue) -> Iterator[str]:
-    """Every key of a value, those of dicts inside it too."""
-    if isinstance(value, dict):
-        yield from value
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _names_in(item)
+from rl_core.section import Kwargs, Section, refuse_secrets
 
 
 class RewardTerm(Section):
@@ -38,7 +22,7 @@ class RewardTerm(Section):
     reward_type: Literal["batch", "sequential"] | None = None
     """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
 
-    _secrets_are_refused = field_validator("kwargs")(_refuse_secrets)
+    _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
     @property
     def label(self) -> str:
@@ -60,7 +44,7 @@ class RewardChoice(Section):
     """Functions whose weighted sum is `overall`. The first one's components keep their names, those of the others
     are prefixed with theirs (`length/overall`)."""
 
-    _secrets_are_refused = field_validator("kwargs")(_refuse_secrets)
+    _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
     @property
     def terms(self) -> tuple[RewardTerm, ...]:

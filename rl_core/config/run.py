@@ -9,7 +9,6 @@ from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
 from rl_core.config.published import PublishedConfig
 from rl_core.config.reward import RewardConfig
-from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig, MergeConfig, StorageConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
@@ -18,6 +17,7 @@ from rl_core.config.training import (
     RolloutConfig,
     TrainerConfig,
 )
+from rl_core.section import Section
 
 _LONGEST_NAME = 60
 

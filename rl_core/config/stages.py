@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from rl_core.config.section import Section, refused_secret
 from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from rl_core.redaction import redact_addresses
+from rl_core.section import Section, refused_secret
 
 
 class EvaluationConfig(Section):

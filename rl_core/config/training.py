@@ -5,7 +5,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from rl_core.config.data import Source
-from rl_core.config.section import Section
+from rl_core.section import Section
 
 LOWEST_TEMPERATURE: Final = 0.01
 """vLLM raises one between 0 and this to this, and the responses would be those of another temperature."""

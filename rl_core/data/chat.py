@@ -9,8 +9,8 @@ import jinja2
 import numpy as np
 
 from rl_core.data.prompts import PromptTemplate, chat_content
-from rl_core.data.rows import Turn
 from rl_core.data.vision_tokens import ImageSize, VideoShape, VisionTokens
+from rl_core.sources.rows import Turn
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:

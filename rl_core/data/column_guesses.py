@@ -9,9 +9,8 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from rl_core.answers import read_answer
-from rl_core.config.data import Columns
-from rl_core.data.columns import image_input, name_columns, nearest_columns
-from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+from rl_core.sources.columns import Columns, image_input, name_columns, nearest_columns
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 
 _QUESTION_NAMES = (
     *("problem", "question", "prompt", "query", "instruction", "input"),

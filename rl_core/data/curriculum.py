@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from rl_core.data.rows import BadRow, Row
+from rl_core.sources.rows import BadRow, Row
 
 
 def with_numbers(rows: Iterable[Row | BadRow], column: str) -> Iterator[Row | BadRow]:

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from itertools import islice
 
-from rl_core.config.data import HubSource, LocalSource
-from rl_core.data.class_folders import ClassFolderReader
 from rl_core.data.column_guesses import NamedColumns, Values, guess_columns
-from rl_core.data.geometry3k import Geometry3kReader
-from rl_core.data.hub import HubReader
-from rl_core.data.local import check_rows, find_reader
 from rl_core.data.media_folder import find_media_folder
-from rl_core.data.tables import TableReader
+from rl_core.sources.class_folders import ClassFolderReader
+from rl_core.sources.geometry3k import Geometry3kReader
+from rl_core.sources.hub import HubSource
+from rl_core.sources.hub_rows import HubReader
+from rl_core.sources.local import LocalSource
+from rl_core.sources.local_files import check_rows, find_reader
+from rl_core.sources.tables import TableReader
 
 _SAMPLED_ROWS = 64
 
@@ -54,7 +55,7 @@ def inspect_data(source: LocalSource | HubSource, named: NamedColumns | None = N
     kind = {Geometry3kReader: "geometry3k", ClassFolderReader: "imagefolder"}[type(reader)]
     if unused := named.given():
         raise ValueError(f"{source.path} is a {kind}, which has no columns to be named ({', '.join(unused)})")
-    return Inspection(source=source, kind=kind, row_count=len(reader))
+    return Inspection(source=source, kind=kind, row_count=reader.row_count)
 
 
 def _inspect_table(
@@ -71,4 +72,4 @@ def _inspect_table(
         folder, doubt = find_media_folder(table, source.columns, beside=table.files[0].parent)
         source = source.model_copy(update={"media_dir": folder and str(folder)})
         doubts += [doubt] if doubt else []
-    return Inspection(source=source, kind=kind, row_count=len(table), columns=names, doubts=tuple(doubts))
+    return Inspection(source=source, kind=kind, row_count=table.row_count, columns=names, doubts=tuple(doubts))

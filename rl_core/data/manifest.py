@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.data.fingerprint import file_digest
+from rl_core.digests import file_digest
 
 MANIFEST_FILE = "manifest.json"
 

@@ -6,11 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rl_core.config.data import Columns
-from rl_core.data.columns import items_of
-from rl_core.data.conversation import read_conversation
-from rl_core.data.tables import RawRow, TableReader
 from rl_core.files import is_regular, lies_below
+from rl_core.sources.columns import Columns, items_of
+from rl_core.sources.conversation import read_conversation
+from rl_core.sources.tables import RawRow, TableReader
 
 _TRIED_ROWS = 64
 _TRIED_PATHS = 20

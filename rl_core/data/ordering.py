@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rl_core.config.loading import digest_of
+from rl_core.digests import digest_of
 from rl_core.randomness import keyed_seed
 from rl_core.types import Int64Array
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from rl_core.data.rows import ImageInput
 from rl_core.files import read_regular
+from rl_core.sources.rows import ImageInput
 
 _EXIF_ORIENTATION = 0x0112
 _KEPT_FORMATS = ("PNG", "JPEG")

@@ -9,22 +9,22 @@ from typing import TextIO
 
 import pyarrow.parquet as pq
 
-from rl_core.config.data import DataConfig, Source
+from rl_core.config.data import DataConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.curriculum import with_numbers
-from rl_core.data.fingerprint import preparation_fingerprint, source_fingerprint
+from rl_core.data.fingerprint import preparation_fingerprint
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest
 from rl_core.data.prepared import IMAGES_FILE, REJECTED_FILE, SCHEMA, rows_file, rows_table
 from rl_core.data.prompts import corpus
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
-from rl_core.data.rows import RowReader
-from rl_core.data.sources import open_source
 from rl_core.data.split_counts import SplitCounts, split_problems
 from rl_core.files import atomic_write_json, committed_folder, folder_hashes
 from rl_core.progress import Advance, Progress
+from rl_core.sources.rows import RowReader
+from rl_core.sources.source import DataSource
 
-__all__ = ["DataManifest", "corpus", "prepare_dataset", "source_fingerprint"]
+__all__ = ["DataManifest", "corpus", "prepare_dataset"]
 
 _WRITTEN_ROWS = 256  # rows of one Parquet row group
 
@@ -35,7 +35,7 @@ def prepare_dataset(
     model_folder: Path,
     out: Path,
     progress: Progress,
-    cold_start_source: Source | None = None,
+    cold_start_source: DataSource | None = None,
 ) -> DataManifest:
     """Write the folder `out`, whole or not at all: train.parquet, validation.parquet, cold_start.parquet when that
     source is given, images.arrow, rejected.jsonl, manifest.json.
@@ -73,7 +73,7 @@ def prepare_dataset(
     return manifest
 
 
-def _open_all(data: DataConfig, cold_start_source: Source | None) -> dict[str, RowReader]:
+def _open_all(data: DataConfig, cold_start_source: DataSource | None) -> dict[str, RowReader]:
     """Readers by split. Raises ValueError with the problems of every source."""
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
     readers, problems = {}, []
@@ -81,7 +81,7 @@ def _open_all(data: DataConfig, cold_start_source: Source | None) -> dict[str, R
         if source is None:
             continue
         try:
-            readers[name] = open_source(source)
+            readers[name] = source.open()
         except ValueError as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -108,7 +108,7 @@ def _write_splits(
             rows = with_numbers(reader, data.curriculum.column) if data.curriculum and name == "train" else reader
             prepared = prepare_rows(rows, renderer, limits=limits, images=images)
             split = SplitCounts(name=name, source=reader.name)
-            with progress.bar(f"Preparing {name.replace('_', ' ')} rows", len(reader)) as advance:
+            with progress.bar(f"Preparing {name.replace('_', ' ')} rows", reader.row_count) as advance:
                 counted = _counting(prepared, advance)
                 _write_rows(folder / rows_file(name), _sort_out(counted, split, rejected))
             splits.append(split)

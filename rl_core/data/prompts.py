@@ -7,10 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from rl_core.config.data import DataConfig
-from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, without_places
-from rl_core.data.rows import Row
-from rl_core.data.sources import iter_rows
 from rl_core.files import read_utf8
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, without_places
+from rl_core.sources.rows import Row
 from rl_core.templates import TextTemplate
 
 _CORPUS_ROWS = 2000
@@ -76,7 +75,7 @@ def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
     template = PromptTemplate.load(data.prompt_template)
     if data.system_prompt:
         yield data.system_prompt
-    for row in islice(iter_rows(data.train), _CORPUS_ROWS):
+    for row in islice(data.train.open(), _CORPUS_ROWS):
         if isinstance(row, Row):
             # A text of megabytes would decide the vocabulary, and take minutes to train on.
             for turn in row.history:

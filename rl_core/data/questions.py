@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rl_core.config.data import Source
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
-from rl_core.data.sources import open_source
 from rl_core.progress import Progress
+from rl_core.sources.source import DataSource
 from rl_core.types import Prompt
 
 _NAMED_ROWS = 5
@@ -31,17 +30,17 @@ class Questions:
 
 
 def render_questions(
-    source: Source, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
+    source: DataSource, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
 ) -> Questions:
     """Render every item of a source.
 
     Raises:
         ValueError: the source cannot be read, or none of its items can be asked; names the first ones.
     """
-    reader = open_source(source)
+    reader = source.open()
     prompts: list[Prompt] = []
     left_out: list[RejectedRow] = []
-    with progress.bar(f"prepare {reader.name}", len(reader)) as advance:
+    with progress.bar(f"prepare {reader.name}", reader.row_count) as advance:
         for row in prepare_rows(reader, renderer, limits=limits, images=images):
             if isinstance(row, PreparedRow):
                 prompts.append(row.prompt)

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 from rl_core.config.data import DataConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.images import ImageStoreWriter, StoredImage, prepare_image
-from rl_core.data.rows import BadRow, Row, VideoInput
 from rl_core.data.videos import read_video
 from rl_core.data.vision_tokens import VideoShape
+from rl_core.sources.rows import BadRow, Row, VideoInput
 from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64

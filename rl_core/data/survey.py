@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rl_core.data.rows import BadRow, Row
 from rl_core.files import check_regular
+from rl_core.sources.rows import BadRow, Row
 
 
 def with_files_checked(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import cv2
 from PIL import Image
 
-from rl_core.data.rows import VideoInput
 from rl_core.files import check_regular
+from rl_core.sources.rows import VideoInput
 
 _FRAMES_OF_A_STEP = 2  # the vision towers merge two frames into one step of time
 

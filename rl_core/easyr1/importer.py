@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from rl_core.config.loading import ConfigError, Tree, apply_override, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
-from rl_core.config.section import without_secrets
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.easyr1.key import EasyR1Config, NoEquivalent, Refused
 from rl_core.easyr1.table import ALWAYS, KEYS
 from rl_core.easyr1.values import read_value
 from rl_core.redaction import redact
+from rl_core.section import without_secrets
 
 _UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
 

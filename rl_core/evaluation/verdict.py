@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from rl_core.config.loading import digest_of
+from rl_core.digests import digest_of
 from rl_core.evaluation.folder import ITEMS_FILE
 from rl_core.evaluation.items import EvaluationItem, read_items, write_items
 from rl_core.evaluation.protocols.protocol import OWN_WORDS, Protocol

@@ -7,7 +7,6 @@ import importlib.util
 
 import psutil
 
-from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
 from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
@@ -18,11 +17,11 @@ from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.sources import (
-    counting_problems,
     file_problems,
     model_path_problems,
     offline_problems,
     overlap_problems,
+    setting_problems,
     weight_problems,
 )
 from rl_core.planning.trackers import tracker_problems
@@ -40,7 +39,7 @@ def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
         *divisibility_problems(config),
         *_known_row_problems(config),
         *file_problems(config),
-        *counting_problems(config),
+        *setting_problems(config),
         *overlap_problems(config),
         *weight_problems(config),
         *offline_problems(config),
@@ -66,8 +65,8 @@ def library_problems() -> list[Problem]:
 
 def _known_row_problems(config: RunConfig) -> list[Problem]:
     """Rendered scenes are counted before they are drawn; other rows are known after preparation."""
-    train = config.data.train
-    return row_problems(config, train.size) if isinstance(train, CountingSource) else []
+    rows = config.data.train.known_rows
+    return [] if rows is None else row_problems(config, rows)
 
 
 def _model_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:

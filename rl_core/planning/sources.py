@@ -9,18 +9,17 @@ from typing import Literal
 
 from huggingface_hub import constants
 
-from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.files import NOTHING_THERE, files_named, why_no_file
 from rl_core.planning.problem import Problem
-from rl_core.planning.scene_rules import scene_problems
+from rl_core.sources.source import DataSource
 from rl_core.wording import shortened
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def configured_sources(config: RunConfig) -> Iterator[tuple[str, SingleSource]]:
+def configured_sources(config: RunConfig) -> Iterator[tuple[str, DataSource]]:
     """Every data source with its key, those of a mixture one by one."""
     yield from _parts("data.train", config.data.train)
     yield from _parts("data.validation", config.data.validation)
@@ -28,9 +27,9 @@ def configured_sources(config: RunConfig) -> Iterator[tuple[str, SingleSource]]:
         yield from _parts("cold_start.source", config.cold_start.source)
 
 
-def _parts(key: str, source: Source) -> Iterator[tuple[str, SingleSource]]:
-    if isinstance(source, MixtureSource):
-        yield from ((f"{key}.sources.{name}", part) for name, part in source.sources.items())
+def _parts(key: str, source: DataSource) -> Iterator[tuple[str, DataSource]]:
+    if source.parts:
+        yield from ((f"{key}.sources.{name}", part) for name, part in source.parts.items())
     else:
         yield key, source
 
@@ -71,19 +70,16 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
         if separator:
             yield key, Path(file), "file"
     for key, source in configured_sources(config):
-        if isinstance(source, LocalSource):
-            yield f"{key}.path", Path(source.path), "file or folder"
-        if isinstance(source, LocalSource | HubSource) and source.media_dir is not None:
-            yield f"{key}.media_dir", Path(source.media_dir), "folder"
+        for field, path, kind in source.paths():
+            yield f"{key}.{field}", path, kind
 
 
-def counting_problems(config: RunConfig) -> list[Problem]:
-    """Scenes that cannot be drawn as they are described."""
+def setting_problems(config: RunConfig) -> list[Problem]:
+    """What the data sources say of their own settings."""
     return [
-        problem
+        Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
         for key, source in configured_sources(config)
-        if isinstance(source, CountingSource)
-        for problem in scene_problems(key, source)
+        for problem in source.setting_problems()
     ]
 
 
@@ -99,40 +95,24 @@ def overlap_problems(config: RunConfig) -> list[Problem]:
         for held_out_key, held_out in sources
         if held_out_key.startswith("data.validation")
         for key, source in sources
-        if not key.startswith("data.validation") and (reason := _shared(source, held_out)) is not None
+        if not key.startswith("data.validation") and (reason := source.shared_with(held_out)) is not None
     ]
-
-
-def _shared(source: SingleSource, held_out: SingleSource) -> str | None:
-    if isinstance(source, CountingSource) and isinstance(held_out, CountingSource):
-        return f"both have scene_seed {source.scene_seed}" if source.scene_seed == held_out.scene_seed else None
-    if isinstance(source, LocalSource) and isinstance(held_out, LocalSource):
-        same = Path(source.path).absolute() == Path(held_out.path).absolute()
-        return f"both read {source.path}" if same else None
-    if isinstance(source, HubSource) and isinstance(held_out, HubSource):
-        same = (source.name, source.revision) == (held_out.name, held_out.revision)
-        return f"both read {source.name}" if same else None
-    return None
 
 
 def weight_problems(config: RunConfig) -> list[Problem]:
     """Weights that do not fit the sources of a mixture; where a column names them, the preparation looks."""
     weights, train = config.data.source_weights, config.data.train
-    if weights is None or not isinstance(train, MixtureSource) or any(map(_names_rows, train.sources.values())):
+    if weights is None or not train.parts or train.names_its_rows:
         return []
-    if set(weights) == set(train.sources):
+    if set(weights) == set(train.parts):
         return []
     return [
         Problem(
             where="data.source_weights",
-            what=f"it names {', '.join(weights) or 'nothing'}, and data.train has {', '.join(train.sources)}",
+            what=f"it names {', '.join(weights) or 'nothing'}, and data.train has {', '.join(train.parts)}",
             fix="give each source of the mixture a weight, or none of them",
         )
     ]
-
-
-def _names_rows(source: SingleSource) -> bool:
-    return not isinstance(source, CountingSource) and source.columns.data_source_key is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,10 +160,16 @@ def hub_names(config: RunConfig) -> list[HubName]:
     if isinstance(model, PretrainedModel) and not _is_folder(model.path) and _is_hub_path(model.path):
         names.append(HubName(key="model.source.path", kind="model", repository=model.path, revision=model.revision))
     for key, source in configured_sources(config):
-        if isinstance(source, HubSource):
-            name = source.name.partition("@")[0]
-            if not _is_folder(name):
-                names.append(HubName(key=f"{key}.name", kind="dataset", repository=name, revision=source.revision))
+        repository = source.repository()
+        if repository is not None and not _is_folder(repository.name):
+            names.append(
+                HubName(
+                    key=f"{key}.{repository.key}",
+                    kind="dataset",
+                    repository=repository.name,
+                    revision=repository.revision,
+                )
+            )
     return names
 
 

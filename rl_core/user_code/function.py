@@ -63,17 +63,26 @@ class UserFunction:
         Raises:
             ValueError: the import raised, defines no such name after all, or one that cannot be called; names the line.
         """
+        function = self.load_beside(self.name)
+        if function is None:
+            raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
+        return function
+
+    def load_beside(self, name: str) -> Callable[..., Any] | None:
+        """Import another function of the same file; None where there is none. Raises ValueError as `load` does."""
         try:
             module = importlib.import_module(self.module) if self.module else import_file(self.file)
         except (Exception, SystemExit) as error:
-            raise ValueError(f"{self.written}: its import failed: {failure_text(error, self.file.parent)}") from error
-        if not hasattr(module, self.name):
-            raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
-        function = getattr(module, self.name)
-        if not callable(function):
-            raise ValueError(f"{self.written}: `{self.name}` is {type(function).__name__}, which cannot be called")
-        loaded: Callable[..., Any] = function
+            raise ValueError(f"{self.written}: its import failed: {self.failure_text(error)}") from error
+        function = getattr(module, name, None)
+        if not (function is None or callable(function)):
+            raise ValueError(f"{self.written}: `{name}` is {type(function).__name__}, which cannot be called")
+        loaded: Callable[..., Any] | None = function
         return loaded
+
+    def failure_text(self, error: BaseException) -> str:
+        """An exception that it raised, in words, with the line."""
+        return failure_text(error, self.file.parent)
 
 
 def is_user_function(written: str) -> bool:

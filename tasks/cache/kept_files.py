@@ -1,4 +1,5 @@
-"""What a run keeps of what its config names: copies of templates and reward files, and what data and weights were. So
+"""What a run keeps of what its config names: copies of templates and of the files with a user's code, and what data and
+weights were. So
 its folder is enough to continue, evaluate, merge and report it from any working directory, whatever became of the
 originals."""
 
@@ -7,12 +8,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
 from rl_core.files import committed_folder, files_below, relative_name
+from rl_core.planning.sources import configured_sources
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
 from tasks.cache.manifests import read_manifest
 from tasks.cache.named_files import NamedFiles, WeightFiles
@@ -27,7 +29,7 @@ class KeptFiles:
 
     Attributes:
         directory: Where relative paths of the config started.
-        copies: Template or reward file as the config has it -> its copy, relative to the folder.
+        copies: Template, reward file or file of a data source as the config has it -> its copy, relative to the folder.
         fingerprints: Hash of each data source by its name ("train", "validation", "cold_start").
         weights: The files of a local checkpoint; None where the config names none.
     """
@@ -72,6 +74,10 @@ class FilesOfRun(NamedFiles):
         """As of NamedFiles."""
         return self._place(path, prefers_copy=self._is_settled)
 
+    def source_code(self, path: str) -> Path:
+        """As of NamedFiles."""
+        return self._place(path, prefers_copy=self._is_prepared)
+
     def data(self, path: str) -> str:
         """As of NamedFiles."""
         return os.path.normpath(self.directory / path)
@@ -83,7 +89,7 @@ class FilesOfRun(NamedFiles):
         original = self.data(path)
         return original if Path(original).is_dir() else path
 
-    def fingerprint(self, name: str, source: Any) -> str:
+    def fingerprint(self, name: str, source: DataSource) -> str:
         """As of NamedFiles."""
         if self._is_prepared and name in self._kept.fingerprints:
             return self._kept.fingerprints[name]
@@ -169,13 +175,18 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
 
 
 def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, list[Path]]]:
-    """Each template and reward file as the config has it, where it is read, and the files that go with it."""
+    """Each template, reward file and file of a data source as the config has it, where it is read, and the files that
+    go with it."""
     templates = (config.data.prompt_template, config.data.override_chat_template)
     for path in sorted({path for path in templates if path is not None}):
         place = files.template(path)
         yield path, place, [place]
     for path in config.reward.files:
         place = files.reward(path)
+        yield path, place, files_of(place)
+    of_sources = {path for _, source in configured_sources(config) for path in source.code_paths()}
+    for path in sorted(of_sources.difference(config.reward.files)):
+        place = files.source_code(path)
         yield path, place, files_of(place)
 
 

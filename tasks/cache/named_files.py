@@ -1,17 +1,18 @@
 """How what a config names is read: templates, reward files, data sources, a checkpoint's weights."""
 
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rl_core.config.data import CountingSource, HubSource, LocalSource, MixtureSource, Source
 from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.files import hash_file, read_utf8
+from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
 
-Fingerprint = Callable[[Any], str]
+Fingerprint = Callable[[DataSource], str]
 """Maps a data source section to the hash of everything its rows depend on."""
 
 Choice = TypeVar("Choice", bound=RewardChoice)
@@ -26,11 +27,11 @@ class NamedFiles:
     """One reading of what one config names, where it says; relative paths start in the working directory.
 
     Args:
-        fingerprint: Hash of a data source; the data room's `source_fingerprint` when None.
+        fingerprint: Hash of a data source; its own when None.
     """
 
     def __init__(self, fingerprint: Fingerprint | None = None) -> None:
-        self._fingerprint = fingerprint or _source_fingerprint
+        self._fingerprint = fingerprint or methodcaller("fingerprint")
         self._fingerprints: dict[str, str] = {}
 
     @property
@@ -44,6 +45,10 @@ class NamedFiles:
 
     def reward(self, path: str) -> Path:
         """Where a reward's file is read."""
+        return Path(path)
+
+    def source_code(self, path: str) -> Path:
+        """Where a data source's file with a user's code is read."""
         return Path(path)
 
     def data(self, path: str) -> str:
@@ -72,11 +77,11 @@ class NamedFiles:
         except OSError as error:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
-    def fingerprint(self, name: str, source: Any) -> str:
+    def fingerprint(self, name: str, source: DataSource) -> str:
         """Hash of the data source that the config calls by this name ("train", "validation", "cold_start"). Raises
         ValueError where it cannot be read."""
         if name not in self._fingerprints:
-            self._fingerprints[name] = self._fingerprint(located_source(source, self))
+            self._fingerprints[name] = self._fingerprint(source.located(self))
         return self._fingerprints[name]
 
     def weights(self, source: ModelSource) -> WeightFiles | None:
@@ -98,8 +103,8 @@ def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
     changes: dict[str, Any] = {
         "data": data.model_copy(
             update={
-                "train": located_source(data.train, files),
-                "validation": located_source(data.validation, files),
+                "train": data.train.located(files),
+                "validation": data.validation.located(files),
                 "prompt_template": data.prompt_template and str(files.template(data.prompt_template)),
                 "override_chat_template": data.override_chat_template
                 and str(files.template(data.override_chat_template)),
@@ -112,25 +117,8 @@ def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
         ),
     }
     if cold_start is not None and cold_start.source is not None:
-        changes["cold_start"] = cold_start.model_copy(update={"source": located_source(cold_start.source, files)})
+        changes["cold_start"] = cold_start.model_copy(update={"source": cold_start.source.located(files)})
     return config.model_copy(update=changes)
-
-
-def located_source(source: Source, files: NamedFiles) -> Source:
-    """A data source with its paths as they can be read from here."""
-    match source:
-        case LocalSource():
-            return source.model_copy(
-                update={"path": files.data(source.path), "media_dir": source.media_dir and files.data(source.media_dir)}
-            )
-        case HubSource():
-            # Its name stays, be it a folder's: it is the name of its rows' data source.
-            return source.model_copy(update={"media_dir": source.media_dir and files.data(source.media_dir)})
-        case MixtureSource():
-            parts = {name: located_source(part, files) for name, part in source.sources.items()}
-            return source.model_copy(update={"sources": parts})
-        case CountingSource():
-            return source
 
 
 def _located_model(source: ModelSource, files: NamedFiles) -> ModelSource:
@@ -156,9 +144,3 @@ def _located_database(uri: str | None, files: NamedFiles) -> str | None:
     if uri is None or not uri.startswith(_SQLITE):
         return uri
     return _SQLITE + files.data(uri.removeprefix(_SQLITE))
-
-
-def _source_fingerprint(source: Any) -> str:
-    from rl_core.data.fingerprint import source_fingerprint
-
-    return source_fingerprint(source)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rl_core.config.data import ARRANGING
-from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
+from rl_core.digests import digest_of
 from tasks.cache.epoch_chain import EpochChain, Link
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stage_parts import parts_of

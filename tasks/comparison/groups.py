@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rl_core.config.loading import digest_of
 from rl_core.config.run import RunConfig
+from rl_core.digests import digest_of
 from rl_core.evaluation.folder import ITEMS_FILE, read_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.run_directory import RunDirectory

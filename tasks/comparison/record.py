@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl_core.config.loading import digest_of
+from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
 from tasks.comparison.data import comparison_page

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_core.config.data import HubSource, LocalSource
-from rl_core.data.local import find_reader
-from rl_core.data.rows import BadRow, ImageInput, Row
-from rl_core.data.shards import shards_pattern
-from rl_core.data.sources import iter_rows
 from rl_core.data.survey import with_files_checked
 from rl_core.files import files_named, hash_file
 from rl_core.randomness import keyed_seed
+from rl_core.sources.hub import HubSource
+from rl_core.sources.local import LocalSource
+from rl_core.sources.local_files import find_reader
+from rl_core.sources.rows import BadRow, ImageInput, Row
+from rl_core.sources.shards import shards_pattern
 from tasks.new_config.row_files import RowFile, encoded
 
 HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
@@ -117,7 +117,7 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     outlines: list[_Outline] = []
     bad: list[BadRow] = []
     extra: dict[str, None] = {}
-    for row in with_files_checked(iter_rows(source)):
+    for row in with_files_checked(source.open()):
         if isinstance(row, BadRow):
             bad.append(row)
         else:
@@ -142,7 +142,7 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
 def survey(source: LocalSource | HubSource) -> Unusable:
     """Every row of a source that cannot be used, as far as that is known without opening an image."""
     rows, total = [], 0
-    for row in with_files_checked(iter_rows(source)):
+    for row in with_files_checked(source.open()):
         total += 1
         if isinstance(row, BadRow):
             rows.append(row)
@@ -201,7 +201,7 @@ def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
 
 
 def _rows_of(source: LocalSource | HubSource, chosen: Collection[int]) -> Iterator[Row]:
-    return (row for row in iter_rows(source) if isinstance(row, Row) and row.index in chosen)
+    return (row for row in source.open() if isinstance(row, Row) and row.index in chosen)
 
 
 @cache

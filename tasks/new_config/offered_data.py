@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from rl_core.config.data import FILE_KINDS, HubSource, LocalSource
-from rl_core.data.hub import resolve_commit, split_names
 from rl_core.files import files_named
+from rl_core.sources.hub import HubSource
+from rl_core.sources.hub_rows import resolve_commit, split_names
+from rl_core.sources.local import FILE_KINDS, LocalSource
 from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[^@\s]+)?", re.ASCII)

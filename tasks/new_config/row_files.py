@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rl_core.config.data import Columns, LocalSource
-from rl_core.data.rows import ImageInput, Row, Turn
-from rl_core.data.tables import json_column
 from rl_core.files import fsync_folder, fsync_tree, scratch_folder
+from rl_core.sources.columns import Columns
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import ImageInput, Row, Turn
+from rl_core.sources.tables import json_column
 
 _WRITTEN_ROWS = 64
 

@@ -9,16 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rl_core.config.data import HubSource, LocalSource
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig, experiment_name
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows
 from rl_core.files import atomic_write_text
+from rl_core.sources.hub import HubSource
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import BadRow, Row
 from rl_core.types import Prompt
 from tasks.new_config.held_out import Split, set_rows_apart, survey
 from tasks.new_config.offered_data import find_pair, source_of, training_data
@@ -146,7 +146,7 @@ def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
 def _guess_reward(inspection: Inspection) -> str:
     if inspection.kind == "imagefolder":
         return "r1v"
-    rows = [row for row in islice(iter_rows(inspection.source), _ROWS_TRIED) if isinstance(row, Row)]
+    rows = [row for row in islice(inspection.source.open(), _ROWS_TRIED) if isinstance(row, Row)]
     if rows and all(row.answer_text.isdecimal() and row.images for row in rows):
         return "count"
     return "choice" if rows and all(_CHOICE.fullmatch(row.answer_text) for row in rows) else "math"

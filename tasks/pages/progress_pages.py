@@ -34,7 +34,7 @@ class FlowProgress:
             self._listeners = ()
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """As Progress.bar."""
         with self._shown.bar(description, total) as show:
             page = _ProgressPage(description, total)
@@ -58,7 +58,7 @@ class FlowProgress:
 
 
 class _ProgressPage:
-    def __init__(self, description: str, total: int) -> None:
+    def __init__(self, description: str, total: int | None) -> None:
         self._description = description
         self._eta = Eta(total)
         self._artifact: UUID | None = None
@@ -83,11 +83,11 @@ class Eta:
     process (a continued epoch) says nothing of the pace.
 
     Args:
-        total: Units of work.
+        total: Units of work; None where nobody knows: then there is no share and no end.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total = max(total, 1)
+    def __init__(self, total: int | None) -> None:
+        self._total = None if total is None else max(total, 1)
         self._done = 0
         self._begun: tuple[float, int] | None = None
         self._left: float | None = None
@@ -99,19 +99,21 @@ class Eta:
             self._begun = now, self._done
             return
         start, before = self._begun
-        if self._done > before:
+        if self._done > before and self._total is not None:
             self._left = (now - start) / (self._done - before) * max(self._total - self._done, 0)
 
     @property
     def percent(self) -> float:
         """Share that is done, 0 to 100."""
-        return min(100.0, 100.0 * self._done / self._total)
+        return 0.0 if self._total is None else min(100.0, 100.0 * self._done / self._total)
 
     @property
     def is_finished(self) -> bool:
         """Whether all is done."""
-        return self._done >= self._total
+        return self._total is not None and self._done >= self._total
 
     def __str__(self) -> str:
+        if self._total is None:
+            return f"{self._done}"
         left = f", {duration(self._left)} left" if self._left and not self.is_finished else ""
         return f"{self._done} of {self._total}{left}"

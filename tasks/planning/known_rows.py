@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rl_core.config.data import CountingSource
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan, batch_plan, divisibility_problems, row_problems
 from rl_core.planning.problem import PlanError, Problem
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.source import Glance
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import other_runs
-from tasks.planning.source_glance import Glance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +50,8 @@ def known_rows(
     prepared = _prepared_rows(run, digests["prepare"])
     if prepared is not None:
         return KnownRows(count=prepared)
-    if isinstance(config.data.train, CountingSource):
-        return KnownRows(count=config.data.train.size)
+    if config.data.train.known_rows is not None:
+        return KnownRows(count=config.data.train.known_rows)
     if glance is not None and glance.rows is not None:
         told = (
             f"{'as many as are there' if glance.is_exact else 'an estimate'}; unusable and overlong ones are left out"

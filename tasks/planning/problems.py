@@ -9,13 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_core.config.data import CountingSource, MixtureSource, Source
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
-from rl_core.data.rows import Row
-from rl_core.data.sources import iter_rows
 from rl_core.files import files_below
 from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
@@ -23,11 +20,14 @@ from rl_core.planning.memory import Gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import Problem
+from rl_core.planning.sources import configured_sources
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.rows import Row
+from rl_core.sources.source import DataSource, Glance
 from rl_core.types import Prompt
 from tasks.planning.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
-from tasks.planning.source_glance import Glance, category_problems, glance_at, judged_name_problems, source_problems
+from tasks.planning.source_glance import category_problems, glance_at, judged_name_problems, source_problems
 from tasks.planning.text_problems import text_problems
 from tasks.storage.address import VARIABLE, run_store, storage_settings
 
@@ -54,6 +54,7 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems = planned_problems(config, run, {}, [])
     else:
         problems = planned_problems(config, run, glance_at(config), ask_hub(config, seconds=SECONDS_OF_RUN))
+        problems += trial_problems(config)
     if not _has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
     if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
@@ -161,11 +162,20 @@ def reward_problems(config: RunConfig) -> list[Problem]:
     ]
 
 
-def _asked(source: Source) -> list[Prompt]:
+def trial_problems(config: RunConfig) -> list[Problem]:
+    """What the first rows of the data sources show."""
+    return [
+        Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
+        for key, source in configured_sources(config)
+        for problem in source.trial_problems()
+    ]
+
+
+def _asked(source: DataSource) -> list[Prompt]:
     """The first readable rows as a reward sees them: they have no tokens and no images yet. None for a source that
     cannot be opened; its own problem names it."""
     try:
-        rows = [row for row in iter_rows(_beginning(source)) if isinstance(row, Row)]
+        rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
     except ValueError:
         return []
     nothing = np.zeros(0, dtype=np.int32)
@@ -182,18 +192,6 @@ def _asked(source: Source) -> list[Prompt]:
         )
         for row in rows
     ]
-
-
-def _beginning(source: Source) -> Source:
-    """A source's first rows, of a mixture those of every part."""
-    match source:
-        case MixtureSource():
-            parts = {name: _beginning(part) for name, part in source.sources.items()}
-            return source.model_copy(update={"sources": parts})
-        case CountingSource():
-            return source.model_copy(update={"size": min(source.size, _ROWS_TRIED)})
-        case _:
-            return source.model_copy(update={"limit": min(source.limit or _ROWS_TRIED, _ROWS_TRIED)})
 
 
 def data_problems(config: RunConfig) -> list[Problem]:

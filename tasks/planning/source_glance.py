@@ -1,47 +1,14 @@
-"""What a data source says of itself at a glance: its rows, names and columns, before anything is prepared.
-
-The work is bounded: footers of Parquet files, the beginning of JSONL. What it takes more to know is not known here.
-"""
+"""What the data sources of a config say of themselves at a glance, before anything is prepared, and what of it is
+wrong."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import Final
 
-from rl_core.config.data import Columns, CountingSource, HubSource, LocalSource, MixtureSource, SingleSource, Source
 from rl_core.config.run import RunConfig
-from rl_core.data.columns import check_columns
-from rl_core.data.local import check_rows, find_reader
-from rl_core.data.tables import JsonlReader, TableReader
 from rl_core.planning.problem import Problem
 from rl_core.planning.sources import configured_sources
-
-MOST_BYTES: Final = 1 << 26
-"""Of JSONL, which are read to count its lines; of a longer file the rest is estimated."""
-
-_ROWS_LOOKED_AT = 256
-_CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Glance:
-    """One source.
-
-    Attributes:
-        rows: Its rows, usable or not; None where only a preparation can tell.
-        is_exact: Whether the number is no estimate.
-        names: The data sources that its rows belong to; None where a column tells.
-        columns: The columns that rows have beside those with a meaning; None where that is not known.
-        problem: Why it cannot be read, and nothing else is known; None where it can.
-    """
-
-    rows: int | None = None
-    is_exact: bool = True
-    names: frozenset[str] | None = None
-    columns: frozenset[str] | None = None
-    problem: str | None = None
+from rl_core.sources.mixture import joint_glance
+from rl_core.sources.source import DataSource, Glance
 
 
 def glance_at(config: RunConfig) -> dict[str, Glance]:
@@ -49,97 +16,19 @@ def glance_at(config: RunConfig) -> dict[str, Glance]:
     return {key: _glance(source) for key, source in configured_sources(config)}
 
 
-def split_glance(config: RunConfig, split: Source, key: str, glances: Mapping[str, Glance]) -> Glance:
+def split_glance(split: DataSource, key: str, glances: Mapping[str, Glance]) -> Glance:
     """A whole split; one that cannot be read is as one of which nothing is known."""
-    if not isinstance(split, MixtureSource):
+    if not split.parts:
         return glances[key]
-    parts = {name: glances[f"{key}.sources.{name}"] for name in split.sources}
-    rows = [part.rows for part in parts.values()]
-    known = [count for count in rows if count is not None]
-    named_by_column = any(_data_source_key(source) for source in split.sources.values())
-    columns = [part.columns for part in parts.values() if part.columns is not None]
-    return Glance(
-        rows=sum(known) if len(known) == len(rows) else None,
-        is_exact=all(part.is_exact for part in parts.values()),
-        names=None if named_by_column else frozenset(parts),
-        columns=frozenset().union(*columns) if len(columns) == len(parts) else None,
-    )
+    parts = {name: glances[f"{key}.sources.{name}"] for name in split.parts}
+    return joint_glance(parts, names_rows=split.names_its_rows)
 
 
-def _data_source_key(source: SingleSource) -> str | None:
-    return None if isinstance(source, CountingSource) else source.columns.data_source_key
-
-
-def _glance(source: SingleSource) -> Glance:
-    match source:
-        case CountingSource():
-            return Glance(rows=source.size, names=frozenset([source.type]), columns=frozenset(["objects"]))
-        case HubSource():
-            name = source.name.rpartition("@")[0]
-            return Glance(names=None if source.columns.data_source_key else frozenset([name]))
-        case LocalSource():
-            try:
-                return _local_glance(source)
-            except (ValueError, OSError) as error:
-                return Glance(problem=str(error))
-
-
-def _local_glance(source: LocalSource) -> Glance:
-    reader = find_reader(source)
-    if isinstance(reader, TableReader):
-        return _table_glance(reader, source)
-    return Glance(rows=len(reader), names=frozenset([reader.name]))
-
-
-def _table_glance(reader: TableReader, source: LocalSource) -> Glance:
-    if isinstance(reader, JsonlReader):
-        columns, is_whole = _first_columns(reader)
-        rows, is_exact = _count_lines(reader)
-    else:
-        columns, is_whole = reader.columns(), True
-        rows, is_exact = reader.count(), True
-    if is_whole:
-        check_rows(reader)
-        check_columns(columns, source.columns, place=source.path)
-    limited = rows if source.limit is None else min(rows, source.limit)
-    return Glance(
-        rows=limited,
-        is_exact=is_exact or limited == source.limit,
-        names=None if source.columns.data_source_key else frozenset([reader.name]),
-        columns=frozenset(columns) - _used(source.columns) if is_whole else None,
-    )
-
-
-def _used(columns: Columns) -> set[str | None]:
-    return {columns.prompt_key, columns.answer_key, columns.image_key, columns.video_key, columns.data_source_key}
-
-
-def _first_columns(reader: JsonlReader) -> tuple[set[str], bool]:
-    """The columns of the first rows, and whether those are all rows."""
-    rows = list(islice(reader.raw_rows(), _ROWS_LOOKED_AT + 1))
-    names = {name for row in rows if isinstance(row.values, dict) for name in row.values}
-    return names, len(rows) <= _ROWS_LOOKED_AT
-
-
-def _count_lines(reader: JsonlReader) -> tuple[int, bool]:
-    """Rows of the files, and whether all of them were read."""
-    sizes = [path.stat().st_size for path in reader.files]
-    if sum(sizes) <= MOST_BYTES:
-        return reader.count(), True
-    lines = read = 0
-    for chunk in _chunks(reader.files, MOST_BYTES):
-        lines += chunk.count(b"\n")
-        read += len(chunk)
-    return round(lines / read * sum(sizes)), False
-
-
-def _chunks(files: list[Path], most_bytes: int) -> Iterator[bytes]:
-    left = most_bytes
-    for path in files:
-        with path.open("rb") as file:
-            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
-                left -= len(chunk)
-                yield chunk
+def _glance(source: DataSource) -> Glance:
+    try:
+        return source.glance()
+    except (ValueError, OSError) as error:
+        return Glance(problem=str(error))
 
 
 def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Problem]:
@@ -149,9 +38,9 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
         for key, glance in glances.items()
         if glance.problem is not None
     ]
-    train = split_glance(config, config.data.train, "data.train", glances)
-    validation = split_glance(config, config.data.validation, "data.validation", glances)
-    if train.names is not None and not isinstance(config.data.train, MixtureSource):  # planning looks at mixtures
+    train = split_glance(config.data.train, "data.train", glances)
+    validation = split_glance(config.data.validation, "data.validation", glances)
+    if train.names is not None and not config.data.train.parts:  # planning looks at mixtures
         problems += weight_name_problems(config, train.names)
     if train.names is not None and validation.names is not None:
         problems += judged_name_problems(config, train.names | validation.names)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rl_core.config.loading import digest_of
+from rl_core.digests import digest_of
 from rl_core.evaluation.champion import Challenge, challenge, not_comparable
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rl_core.config.loading import ConfigError, digest_of, validate_config
+from rl_core.config.loading import ConfigError, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
+from rl_core.digests import digest_of
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.session import Session, open_session
 from rl_core.planning.problem import PlanError, raise_if_fatal

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import constants
 from hypothesis import HealthCheck, Phase, given, settings
 
-from rl_core.config.loading import digest_of
+from rl_core.digests import digest_of
 from rl_core.loop import session
 from rl_core.randomness import keyed_seed
 from rl_core.rewards import true_answers

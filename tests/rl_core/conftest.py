@@ -1,16 +1,17 @@
-"""What the tests of several rooms share: dying at a chosen moment, a user's files imported here, a disk that is soon
-full, a small prepared run with a worker, and merged models. Libraries that take seconds to import are imported by the
-fixtures that need them."""
+"""What the tests of several rooms share: dying at a chosen moment, a user's files imported here, small files of rows,
+a disk that is soon full, a small prepared run with a worker, and merged models. Libraries that take seconds to import
+are imported by the fixtures that need them."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -106,6 +107,33 @@ def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         file = getattr(sys.modules[name], "__file__", None)
         if file and "." not in name and not file.startswith(libraries):
             del sys.modules[name]
+
+
+@pytest.fixture
+def write_jsonl(tmp_path: Path) -> Callable[..., Path]:
+    """`write_jsonl(rows, name)`: a JSONL file in the test's folder; a row that is text is written as it is."""
+
+    def write(rows: Sequence[dict[str, Any] | str], name: str = "rows.jsonl") -> Path:
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def write_image(tmp_path: Path) -> Callable[..., Path]:
+    """`write_image(name, colour)`: a PNG in the test's folder."""
+
+    def write(name: str, colour: tuple[int, int, int] = (200, 30, 30)) -> Path:
+        from tests.rl_core.data.samples import png_bytes
+
+        path = tmp_path / name
+        path.write_bytes(png_bytes(colour=colour))
+        return path
+
+    return write
 
 
 @pytest.fixture

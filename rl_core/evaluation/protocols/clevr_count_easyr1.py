@@ -1,8 +1,9 @@
 """Counting in CLEVR scenes as EasyR1's script measures it: the 200 test items of clevr_count_70k, one sample each."""
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.evaluation.protocols import easyr1, prompts
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
 CLEVR_COUNT_EASYR1 = Protocol(
     name="clevr-count-easyr1@1",

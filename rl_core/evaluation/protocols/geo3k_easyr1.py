@@ -1,8 +1,9 @@
 """Geometry3K as EasyR1's baselines measure it: accuracy on the 601 test items, one sample each."""
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.evaluation.protocols import easyr1, prompts
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
 GEO3K_EASYR1 = Protocol(
     name="geo3k-easyr1@1",

@@ -1,8 +1,9 @@
 """GeoQA as EasyR1's script measures it, one sample each."""
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.evaluation.protocols import easyr1, prompts
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
 GEOQA_EASYR1 = Protocol(
     name="geoqa-easyr1@1",

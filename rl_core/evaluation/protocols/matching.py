@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from rl_core.config.data import HubSource
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.sources.hub import HubSource
 
 _DEFAULT_GRADER = "mathruler"
 

@@ -1,8 +1,9 @@
 """Competition mathematics in text as EasyR1 measures it: the 500 test items of math12k, one sample each."""
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.evaluation.protocols import easyr1, prompts
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
 MATH12K_EASYR1 = Protocol(
     name="math12k-easyr1@1",

@@ -7,13 +7,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
-from rl_core.config.data import Columns, HubSource
-from rl_core.config.loading import digest_of
 from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
+from rl_core.digests import digest_of
 from rl_core.evaluation.items import Mode
 from rl_core.evaluation.protocols.code import code_digest
 from rl_core.files import read_utf8
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
 OWN_WORDS = "the project's own words, in the published format"
 

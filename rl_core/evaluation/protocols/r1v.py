@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from rl_core.config.data import Columns
+from rl_core.sources.columns import Columns
 
 SCORERS: Final = Path(__file__).parent / "scorers"
 SCORERS_PACKAGE: Final = f"{__package__}.scorers"

@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from flows.cli import app
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.data.rows import Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import png_bytes, write_video
 
 Init = Callable[..., tuple[str, RunConfig]]
@@ -62,7 +61,7 @@ def image(path: Path, number: int = 0) -> Path:
 
 
 def rows_of(config: RunConfig) -> list[Row]:
-    rows = [*iter_rows(config.data.train), *iter_rows(config.data.validation)]
+    rows = [*config.data.train.open(), *config.data.validation.open()]
     assert all(isinstance(row, Row) for row in rows)
     return rows
 

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from rl_core.config.loading import ConfigError, digest_of, dump_config, load_config, validate_config
+from rl_core.config.loading import ConfigError, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
-from rl_core.config.section import SECRET_ERROR
 from rl_core.config.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
+from rl_core.digests import digest_of
+from rl_core.section import SECRET_ERROR
 
 REPOSITORY = Path(__file__).parents[3]
 SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")

@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
-from rl_core.config.section import Section
 from rl_core.config.stages import EvaluationConfig
 from rl_core.config.training import RolloutConfig, TrainerConfig
+from rl_core.section import Section
 
 
 @pytest.mark.parametrize(

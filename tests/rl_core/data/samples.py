@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from rl_core.config.data import CountingSource, DataConfig, LocalSource
+from rl_core.config.data import DataConfig
+from rl_core.sources.counting import CountingSource
+from rl_core.sources.local import LocalSource
 
 
 def png_bytes(size: tuple[int, int] = (60, 60), colour: tuple[int, int, int] = (200, 30, 30)) -> bytes:

@@ -7,8 +7,8 @@ from transformers import AutoProcessor, AutoTokenizer
 
 from rl_core.data.chat import NO_MEDIA, ChatRenderer, Media
 from rl_core.data.prompts import chat_content
-from rl_core.data.rows import Turn
 from rl_core.data.vision_tokens import VideoShape
+from rl_core.sources.rows import Turn
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT = ("qwen2_5", "llama")

@@ -3,8 +3,11 @@ import os
 
 import pytest
 
-from rl_core.config.data import Columns, HubSource, MixtureSource
-from rl_core.data.fingerprint import file_digest, preparation_fingerprint, source_fingerprint
+from rl_core.data.fingerprint import preparation_fingerprint
+from rl_core.digests import file_digest
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.mixture import MixtureSource
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -26,26 +29,26 @@ def rewrite(path, data):
 
 
 def test_one_changed_pixel_of_one_image_changes_the_source(illustrated):
-    before = source_fingerprint(local(illustrated))
-    assert source_fingerprint(local(illustrated)) == before
+    before = local(illustrated).fingerprint()
+    assert local(illustrated).fingerprint() == before
     rewrite(illustrated.with_name("b.png"), png_bytes(colour=(200, 30, 31)))
-    assert source_fingerprint(local(illustrated)) != before
+    assert local(illustrated).fingerprint() != before
 
 
 def test_a_missing_image_that_appears_changes_the_source(illustrated):
     picture = illustrated.with_name("b.png")
     data = picture.read_bytes()
     picture.unlink()
-    without = source_fingerprint(local(illustrated))
+    without = local(illustrated).fingerprint()
     picture.write_bytes(data)
-    assert source_fingerprint(local(illustrated)) != without
+    assert local(illustrated).fingerprint() != without
 
 
 def test_a_changed_row_or_setting_changes_the_source(illustrated):
-    seen = {source_fingerprint(local(illustrated)), source_fingerprint(local(illustrated, limit=1))}
-    seen.add(source_fingerprint(local(illustrated, columns=Columns(images_first=True))))
+    seen = {local(illustrated).fingerprint(), local(illustrated, limit=1).fingerprint()}
+    seen.add(local(illustrated, columns=Columns(images_first=True)).fingerprint())
     rewrite(illustrated, illustrated.read_bytes().replace(b'"1"', b'"2"'))
-    seen.add(source_fingerprint(local(illustrated)))
+    seen.add(local(illustrated).fingerprint())
     assert len(seen) == 4
 
 
@@ -54,9 +57,9 @@ def test_images_of_geometry3k_items_count(tmp_path):
     item.mkdir(parents=True)
     (item / "data.json").write_text(json.dumps({"annotat_text": "x", "choices": ["1"], "answer": "A"}))
     (item / "img_diagram.png").write_bytes(png_bytes())
-    before = source_fingerprint(local(item.parent))
+    before = local(item.parent).fingerprint()
     rewrite(item / "img_diagram.png", png_bytes(colour=(0, 0, 0)))
-    assert source_fingerprint(local(item.parent)) != before
+    assert local(item.parent).fingerprint() != before
 
 
 def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):
@@ -64,17 +67,17 @@ def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):
     copy.mkdir()
     for path in (illustrated, illustrated.with_name("a.png"), illustrated.with_name("b.png")):
         (copy / path.name).write_bytes(path.read_bytes())
-    assert source_fingerprint(local(copy / illustrated.name)) == source_fingerprint(local(illustrated))
+    assert local(copy / illustrated.name).fingerprint() == local(illustrated).fingerprint()
 
 
 def test_counting_sources_differ_by_their_settings_alone():
-    assert source_fingerprint(counting(5)) == source_fingerprint(counting(5))
-    assert source_fingerprint(counting(5)) != source_fingerprint(counting(5, scene_seed=2))
+    assert counting(5).fingerprint() == counting(5).fingerprint()
+    assert counting(5).fingerprint() != counting(5, scene_seed=2).fingerprint()
 
 
 def test_a_mixture_changes_with_its_parts_and_their_names():
     def mixture(**sources):
-        return source_fingerprint(MixtureSource(type="mixture", sources=sources))
+        return MixtureSource(type="mixture", sources=sources).fingerprint()
 
     same = {mixture(a=counting(5), b=counting(6)), mixture(b=counting(6), a=counting(5))}
     others = {mixture(a=counting(5), c=counting(6)), mixture(a=counting(5), b=counting(7)), mixture(a=counting(5))}
@@ -84,7 +87,7 @@ def test_a_mixture_changes_with_its_parts_and_their_names():
 
 def test_a_hub_source_is_its_commit():
     prints = [
-        source_fingerprint(HubSource(type="hub", name=f"owner/name@{split}", revision=commit))
+        HubSource(type="hub", name=f"owner/name@{split}", revision=commit).fingerprint()
         for split, commit in (("train", COMMIT), ("train", COMMIT[::-1]), ("test", COMMIT))
     ]
     assert len(set(prints)) == 3
@@ -93,9 +96,9 @@ def test_a_hub_source_is_its_commit():
 def test_a_local_folder_as_hub_source_is_its_content(tmp_path):
     (tmp_path / "train.jsonl").write_text("{}")
     source = HubSource(type="hub", name=f"{tmp_path}@train")
-    before = source_fingerprint(source)
+    before = source.fingerprint()
     rewrite(tmp_path / "train.jsonl", b"[]")
-    assert source_fingerprint(source) != before
+    assert source.fingerprint() != before
 
 
 def test_a_file_is_read_again_only_when_it_changed(tmp_path, monkeypatch):
@@ -103,7 +106,7 @@ def test_a_file_is_read_again_only_when_it_changed(tmp_path, monkeypatch):
     path.write_bytes(b"one")
     first = file_digest(path)
     with monkeypatch.context() as patch:
-        patch.setattr("rl_core.data.fingerprint.hash_file", None)  # a second reading would fail
+        patch.setattr("rl_core.digests.hash_file", None)  # a second reading would fail
         assert file_digest(path) == first
     rewrite(path, b"two")
     assert file_digest(path) != first

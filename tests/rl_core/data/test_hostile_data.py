@@ -17,19 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.config.data import CurriculumConfig, LocalSource
+from rl_core.config.data import CurriculumConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.curriculum import with_numbers
-from rl_core.data.fingerprint import source_fingerprint
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import prepare_image
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset, arrange, rows_table
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import open_source
 from rl_core.data.videos import read_video
 from rl_core.progress import SilentProgress
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data import hostile
 from tests.rl_core.data.samples import counting, data_config, local
 
@@ -74,9 +73,9 @@ def renderer(tiny_folder: Any) -> ChatRenderer:
 def read(source: LocalSource, *, named: str) -> list[Row | BadRow]:
     """The rows of a source; none where it is refused, which says its name."""
     try:
-        reader = open_source(source)
+        reader = source.open()
         rows = list(reader)
-        assert source_fingerprint(source) == source_fingerprint(source)
+        assert source.fingerprint() == source.fingerprint()
     except ValueError as error:
         said = sentence(error)
     else:
@@ -84,7 +83,7 @@ def read(source: LocalSource, *, named: str) -> list[Row | BadRow]:
     if said:
         assert named in said
         return []
-    assert [row.index for row in rows] == list(range(len(reader)))
+    assert [row.index for row in rows] == list(range(reader.row_count))
     for row in rows:
         if isinstance(row, BadRow):
             check_bad(row)

@@ -2,11 +2,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import inspect_data
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import local, png_bytes
 
 
@@ -20,7 +20,7 @@ def test_usual_names_are_guessed_without_a_doubt(write_jsonl):
     assert found.source.columns == columns(prompt_key="question", image_key="image", answer_key="solution")
     assert (found.kind, found.row_count, found.doubts) == ("jsonl", 7, ())
     assert found.columns == ("id", "image", "question", "solution")
-    assert all(isinstance(row, Row) for row in iter_rows(found.source))
+    assert all(isinstance(row, Row) for row in found.source.open())
 
 
 def test_several_candidates_are_a_doubt(write_jsonl):
@@ -40,7 +40,7 @@ def test_a_usual_name_with_unusual_values_is_passed_over(write_jsonl):
 def test_images_without_places_are_put_first_and_said_so(write_jsonl):
     found = inspect_data(local(write_jsonl([{"problem": "How many?", "image": "a.png", "answer": "1"}])))
     assert found.source.columns.images_first
-    assert next(iter_rows(found.source)).question == "<image>How many?"
+    assert next(iter(found.source.open())).question == "<image>How many?"
     assert "images_first" in found.doubts[0]
 
 
@@ -56,7 +56,7 @@ def test_places_without_an_image_column_are_a_doubt(write_jsonl):
     found = inspect_data(local(write_jsonl([{"problem": "<image>How many?", "answer": "1"}])))
     assert found.source.columns.image_key is None
     assert "no column looks like images: name it with --image-key" in found.doubts[0]
-    assert isinstance(next(iter_rows(found.source)), BadRow)
+    assert isinstance(next(iter(found.source.open())), BadRow)
 
 
 def test_embedded_images_of_parquet_are_found(tmp_path):
@@ -70,7 +70,7 @@ def test_item_folders_need_no_columns(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "data.json").write_text('{"annotat_text": "x", "choices": ["7"], "answer": "A"}')
     found = inspect_data(local(tmp_path))
-    assert (found.kind, found.row_count, next(iter_rows(found.source)).answer) == ("geometry3k", 1, "7")
+    assert (found.kind, found.row_count, next(iter(found.source.open())).answer) == ("geometry3k", 1, "7")
     with pytest.raises(ValueError, match="a geometry3k, which has no columns to be named"):
         inspect_data(local(tmp_path), NamedColumns(answer_key="answer"))
 
@@ -91,7 +91,7 @@ def test_a_conversation_with_its_answer_is_recognised(write_jsonl, name, turns):
     found = inspect_data(local(write_jsonl([{"id": 1, name: turns, "image": "a.png"}])))
     assert found.source.columns == columns(prompt_key=name, answer_key=name, image_key="image")
     assert found.doubts == (f"answer_key: the answer is the last turn of {name!r}, the assistant's",)
-    (row,) = iter_rows(found.source)
+    (row,) = found.source.open()
     assert (row.answer, row.images[0].name) == ("A cat.", "a.png")
 
 
@@ -105,7 +105,7 @@ def test_images_inside_the_turns_need_no_column(write_jsonl, write_image):
     parts = [{"type": "image", "image": str(path)}, {"type": "text", "text": "What?"}]
     found = inspect_data(local(write_jsonl([{"messages": [{"role": "user", "content": parts}], "answer": "A cat."}])))
     assert (found.source.columns.image_key, found.source.columns.images_first, found.doubts) == (None, False, ())
-    (row,) = iter_rows(found.source)
+    (row,) = found.source.open()
     assert row.images == (path,)
 
 

@@ -2,12 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import Columns
 from rl_core.data.inspection import inspect_data
-from rl_core.data.local import find_reader
 from rl_core.data.media_folder import find_media_folder
-from rl_core.data.rows import Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.columns import Columns
+from rl_core.sources.local_files import find_reader
+from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import local, png_bytes
 
 
@@ -76,6 +75,6 @@ def test_the_source_that_is_proposed_reads_the_images(write_jsonl, tmp_path):
         {"messages": turns, "answer": "1"},
     ):
         found = inspect_data(local(write_jsonl([row], "rows/rows.jsonl")))
-        (read,) = iter_rows(found.source)
+        (read,) = found.source.open()
         assert isinstance(read, Row)
         assert found.source.media_dir == str(tmp_path / "images")

@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rl_core.config.data import Columns, CurriculumConfig, MixtureSource
+from rl_core.config.data import CurriculumConfig
 from rl_core.data.images import image_uid
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset, arrange
 from rl_core.progress import SilentProgress
+from rl_core.sources.columns import Columns
+from rl_core.sources.mixture import MixtureSource
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes, write_video
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"

@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import Columns, LocalSource
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
 from rl_core.data.questions import render_questions
 from rl_core.data.row_preparation import Limits
 from rl_core.progress import SilentProgress
+from rl_core.sources.columns import Columns
+from rl_core.sources.local import LocalSource
 
 LIMITS = Limits(max_prompt_length=200, min_pixels=1, max_pixels=10_000)
 

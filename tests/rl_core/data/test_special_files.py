@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_core.config.data import LocalSource
-from rl_core.data.fingerprint import source_fingerprint
 from rl_core.data.pixels import read_image
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.rows import BadRow
-from rl_core.data.sources import iter_rows, open_source
 from rl_core.data.videos import read_video
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import BadRow
 from tests.rl_core.data.samples import local, write_video
 
 _SECONDS = 20
@@ -72,15 +70,15 @@ def test_as_the_only_shard_it_is_no_data(lay, ending: str) -> None:
         if lay.kind == "a folder" and source.path == str(path):
             continue  # a folder of shards may be called so
         with pytest.raises(ValueError, match=rf"data source .*rows\.{ending} is {lay.kind}, not a file|no such file"):
-            open_source(source)
+            source.open()
         with pytest.raises(ValueError, match="data source"):
-            source_fingerprint(source)
+            source.fingerprint()
 
 
 def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl) -> None:
     path = lay("a.png")
     source = local(write_jsonl([{"problem": "<image>", "images": ["a.png"], "answer": "1"}]))
-    assert source_fingerprint(source) == source_fingerprint(source)
+    assert source.fingerprint() == source.fingerprint()
     with pytest.raises(ValueError, match=f"the image file {path} is {lay.kind}, not a file"):
         read_image(path)
 
@@ -93,7 +91,7 @@ def test_as_a_video_it_costs_its_row(lay) -> None:
 
 def test_as_an_items_file_it_costs_its_row(lay) -> None:
     path = lay("items/1/data.json")
-    (row,) = iter_rows(LocalSource(type="local", path=str(path.parents[1])))
+    (row,) = LocalSource(type="local", path=str(path.parents[1])).open()
     assert isinstance(row, BadRow)
     assert f"data.json is {lay.kind}, not a file" in row.reason
 
@@ -107,8 +105,8 @@ def test_as_a_prompt_template_it_is_refused(lay) -> None:
 @pytest.mark.parametrize("name", ["x" * 5000 + ".png", "x/" * 3000 + "a.png", "\0.png", "a\0"])
 def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_jsonl, name: str) -> None:
     source = local(write_jsonl([{"problem": "<image>", "images": [name], "answer": "1"}]))
-    assert source_fingerprint(source)
-    (row,) = iter_rows(source)
+    assert source.fingerprint()
+    (row,) = source.open()
     if isinstance(row, BadRow):
         assert row.column == "images" and row.reason
         return
@@ -120,7 +118,7 @@ def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_json
 @pytest.mark.parametrize("ending", ["", ".jsonl", "*.parquet"])
 def test_a_source_of_such_a_name_is_not_there(name: str, ending: str) -> None:
     with pytest.raises(ValueError, match="no such file or folder"):
-        open_source(local(f"/tmp/{name}{ending}"))
+        local(f"/tmp/{name}{ending}").open()
 
 
 def test_an_image_file_of_a_size_that_no_image_has_is_not_read(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import Columns, HubSource
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.data.pixels import read_image
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.rows import BadRow
-from rl_core.data.sources import iter_rows
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.rows import BadRow
 from tests.rl_core.bomb import Bomb
 from tests.rl_core.data.samples import png_bytes
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rows_of(folder: Path, **columns: str) -> list[object]:
-    return list(iter_rows(HubSource(type="hub", name=f"{folder}@train", columns=Columns(**columns))))
+    return list(HubSource(type="hub", name=f"{folder}@train", columns=Columns(**columns)).open())
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
-from rl_core.data.sources import iter_rows
 from rl_core.easyr1.importer import Imported, import_easyr1
 from rl_core.easyr1.table import KEYS
 from rl_core.easyr1.values import CHOICES, OPTIONAL, read_value
@@ -337,7 +336,7 @@ def test_a_folder_gives_the_split_that_is_asked_for(
     assert lost(imported) == {}
     data = valid(imported).data
     assert (data.train.model_dump()["type"], data.train.model_dump()["columns"]["prompt_key"]) == ("hub", "problem")
-    read = [[row.question for row in iter_rows(source)] for source in (data.train, data.validation)]
+    read = [[row.question for row in source.open()] for source in (data.train, data.validation)]
     assert read == [[f"train {row}" for row in range(rows[0])], [f"test {row}" for row in range(rows[1])]]
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import CountingSource
 from rl_core.data.images import ImageStore
 from rl_core.evaluation.any_model import FoundModel
 from rl_core.evaluation.items import EvaluationItem
@@ -17,6 +16,7 @@ from rl_core.evaluation.verdict import Verdict
 from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.counting import CountingSource
 from rl_core.types import GenerationRequest, Sampling
 from tests.rl_core.models.builders import model_config
 from tests.rl_core.rollout.transformers_engine import TransformersEngine

@@ -239,7 +239,7 @@ class StopsAfterTheSave(SilentProgress):
         self._stop = stop
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[Advance]:
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         def advance(count: int = 1, figures: str = "") -> None:
             if figures:
                 self._stop.signum = signal.SIGTERM

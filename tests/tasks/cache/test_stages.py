@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import LocalSource
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from rl_core.sources.local import LocalSource
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import epoch_chain, run_name, stage_digests
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.config.data import Columns, LocalSource
-from rl_core.data.rows import Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.columns import Columns
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import Row
 from tasks.new_config.held_out import find_split, set_rows_apart
 
 
@@ -27,7 +27,7 @@ def table(folder: Path, images: list[list[int]]) -> LocalSource:
 
 
 def contents(source: LocalSource) -> list[Row]:
-    rows = list(iter_rows(source))
+    rows = list(source.open())
     assert all(isinstance(row, Row) for row in rows)
     return rows
 

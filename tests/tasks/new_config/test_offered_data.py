@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import HubSource, LocalSource
+from rl_core.sources.hub import HubSource
+from rl_core.sources.local import LocalSource
 from tasks.new_config.offered_data import find_pair, source_of, training_data
 
 

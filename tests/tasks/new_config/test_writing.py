@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.loading import load_config
-from rl_core.data.sources import iter_rows
 from rl_core.planning.preflight import check_config
 from tasks.new_config.writing import Wishes, propose, write_config
 
@@ -48,8 +47,8 @@ def test_a_split_in_several_shards_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "test-00000-of-00001.jsonl").write_text('{"problem": "What is 7 + 1?", "answer": "8"}\n')
     proposal = propose(str(tmp_path), Wishes(), folder=tmp_path / "data")
     config = write_config(proposal, tmp_path / "config.yaml", max_prompt_length=64)
-    rows = list(iter_rows(config.data.train))
+    rows = list(config.data.train.open())
     assert [row.answer for row in rows] == ["1", "2", "3"]
     assert {row.data_source for row in rows} == {"train"}
-    assert [row.answer for row in iter_rows(config.data.validation)] == ["8"]
+    assert [row.answer for row in config.data.validation.open()] == ["8"]
     assert not [problem for problem in check_config(config) if problem.fatal]

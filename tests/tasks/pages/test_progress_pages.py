@@ -35,6 +35,13 @@ def test_at_the_end_nothing_is_left() -> None:
     assert eta.is_finished and str(eta) == "2 of 2"
 
 
+def test_work_of_which_nobody_knows_how_much_there_is_is_counted() -> None:
+    eta = Eta(None)
+    for number in range(3):
+        eta.advance(1, now=float(number))
+    assert (str(eta), eta.percent, eta.is_finished) == ("3", 0.0, False)
+
+
 def test_work_without_units_is_no_error() -> None:
     assert Eta(0).percent == 0.0
 

@@ -9,10 +9,9 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.data.sources import open_source
 from rl_core.run_directory import RunDirectory
+from rl_core.sources import local_glance
 from tasks.cache.stages import stage_digests
-from tasks.planning import source_glance
 from tasks.planning.known_rows import known_rows
 from tasks.planning.source_glance import glance_at, source_problems, split_glance
 from tests.rl_core.data.samples import png_bytes
@@ -55,8 +54,8 @@ def told(config: RunConfig) -> list[tuple[str, str, bool]]:
 def test_rows_names_and_columns_are_those_of_the_opened_source(config: RunConfig) -> None:
     glances = glance_at(config)
     for key, source in (("data.train", config.data.train), ("data.validation", config.data.validation)):
-        reader = open_source(source)
-        assert (glances[key].rows, glances[key].names) == (len(reader), {reader.name})
+        reader = source.open()
+        assert (glances[key].rows, glances[key].names) == (reader.row_count, {reader.name})
         assert glances[key].columns == {name for row in reader for name in row.extra}
     assert source_problems(config, glances) == []
 
@@ -72,7 +71,7 @@ def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path:
     write_rows(tmp_path, "lines.json", 6)
     for name, rows in (("pets", 3), ("array.json", 4), ("rows.csv", 2), ("lines.json", 6)):
         other = config_of(tmp_path / name, tmp_path / "held.parquet")
-        assert glance_at(other)["data.train"].rows == len(open_source(other.data.train)) == rows
+        assert glance_at(other)["data.train"].rows == other.data.train.open().row_count == rows
         assert told(other) == []
 
 
@@ -83,7 +82,7 @@ def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
 
 def test_a_long_file_is_estimated(config: RunConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     long = config_of(write_rows(tmp_path, "long.jsonl", 20_000), tmp_path / "held.parquet")
-    monkeypatch.setattr(source_glance, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(local_glance, "MOST_BYTES", 200_000)
     glance = glance_at(long)["data.train"]
     assert not glance.is_exact and glance.columns is None
     assert glance.rows == pytest.approx(40_000, rel=0.1), "blank lines count as rows in an estimate"
@@ -96,7 +95,7 @@ def test_the_rows_of_a_mixture_are_those_of_its_parts(config: RunConfig, tmp_pat
         tmp_path / "sums.jsonl", tmp_path / "held.parquet", f"data.train={{type: mixture, sources: {parts}}}"
     )
     glances = glance_at(mixed)
-    whole = split_glance(mixed, mixed.data.train, "data.train", glances)
+    whole = split_glance(mixed.data.train, "data.train", glances)
     assert (whole.rows, whole.names, whole.columns) == (14, {"a", "b"}, {"kind"})
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from rl_core.data.conversation import read_conversation
-from rl_core.data.rows import Turn
+from rl_core.sources.conversation import read_conversation
+from rl_core.sources.rows import Turn
 
 
 def turn(role, content):

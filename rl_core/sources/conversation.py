@@ -8,7 +8,7 @@ Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
-from rl_core.data.rows import Role, Turn
+from rl_core.sources.rows import Role, Turn
 
 IMAGE_PLACE = "<image>"
 VIDEO_PLACE = "<video>"

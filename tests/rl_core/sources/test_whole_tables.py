@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.config.data import FILE_KINDS, LocalSource
 from rl_core.data.inspection import inspect_data
-from rl_core.data.local import find_reader
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.local import FILE_KINDS, LocalSource
+from rl_core.sources.local_files import find_reader
+from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import local
 
 ROWS: list[dict[str, Any]] = [
@@ -43,7 +42,7 @@ def values(path: Path) -> list[Any]:
 def test_an_array_gives_its_objects(tmp_path: Path, layout: dict[str, Any]) -> None:
     path = write_json(tmp_path / "rows.json", ROWS, **layout)
     assert values(path) == ROWS
-    first, second = iter_rows(local(path))
+    first, second = local(path).open()
     assert isinstance(first, Row) and isinstance(second, Row)
     assert (first.answer, first.origin, second.origin) == (2, "rows.json row 0", "rows.json row 1")
 
@@ -106,7 +105,7 @@ def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     good = b'{"problem": "?", "answer": 1}'
     path.write_bytes(b"[" + b",".join([good, b"7", b'{"answer": 1, "answer": 2}', b'{"problem": "\xff"}', good]) + b"]")
-    rows = list(iter_rows(local(path)))
+    rows = list(local(path).open())
     assert [isinstance(row, Row) for row in rows] == [True, False, False, False, True]
     reasons = [row.reason for row in rows if isinstance(row, BadRow)]
     assert reasons[0] == "the row is int, not an object"
@@ -117,7 +116,7 @@ def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:
 def test_bad_lines_of_a_csv_cost_themselves(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"\xef\xbb\xbfproblem,answer\r\na,1\r\n\r\nb,2,3\r\n\xff,4\r\nc,5\r\n")
-    rows = list(iter_rows(local(path)))
+    rows = list(local(path).open())
     assert [row.answer for row in rows if isinstance(row, Row)] == [1, 5]
     assert [(row.origin, row.reason) for row in rows if isinstance(row, BadRow)] == [
         ("rows.csv line 4", "the line has 3 values, and there are 2 columns"),
@@ -146,7 +145,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: b
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=words):
-        list(iter_rows(local(path)))
+        list(local(path).open())
 
 
 def test_every_format_of_the_config_is_a_kind_of_file_or_of_folder() -> None:

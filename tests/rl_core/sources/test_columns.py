@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from rl_core.config.data import Columns
-from rl_core.data.columns import RowParser, check_columns, image_input
-from rl_core.data.rows import BadRow, Row
+from rl_core.sources.columns import Columns, RowParser, check_columns, image_input
+from rl_core.sources.rows import BadRow, Row
 
 GOOD = {"problem": "<image>How many?", "images": [b"png"], "answer": "3"}
 

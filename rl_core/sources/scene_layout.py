@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl_core.config.data import CountingSource
 from rl_core.randomness import keyed_seed
+from rl_core.sources.counting import CountingSource
 
 SHAPES = ("sphere", "cube", "cylinder")
 MATERIALS = ("rubber", "metal")

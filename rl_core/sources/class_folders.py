@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE
-from rl_core.data.rows import BadRow, ImageInput, Row, VideoInput
 from rl_core.files import lies_below
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE
+from rl_core.sources.rows import BadRow, ImageInput, Row, VideoInput
 
 _IMAGE_ENDINGS = frozenset(
     {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
@@ -58,7 +58,9 @@ class ClassFolderReader:
         """`class/file` of every row: what the answers are read from."""
         return [f"{file.parent.name}/{file.name}" for file in self.files]
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
         return len(self.files)
 
     def __iter__(self) -> Iterator[Row | BadRow]:

@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 from pydantic_core import PydanticCustomError
 
 from rl_core.redaction import HIDDEN, redact
 
 SECRET_ERROR = "secret"
 """pydantic's type of an error whose input must not be shown."""
+
+Kwargs = dict[str, JsonValue]
+"""Keyword arguments of a user's function."""
 
 _BEYOND_64_BITS = 1 << 63
 
@@ -49,6 +52,21 @@ def refused_secret(message: str) -> PydanticCustomError:
     """What a validator raises for a value that may be a secret: a config is written down in many places, so that
     secrets come from the environment alone. The error's report leaves the value out."""
     return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})
+
+
+def refuse_secrets(kwargs: Kwargs) -> Kwargs:
+    """The arguments of a user's function, as a validator of their field. Raises where one is named like a secret."""
+    if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
+        raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
+    return kwargs
+
+
+def _names_in(value: JsonValue) -> Iterator[str]:
+    """Every key of a value, those of dicts inside it too."""
+    if isinstance(value, dict):
+        yield from value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names_in(item)
 
 
 def names_a_secret(key: str) -> bool:

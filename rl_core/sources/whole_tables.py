@@ -14,9 +14,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from rl_core.data.file_kinds import foreign_kind, read_start
-from rl_core.data.json_text import parse_json
-from rl_core.data.tables import RawRow, TableReader
+from rl_core.sources.file_kinds import foreign_kind, read_start
+from rl_core.sources.json_text import parse_json
+from rl_core.sources.tables import RawRow, TableReader
 
 _JSON_SPACE: Final = re.compile(r"[ \t\n\r]*")
 _WHOLE: Final = re.compile(r"[+-]?\d+")

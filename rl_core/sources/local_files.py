@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
-from rl_core.config.data import FILE_KINDS, LocalSource
-from rl_core.data.class_folders import ClassFolderReader, is_class_folder
-from rl_core.data.columns import check_columns
-from rl_core.data.file_kinds import check_json_lines
-from rl_core.data.geometry3k import ITEM_FILE, Geometry3kReader
-from rl_core.data.shards import check_shards
-from rl_core.data.tables import JsonlReader, ParquetReader, TableReader
-from rl_core.data.whole_tables import CsvReader, JsonReader, is_json_array
+from rl_core.digests import digest_of, file_digests
 from rl_core.files import check_regular, files_named, is_regular
+from rl_core.sources.class_folders import ClassFolderReader, is_class_folder
+from rl_core.sources.columns import check_columns
+from rl_core.sources.file_kinds import check_json_lines
+from rl_core.sources.geometry3k import ITEM_FILE, Geometry3kReader
+from rl_core.sources.local import FILE_KINDS, LocalSource
+from rl_core.sources.media import media_digests
+from rl_core.sources.shards import check_shards
+from rl_core.sources.tables import JsonlReader, ParquetReader, TableReader
+from rl_core.sources.whole_tables import CsvReader, JsonReader, is_json_array
 
 LocalReader = TableReader | Geometry3kReader | ClassFolderReader
 
@@ -27,6 +29,20 @@ def open_local(source: LocalSource) -> LocalReader:
         check_rows(reader)
         check_columns(reader.columns(), source.columns, place=source.path)
     return reader
+
+
+def local_fingerprint(source: LocalSource) -> str:
+    """Identity of every data and media file. Raises ValueError as open_local does."""
+    reader = open_local(source)
+    content = {
+        "name": reader.name,
+        "columns": source.columns.model_dump(mode="json"),
+        "limit": source.limit,
+        "files": file_digests(reader.files),
+        "media": media_digests(reader),
+        **({"names": reader.names} if isinstance(reader, ClassFolderReader) else {}),
+    }
+    return digest_of(content)
 
 
 def check_rows(reader: TableReader) -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.data.shards import check_shards, shards_pattern
-from rl_core.data.sources import iter_rows
+from rl_core.sources.shards import check_shards, shards_pattern
 from tests.rl_core.data.samples import local
 
 
@@ -69,5 +68,5 @@ def test_a_source_with_a_hole_is_refused(write_jsonl, tmp_path, path):
     for number in (0, 2):
         write_jsonl([{"problem": "?", "answer": "1"}], f"train-0000{number}-of-00003.jsonl")
     with pytest.raises(ValueError, match=r"data source .*train-00001-of-00003\.jsonl"):
-        list(iter_rows(local(tmp_path / path)))
-    assert len(list(iter_rows(local(tmp_path / "train-00002-of-00003.jsonl")))) == 1
+        list(local(tmp_path / path).open())
+    assert len(list(local(tmp_path / "train-00002-of-00003.jsonl").open())) == 1

@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import LocalSource
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows, open_source
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import local, png_bytes
 
 ITEM = {"id": 7, "annotat_text": "Find $x$.", "choices": ["30", "\\frac{1}{2}", "60", "80"], "answer": "B"}
@@ -21,7 +20,7 @@ def write_item(folder, number, **change):
 def test_items_come_by_number_with_the_text_of_the_right_choice(tmp_path):
     for number in (10, 9, 100):
         write_item(tmp_path, number)
-    rows = list(iter_rows(local(tmp_path)))
+    rows = list(local(tmp_path).open())
     assert [row.origin for row in rows] == ["9", "10", "100"]
     assert rows[0].question == "<image>Find $x$."
     assert rows[0].answer == "\\frac{1}{2}"
@@ -44,7 +43,7 @@ def test_items_come_by_number_with_the_text_of_the_right_choice(tmp_path):
 )
 def test_an_unusable_item_is_named(tmp_path, change, column, reason):
     write_item(tmp_path, 3, **change)
-    (bad,) = iter_rows(local(tmp_path))
+    (bad,) = local(tmp_path).open()
     assert isinstance(bad, BadRow)
     assert (bad.origin, bad.column) == ("3", column)
     assert reason in bad.reason
@@ -54,14 +53,14 @@ def test_an_unusable_item_is_named(tmp_path, change, column, reason):
 def test_an_unreadable_item_is_a_bad_row(tmp_path, text):
     write_item(tmp_path, 3)
     (tmp_path / "3" / "data.json").write_text(text)
-    (bad,) = iter_rows(local(tmp_path))
+    (bad,) = local(tmp_path).open()
     assert bad.column == "data.json"
 
 
 def test_a_limit_takes_the_first_items(tmp_path):
     for number in range(4):
         write_item(tmp_path, number)
-    assert len(open_source(LocalSource(type="local", path=str(tmp_path), limit=2))) == 2
+    assert LocalSource(type="local", path=str(tmp_path), limit=2).open().row_count == 2
 
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "geometry3k_samples"
@@ -69,7 +68,7 @@ SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "geometry3k_samples"
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs the Geometry3K samples in ../shared/data")
 def test_the_published_items_are_all_readable():
-    rows = list(iter_rows(local(SAMPLES)))
+    rows = list(local(SAMPLES).open())
     assert len(rows) == 10
     assert all(isinstance(row, Row) for row in rows)
     assert rows[0].question.startswith("<image>In $\\odot X, A B=30")
@@ -81,7 +80,7 @@ def test_a_diagram_that_is_a_link_out_of_its_folder_is_not_read(tmp_path):
     diagram = tmp_path / "items" / "1" / "img_diagram.png"
     diagram.rename(tmp_path / "elsewhere.png")
     diagram.symlink_to(tmp_path / "elsewhere.png")
-    (row,) = iter_rows(local(tmp_path / "items"))
+    (row,) = local(tmp_path / "items").open()
     assert isinstance(row, BadRow)
     assert (row.column, row.index) == ("img_diagram.png", 0)
     assert "a link out of the item's folder" in row.reason
@@ -91,5 +90,5 @@ def test_an_items_folder_may_be_a_link(tmp_path):
     write_item(tmp_path / "items", 1)
     (tmp_path / "chosen").mkdir()
     (tmp_path / "chosen" / "1").symlink_to(tmp_path / "items" / "1")
-    (row,) = iter_rows(local(tmp_path / "chosen"))
+    (row,) = local(tmp_path / "chosen").open()
     assert isinstance(row, Row)

@@ -9,13 +9,42 @@ from typing import Any
 from PIL import Image
 
 from rl_core.answers import read_answer
-from rl_core.config.data import Columns
-from rl_core.data.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
-from rl_core.data.rows import BadRow, ImageInput, Row, Turn, VideoInput, cut_text, json_columns, unwritable_row
 from rl_core.files import lies_below
+from rl_core.section import Section
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+from rl_core.sources.rows import BadRow, ImageInput, Row, Turn, VideoInput, cut_text, json_columns, unwritable_row
 
 _NAMED_COLUMNS = 30
 _LONGEST_NAME = 60
+
+
+class Columns(Section):
+    """Which column of a row holds what (EasyR1's prompt_key, image_key and answer_key)."""
+
+    prompt_key: str = "problem"
+    """Column with the question, or with the turns of a conversation that ends with it (a list of mappings with `role`
+    and `content`, or with `from` and `value`); each `<image>`, or part of type image, is the place of one image."""
+    image_key: str | None = "images"
+    """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
+    for a text-only source."""
+    images_first: bool = False
+    """Put a row's images and videos before a question that marks no place for them; without it such a row is
+    unusable."""
+    video_key: str | None = "videos"
+    """Column with one video or a list of them (encoded bytes or paths); each `<video>` in the question is the place of
+    one. Empty or null for rows without."""
+    answer_key: str = "answer"
+    """Column with the ground truth. The same column as prompt_key: the last turn of its conversations, the
+    assistant's."""
+    data_source_key: str | None = None
+    """Column with the name of the row's data source; null gives every row the name of its file or repository, or its
+    name in a mixture."""
+
+    @property
+    def meanings(self) -> frozenset[str]:
+        """The columns that have a meaning; every other one is kept beside the row."""
+        named = (self.prompt_key, self.answer_key, self.image_key, self.video_key, self.data_source_key)
+        return frozenset(name for name in named if name is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +85,7 @@ class RowParser:
             data_source = self._data_source(values)
         except ValueError as error:
             return BadRow(index=index, column=column, reason=str(error), origin=origin)
-        used = {keys.prompt_key, keys.answer_key, keys.image_key, keys.video_key, keys.data_source_key}
-        extra = json_columns({name: value for name, value in values.items() if name not in used})
+        extra = json_columns({name: value for name, value in values.items() if name not in keys.meanings})
         return Row(
             index=index,
             question=question,

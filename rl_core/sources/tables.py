@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rl_core.config.data import LocalSource
-from rl_core.data.columns import RowParser
-from rl_core.data.file_kinds import foreign_kind, read_start
-from rl_core.data.json_text import parse_json
-from rl_core.data.rows import BadRow, Row
+from rl_core.sources.columns import RowParser
+from rl_core.sources.file_kinds import foreign_kind, read_start
+from rl_core.sources.json_text import parse_json
+from rl_core.sources.rows import BadRow, Row
+
+if TYPE_CHECKING:
+    from rl_core.sources.local import LocalSource
 
 _BATCH_ROWS = 64
 
@@ -80,7 +82,7 @@ class TableReader(ABC):
     """Rows of files of one kind, one file after the other."""
 
     files: list[Path]
-    source: LocalSource
+    source: "LocalSource"
 
     @property
     def name(self) -> str:
@@ -102,7 +104,9 @@ class TableReader(ABC):
     def count(self) -> int:
         """Number of rows in the files."""
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
         return self.count() if self.source.limit is None else min(self.count(), self.source.limit)
 
     def __iter__(self) -> Iterator[Row | BadRow]:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from rl_core.data.counting import CountingReader
-from rl_core.data.rows import Row
-from rl_core.data.scene_layout import Scene, SceneObject, draw_scene
-from rl_core.data.scenes import render_scenes
+from rl_core.sources.counting import CountingReader
+from rl_core.sources.rows import Row
+from rl_core.sources.scene_layout import Scene, SceneObject, draw_scene
+from rl_core.sources.scenes import render_scenes
 from tests.rl_core.data.samples import counting
 
 

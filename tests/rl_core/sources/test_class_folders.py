@@ -2,9 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.data.fingerprint import source_fingerprint
-from rl_core.data.rows import BadRow
-from rl_core.data.sources import iter_rows, open_source
+from rl_core.sources.rows import BadRow
 from tests.rl_core.data.samples import local, png_bytes
 
 
@@ -19,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_folder_of_a_picture_is_its_answer(folder):
-    rows = list(iter_rows(local(folder)))
+    rows = list(local(folder).open())
     assert [(row.index, row.origin, row.answer) for row in rows] == [
         (0, "cat/1.PNG", "cat"),
         (1, "dog/1.png", "dog"),
@@ -28,18 +26,18 @@ def test_the_folder_of_a_picture_is_its_answer(folder):
     assert {row.question for row in rows} == {"<image>What does the image show: cat or dog?"}
     assert rows[1].images == (folder / "dog" / "1.png",)
     assert {row.data_source for row in rows} == {"pets"}
-    assert len(open_source(local(folder))) == 3
+    assert local(folder).open().row_count == 3
 
 
 def test_the_first_rows_are_of_all_classes(folder):
-    assert [row.answer for row in iter_rows(local(folder, limit=2))] == ["cat", "dog"]
+    assert [row.answer for row in local(folder, limit=2).open()] == ["cat", "dog"]
 
 
 def test_videos_and_many_or_no_other_classes_are_asked_for_in_their_own_words(tmp_path):
     for number in range(60):
         (tmp_path / "many" / f"{number:02}").mkdir(parents=True)
         (tmp_path / "many" / f"{number:02}" / "a.mp4").touch()
-    rows = list(iter_rows(local(tmp_path / "many")))
+    rows = list(local(tmp_path / "many").open())
     assert {row.question for row in rows} == {"<video>What does the video show?"}
     assert rows[7].videos == (tmp_path / "many" / "07" / "a.mp4",)
 
@@ -47,25 +45,25 @@ def test_videos_and_many_or_no_other_classes_are_asked_for_in_their_own_words(tm
 def test_a_link_out_of_the_folder_costs_its_row(folder, tmp_path):
     (tmp_path / "private.png").write_bytes(png_bytes())
     (folder / "cat" / "0.png").symlink_to(tmp_path / "private.png")
-    first, *others = iter_rows(local(folder))
+    first, *others = local(folder).open()
     assert isinstance(first, BadRow)
     assert "a link out of" in first.reason
     assert len(others) == 3
 
 
 def test_another_name_of_a_class_is_another_content(folder):
-    before = source_fingerprint(local(folder))
+    before = local(folder).fingerprint()
     (folder / "cat").rename(folder / "bat")
-    assert source_fingerprint(local(folder)) != before
+    assert local(folder).fingerprint() != before
 
 
 def test_the_format_can_be_said_and_needs_its_folders(folder, tmp_path):
     (folder / "labels.jsonl").write_text('{"problem": "?", "answer": "1"}\n')
-    assert len(list(iter_rows(local(folder)))) == 1
-    assert len(list(iter_rows(local(folder, format="imagefolder")))) == 3
+    assert len(list(local(folder).open())) == 1
+    assert len(list(local(folder, format="imagefolder").open())) == 3
     for path in (tmp_path, folder / "labels.jsonl"):
         with pytest.raises(ValueError, match="no folder with images or videos in it"):
-            open_source(local(path, format="imagefolder"))
+            local(path, format="imagefolder").open()
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.csv"])
@@ -75,10 +73,10 @@ def test_a_folder_of_images_beside_rows_is_no_class(tmp_path, name):
         (tmp_path / folder / "a.png").write_bytes(png_bytes())
     (tmp_path / name).touch()
     with pytest.raises(ValueError, match="`format` may name json or csv"):
-        open_source(local(tmp_path))
+        local(tmp_path).open()
     (tmp_path / "metadata.csv").write_text("problem,file_name,answer\n<image>?,images/a.png,1\n")
     (tmp_path / name).unlink()
-    (row,) = iter_rows(local(tmp_path, columns={"image_key": "file_name"}))
+    (row,) = local(tmp_path, columns={"image_key": "file_name"}).open()
     assert row.images == (tmp_path / "images" / "a.png",)
 
 
@@ -86,4 +84,4 @@ def test_one_folder_of_images_is_no_choice(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").write_bytes(png_bytes())
     with pytest.raises(ValueError, match="no folder of images"):
-        open_source(local(tmp_path))
+        local(tmp_path).open()

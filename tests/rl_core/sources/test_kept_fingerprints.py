@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.data import Columns, HubSource, MixtureSource, Source
-from rl_core.data.fingerprint import preparation_fingerprint, source_fingerprint
+from rl_core.data.fingerprint import preparation_fingerprint
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.mixture import MixtureSource
+from rl_core.sources.source import DataSource
 from tests.rl_core.data.samples import counting, data_config, local
 
 FILES = {
@@ -46,8 +49,8 @@ def _in_a_folder_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else value.type,
 )
-def test_a_source_has_the_fingerprint_that_it_had(source: Source, fingerprint: str) -> None:
-    assert source_fingerprint(source) == fingerprint
+def test_a_source_has_the_fingerprint_that_it_had(source: DataSource, fingerprint: str) -> None:
+    assert source.fingerprint() == fingerprint
 
 
 def test_a_preparation_has_the_fingerprint_that_it_had() -> None:

@@ -3,10 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.config.data import Columns, HubSource
-from rl_core.data.hub import HubReader, open_hub, resolve_commit, split_names
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.hub_rows import HubReader, open_hub, resolve_commit, split_names
+from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -51,7 +51,7 @@ def hub(name, **options):
 
 
 def test_one_split_is_read_through_datasets_without_decoding_an_image(dataset_folder):
-    rows = list(iter_rows(hub(f"{dataset_folder}@train")))
+    rows = list(hub(f"{dataset_folder}@train").open())
     assert [row.question for row in rows] == ["<image>train 0", "<image>train 1", "<image>train 2"]
     assert rows[0].images == (png_bytes(),)
     assert rows[2].images == (b"no image at all",)  # decoding would have raised here
@@ -60,7 +60,7 @@ def test_one_split_is_read_through_datasets_without_decoding_an_image(dataset_fo
 
 def test_a_limit_takes_the_first_rows(dataset_folder):
     reader = HubReader(hub(f"{dataset_folder}@train", limit=2))
-    assert len(reader) == len(list(reader)) == 2
+    assert reader.row_count == len(list(reader)) == 2
 
 
 def test_a_misspelt_key_and_a_missing_split_are_refused(dataset_folder):
@@ -105,7 +105,7 @@ def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
     rows = pq.read_table(path).to_pylist()
     rows[1]["answer"] = None
     pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), path)
-    bad = list(iter_rows(hub(f"{dataset_folder}@train")))[1]
+    bad = list(hub(f"{dataset_folder}@train").open())[1]
     assert isinstance(bad, BadRow)
     assert (bad.index, bad.column) == (1, "answer")
 
@@ -113,7 +113,7 @@ def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
 def test_a_text_that_is_no_utf8_costs_its_row(tmp_path):
     (tmp_path / "repository").mkdir()
     write_broken_text(tmp_path / "repository" / "train-00000-of-00001.parquet")
-    first, bad, last = iter_rows(hub(f"{tmp_path}/repository@train"))
+    first, bad, last = hub(f"{tmp_path}/repository@train").open()
     assert (first.extra, last.extra) == ({"note": "a"}, {"note": "c"})
     assert (bad.index, bad.column) == (1, "note")
     assert "no UTF-8" in bad.reason

@@ -133,8 +133,9 @@ class RowReader(Protocol):
     def name(self) -> str:
         """Name of the source: the `data_source` of its rows."""
 
-    def __len__(self) -> int:
-        """Number of rows, unreadable ones included."""
+    @property
+    def row_count(self) -> int | None:
+        """Number of rows, unreadable ones included; None where only reading them all tells."""
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """Every row in order; the same each time."""

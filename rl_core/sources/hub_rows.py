@@ -9,12 +9,14 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
-from rl_core.config.data import HubSource
-from rl_core.data.columns import RowParser, check_columns
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.shards import check_splits
-from rl_core.data.tables import RawRow, Unreadable, arrow_rows
+from rl_core.digests import digest_of, file_digests
 from rl_core.files import files_below
+from rl_core.sources.columns import RowParser, check_columns
+from rl_core.sources.hub import HubSource
+from rl_core.sources.media import media_digests
+from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.shards import check_splits
+from rl_core.sources.tables import RawRow, Unreadable, arrow_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +44,7 @@ class HubReader:
     @property
     def name(self) -> str:
         """The repository's name."""
-        return _repository(self.source)
+        return self.source.repository_name
 
     def columns(self) -> set[str]:
         """Names of the split's columns."""
@@ -57,7 +59,9 @@ class HubReader:
     def _dataset(self) -> "Dataset":
         return _load(self.source)
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
         rows = len(self._dataset)
         return rows if self.source.limit is None else min(rows, self.source.limit)
 
@@ -90,6 +94,17 @@ def open_hub(source: HubSource) -> HubReader:
     return reader
 
 
+def hub_fingerprint(source: HubSource) -> str:
+    """Identity of the commit and of every media file of this machine. Raises ValueError as HubReader does."""
+    folder = Path(source.repository_name)
+    content = {
+        "settings": source.model_dump(mode="json", exclude={"revision", "media_dir"}),
+        "content": file_digests(files_below(folder)) if is_local_folder(source) else resolve_commit(source),
+        "media": None if source.media_dir is None else media_digests(HubReader(source)),
+    }
+    return digest_of(content)
+
+
 def split_names(repository: str) -> list[str]:
     """The splits of a data set of the hub.
 
@@ -117,7 +132,7 @@ def _caches() -> tuple[Path, ...]:
 
 def is_local_folder(source: HubSource) -> bool:
     """Whether the name is a folder on this machine, which `datasets` reads in its stead."""
-    return Path(_repository(source)).is_dir()
+    return Path(source.repository_name).is_dir()
 
 
 def resolve_commit(source: HubSource) -> str:
@@ -131,7 +146,7 @@ def resolve_commit(source: HubSource) -> str:
 
     if source.revision and _COMMIT.fullmatch(source.revision):
         return source.revision
-    repository, revision = _repository(source), source.revision
+    repository, revision = source.repository_name, source.revision
     try:
         # Where the hub is away this comes from the cache, whose folders are named after commits.
         card = hf_hub_download(repository, "README.md", repo_type="dataset", revision=revision)
@@ -174,7 +189,3 @@ def _check_commit(dataset: "Dataset", source: HubSource, commit: str) -> None:
             f"data source {source.name}: the cache holds commit {', '.join(sorted(folders))}, not {commit}; "
             "go online once, or set `revision` to the cached one"
         )
-
-
-def _repository(source: HubSource) -> str:
-    return source.name.rpartition("@")[0]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_core.data.conversation import IMAGE_PLACE
-from rl_core.data.json_text import parse_json
-from rl_core.data.rows import BadRow, Row, unwritable_row
 from rl_core.files import lies_below, read_regular
+from rl_core.sources.conversation import IMAGE_PLACE
+from rl_core.sources.json_text import parse_json
+from rl_core.sources.rows import BadRow, Row, unwritable_row
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
@@ -36,7 +36,9 @@ class Geometry3kReader:
         """Every item's data.json."""
         return sorted(self.folder.glob(f"*/{ITEM_FILE}"), key=_item_order)[: self.limit]
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
         return len(self.files)
 
     def __iter__(self) -> Iterator[Row | BadRow]:

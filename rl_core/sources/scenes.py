@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rl_core.data import scene_outlines
-from rl_core.data.scene_layout import COLOURS, SHAPES, Scene, SceneObject
-from rl_core.data.scene_outlines import Surface
+from rl_core.sources import scene_outlines
+from rl_core.sources.scene_layout import COLOURS, SHAPES, Scene, SceneObject
+from rl_core.sources.scene_outlines import Surface
 from rl_core.types import Float32Array
 
 # Towards the light, in camera coordinates: from the upper left, in front. Halfway to the viewer for the highlight.

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.config.data import Columns, LocalSource
-from rl_core.data import tables
-from rl_core.data.rows import BadRow, Row
-from rl_core.data.sources import iter_rows, open_source
-from rl_core.data.tables import json_column
+from rl_core.sources import tables
+from rl_core.sources.columns import Columns
+from rl_core.sources.local import LocalSource
+from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.tables import json_column
 from tests.rl_core.data.samples import local, png_bytes, write_broken_text
 
 ROW = {"problem": "2+2?", "answer": 4}
@@ -18,7 +18,7 @@ ROW = {"problem": "2+2?", "answer": 4}
 
 def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
     path = write_jsonl([ROW, "{broken", "", "[1]", ROW | {"answer": None}])
-    first, broken, array, missing = iter_rows(local(path))
+    first, broken, array, missing = local(path).open()
     assert isinstance(first, Row)
     assert (first.index, first.answer, first.origin, first.data_source) == (0, 4, "rows.jsonl line 1", "rows")
     assert broken.index == 1
@@ -31,7 +31,7 @@ def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
 def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"problem": "a\xff", "answer": "1"}\n{"problem": "b", "answer": "2"}\n')
-    bad, good = iter_rows(local(path))
+    bad, good = local(path).open()
     assert (bad.index, bad.origin) == (0, "rows.jsonl line 1")
     assert bad.reason == "the line is not UTF-8 (character 15); save the file as UTF-8"
     assert good.answer == "2"
@@ -42,26 +42,26 @@ def test_a_byte_order_mark_and_any_line_end_are_no_matter(tmp_path, line_end):
     path = tmp_path / "rows.jsonl"
     lines = [json.dumps({"problem": f"größe {n}\u2028", "answer": n}, ensure_ascii=False) for n in range(3)]
     path.write_bytes(b"\xef\xbb\xbf" + line_end.join(lines).encode())
-    assert [(row.question, row.answer) for row in iter_rows(local(path))] == [(f"größe {n}\u2028", n) for n in range(3)]
+    assert [(row.question, row.answer) for row in local(path).open()] == [(f"größe {n}\u2028", n) for n in range(3)]
 
 
 @pytest.mark.parametrize("at", ["top", "deep"])
 def test_a_key_that_stands_twice_costs_its_row(write_jsonl, at):
     twice = '"answer": "1", "answer": "2"'
     line = f'{{"problem": "?", {twice}}}' if at == "top" else f'{{"problem": "?", "answer": "1", "x": [{{{twice}}}]}}'
-    bad, good = iter_rows(local(write_jsonl([line, ROW])))
+    bad, good = local(write_jsonl([line, ROW])).open()
     assert bad.reason == "the line cannot be read: an object has the key 'answer' twice"
     assert good.answer == 4
 
 
 def test_an_object_with_a_great_many_keys_is_looked_through_quickly(write_jsonl):
     keys = ", ".join(f'"{n % 99_999}": 0' for n in range(100_000))
-    (bad,) = list(iter_rows(local(write_jsonl([f"{{{keys}}}", ROW]))))[:1]
+    (bad,) = list(local(write_jsonl([f"{{{keys}}}", ROW])).open())[:1]
     assert bad.reason.endswith("the key '0' twice")
 
 
 def test_a_number_of_endless_digits_costs_its_row(write_jsonl):
-    bad, good = iter_rows(local(write_jsonl([f'{{"problem": "?", "answer": {"1" * 5000}}}', ROW])))
+    bad, good = local(write_jsonl([f'{{"problem": "?", "answer": {"1" * 5000}}}', ROW])).open()
     assert "Exceeds the limit" in bad.reason
     assert good.answer == 4
 
@@ -69,7 +69,7 @@ def test_a_number_of_endless_digits_costs_its_row(write_jsonl):
 def test_a_line_that_is_too_long_costs_its_row(write_jsonl, monkeypatch):
     monkeypatch.setattr(tables, "_LONGEST_LINE", 64)
     path = write_jsonl([ROW, ROW | {"note": "x" * 500}, ROW, ROW | {"note": "x" * 10}])
-    first, bad, third, last = iter_rows(local(path))
+    first, bad, third, last = local(path).open()
     assert [first.answer, third.answer, last.answer] == [4] * 3
     assert (bad.origin, bad.reason) == ("rows.jsonl line 2", "the line has 64 characters or more")
 
@@ -78,14 +78,14 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
     table = pa.table([pa.array(["?"]), pa.array(["1"]), pa.array(["2"])], names=["problem", "answer", "answer"])
     pq.write_table(table, tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match=r"rows.parquet: it has several columns 'answer'"):
-        open_source(local(tmp_path))
+        local(tmp_path).open()
 
 
 def test_a_value_that_python_has_no_form_for_costs_its_row(tmp_path):
     columns = {"problem": ["0?", "1?", "2?"], "answer": ["0", "1", "2"]}
     table = pa.table(columns | {"when": pa.array([0, 2**62, 1], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "a.parquet")
-    first, bad, last = iter_rows(local(tmp_path))
+    first, bad, last = local(tmp_path).open()
     assert (first.answer, last.answer) == ("0", "2")
     assert (bad.column, bad.origin) == ("when", "a.parquet row 1")
     assert "a value of type timestamp[" in bad.reason
@@ -114,14 +114,14 @@ def test_a_file_that_is_no_jsonl_is_told_what_it_is(tmp_path, content, what):
     (tmp_path / "rows.jsonl").write_bytes(content)
     for path in (tmp_path, tmp_path / "rows.jsonl"):
         with pytest.raises(ValueError, match=what) as caught:
-            open_source(local(path))
+            local(path).open()
         assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b'["a"]\n', b'{"problem": "?"\n', b'{"problem\n', b"[1]\n", b"{\n"])
 def test_one_bad_line_at_the_beginning_is_only_a_bad_line(tmp_path, content):
     (tmp_path / "rows.jsonl").write_bytes(content + b'{"problem": "?", "answer": 1}\n')
-    bad, good = iter_rows(local(tmp_path))
+    bad, good = local(tmp_path).open()
     assert isinstance(bad, BadRow)
     assert good.answer == 1
 
@@ -129,17 +129,17 @@ def test_one_bad_line_at_the_beginning_is_only_a_bad_line(tmp_path, content):
 def test_parquet_that_is_something_else_is_told_what_it_is(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(ValueError, match="no readable Parquet file, but a pointer of Git LFS"):
-        open_source(local(tmp_path))
+        local(tmp_path).open()
 
 
 def test_a_table_without_rows_is_told_so(tmp_path):
     pq.write_table(pa.table({"problem": pa.array([], pa.string())}), tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match="it holds no row"):
-        open_source(local(tmp_path))
+        local(tmp_path).open()
 
 
 def test_a_line_that_is_nested_without_end_costs_its_row_only(write_jsonl):
-    endless, good = iter_rows(local(write_jsonl([f'{{"problem": {"[" * 100_000}', ROW])))
+    endless, good = local(write_jsonl([f'{{"problem": {"[" * 100_000}', ROW])).open()
     assert isinstance(endless, BadRow)
     assert "nested too deeply" in endless.reason
     assert isinstance(good, Row)
@@ -150,8 +150,8 @@ def test_parquet_rows_hold_images_as_datasets_stores_them(tmp_path):
         {"problem": f"<image>{n}", "answer": n, "images": [{"bytes": png_bytes(), "path": None}]} for n in range(130)
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set.parquet")
-    reader = open_source(local(tmp_path / "set.parquet"))
-    assert len(reader) == 130
+    reader = local(tmp_path / "set.parquet").open()
+    assert reader.row_count == 130
     assert [row.index for row in reader] == list(range(130))
     last = list(reader)[-1]
     assert last.images == (png_bytes(),)
@@ -165,7 +165,7 @@ def test_a_column_of_json_is_unpacked_and_what_is_none_costs_its_row(tmp_path):
     )
     rows = [{"problem": "?", "answer": "1", "note": text, "text": text} for text in texts]
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "set.parquet")
-    *good, bad = iter_rows(local(tmp_path / "set.parquet"))
+    *good, bad = local(tmp_path / "set.parquet").open()
     assert [row.extra for row in good] == [
         {"note": {"a": [1, None]}, "text": texts[0]},
         {"note": None, "text": "null"},
@@ -177,7 +177,7 @@ def test_a_column_of_json_is_unpacked_and_what_is_none_costs_its_row(tmp_path):
 
 def test_a_text_of_parquet_that_is_no_utf8_costs_its_row(tmp_path):
     write_broken_text(tmp_path / "set.parquet")
-    first, bad, last = iter_rows(local(tmp_path / "set.parquet"))
+    first, bad, last = local(tmp_path / "set.parquet").open()
     assert (first.extra, last.extra) == ({"note": "a"}, {"note": "c"})
     assert (bad.index, bad.column, bad.origin) == (1, "note", "set.parquet row 1")
     assert "no UTF-8" in bad.reason
@@ -187,44 +187,44 @@ def test_a_folder_of_shards_is_read_in_order_of_names(tmp_path):
     for shard in (1, 0):
         rows = [{"problem": f"{shard}.{n}", "answer": "x"} for n in range(2)]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"train-0000{shard}-of-00002.parquet")
-    assert [row.question for row in iter_rows(local(tmp_path))] == ["0.0", "0.1", "1.0", "1.1"]
+    assert [row.question for row in local(tmp_path).open()] == ["0.0", "0.1", "1.0", "1.1"]
 
 
 def test_a_star_in_the_name_reads_the_shards_of_one_split(tmp_path, write_jsonl):
     for name in ("train-1-of-2", "train-0-of-2", "test-0-of-1", "train[0]-0-of-2"):
         write_jsonl([{"problem": name, "answer": "x"}], f"{name}.jsonl")
     source = local(tmp_path / "train-*-of-2.jsonl")
-    assert [(row.question, row.data_source) for row in iter_rows(source)] == [
+    assert [(row.question, row.data_source) for row in source.open()] == [
         ("train-0-of-2", "train"),
         ("train-1-of-2", "train"),
     ]
-    (row,) = iter_rows(local(tmp_path / "train[0]-0-of-2.jsonl"))
+    (row,) = local(tmp_path / "train[0]-0-of-2.jsonl").open()
     assert row.question == "train[0]-0-of-2", "one shard that is named by itself"
-    (row,) = iter_rows(local(write_jsonl([ROW], "a*b.jsonl")))
+    (row,) = local(write_jsonl([ROW], "a*b.jsonl")).open()
     assert row.data_source == "a*b", "a file of just this name"
 
 
 def test_a_limit_takes_the_first_rows(write_jsonl):
     source = local(write_jsonl([ROW | {"problem": str(n)} for n in range(5)]), limit=3)
-    assert [row.question for row in iter_rows(source)] == ["0", "1", "2"]
-    assert len(open_source(source)) == 3
+    assert [row.question for row in source.open()] == ["0", "1", "2"]
+    assert source.open().row_count == 3
 
 
 def test_relative_image_paths_start_at_the_file_or_at_media_dir(write_jsonl, tmp_path):
     path = write_jsonl([{"problem": "<image>", "answer": "1", "images": ["a.png"]}])
-    (here,) = iter_rows(local(path))
-    (elsewhere,) = iter_rows(local(path, media_dir="/media"))
+    (here,) = local(path).open()
+    (elsewhere,) = local(path, media_dir="/media").open()
     assert here.images == (tmp_path / "a.png",)
     assert str(elsewhere.images[0]) == "/media/a.png"
 
 
 def test_a_misspelt_key_is_refused_before_any_row_is_read(write_jsonl):
     with pytest.raises(ValueError, match="did you mean 'problem'"):
-        open_source(local(write_jsonl([ROW]), columns=Columns(prompt_key="problm")))
+        local(write_jsonl([ROW]), columns=Columns(prompt_key="problm")).open()
 
 
 def test_a_column_of_later_rows_counts_as_present(write_jsonl):
-    first, second = iter_rows(local(write_jsonl([{"problem": "a"}, ROW])))
+    first, second = local(write_jsonl([{"problem": "a"}, ROW])).open()
     assert isinstance(first, BadRow)
     assert isinstance(second, Row)
 
@@ -251,7 +251,7 @@ def test_a_column_of_later_rows_counts_as_present(write_jsonl):
 )
 def test_what_cannot_be_a_source_is_refused_by_name(tmp_path, make, message):
     with pytest.raises(ValueError, match=message):
-        open_source(local(make(tmp_path)))
+        local(make(tmp_path)).open()
 
 
 def _touch(*paths):
@@ -263,7 +263,7 @@ def _touch(*paths):
 def test_a_forced_format_needs_its_files(tmp_path):
     for kind, message in (("jsonl", "no .jsonl file"), ("geometry3k", "no item folder")):
         with pytest.raises(ValueError, match=message):
-            open_source(LocalSource(type="local", path=str(tmp_path), format=kind))
+            LocalSource(type="local", path=str(tmp_path), format=kind).open()
 
 
 def test_a_damaged_parquet_page_names_its_file(tmp_path):
@@ -274,7 +274,7 @@ def test_a_damaged_parquet_page_names_its_file(tmp_path):
     data[40:3000] = b"\xff" * 2960
     path.write_bytes(data)
     with pytest.raises(ValueError, match="the file is damaged"):
-        list(iter_rows(local(path)))
+        list(local(path).open())
 
 
 def test_a_parquet_file_whose_names_are_no_text_is_named(tmp_path):
@@ -283,7 +283,7 @@ def test_a_parquet_file_whose_names_are_no_text_is_named(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     with pytest.raises(ValueError, match=r"no readable Parquet file: Parquet magic bytes not found in footer"):
-        open_source(local(path))
+        local(path).open()
     path.write_bytes(whole.replace(b"answer", b"\x80nswer"))
     with pytest.raises(ValueError, match=r"data source .*rows\.parquet: no readable Parquet file: 'utf-8' codec"):
-        open_source(local(path))
+        local(path).open()

@@ -1,0 +1,151 @@
+"""The `counting` source: CLEVR-like scenes drawn on the spot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+from PIL import Image
+from pydantic import Field
+
+from rl_core.digests import digest_of
+from rl_core.sources.conversation import IMAGE_PLACE
+from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.source import DataSource, Glance, SettingProblem
+
+if TYPE_CHECKING:
+    from rl_core.sources.scene_layout import Scene
+
+_CHUNK = 64
+_MOST_LIGHT = 2.0
+
+
+class CountingSource(DataSource):
+    """CLEVR-like scenes drawn on the spot; the question is how many objects are there."""
+
+    type: Literal["counting"]
+    """Selects this source."""
+    size: int = Field(ge=1, le=1_000_000)
+    """Number of scenes."""
+    scene_seed: int = Field(ge=0)
+    """Seed of the scenes; two sources with different seeds share no image."""
+    image_size: int = Field(default=84, ge=28, le=1024)
+    """Side of the square image, pixels."""
+    min_objects: int = Field(default=1, ge=0, le=20)
+    """Fewest objects in a scene."""
+    max_objects: int = Field(default=6, ge=1, le=20)
+    """Most objects in a scene."""
+    object_size: tuple[float, float] = (0.08, 0.12)
+    """Smallest and largest radius, as a share of the image side."""
+    max_overlap: float = Field(default=0.0, ge=0.0, le=0.9)
+    """Largest overlap of two objects, as a share of the smaller radius; 0 keeps them apart."""
+    lighting: tuple[float, float] = (0.8, 1.2)
+    """Range of the light's strength; equal ends fix it."""
+    question: str = "<image>How many objects are there?"
+    """The question asked of every scene."""
+
+    def open(self) -> "CountingReader":
+        """The scenes. Raises ValueError where the settings contradict each other."""
+        return CountingReader(self)
+
+    def fingerprint(self) -> str:
+        """The settings are all that the scenes depend on."""
+        return digest_of(self)
+
+    def first_rows(self, count: int) -> Self:
+        """The first scenes."""
+        return self.model_copy(update={"size": min(self.size, count)})
+
+    def glance(self) -> Glance:
+        """Everything is known."""
+        return Glance(rows=self.size, names=frozenset([self.type]), columns=frozenset(["objects"]))
+
+    @property
+    def known_rows(self) -> int:
+        """One a scene."""
+        return self.size
+
+    def setting_problems(self) -> Iterator[SettingProblem]:
+        """Numbers that contradict each other."""
+        if self.min_objects > self.max_objects:
+            yield SettingProblem(
+                key="min_objects",
+                what=f"{self.min_objects} is above max_objects {self.max_objects}",
+                fix="lower it, or raise max_objects",
+            )
+        low, high = self.object_size
+        if not 0.0 < low <= high < 0.5:
+            yield SettingProblem(
+                key="object_size",
+                what=f"{list(self.object_size)} is no range of radii",
+                fix="give the smallest and the largest, with 0 < both < 0.5",
+            )
+        dim, bright = self.lighting
+        if not 0.0 < dim <= bright <= _MOST_LIGHT:
+            yield SettingProblem(
+                key="lighting",
+                what=f"{list(self.lighting)} is no range of light",
+                fix=f"give the weakest and the strongest, with 0 < both <= {_MOST_LIGHT:g}",
+            )
+        if self.question.count(IMAGE_PLACE) != 1:
+            yield SettingProblem(
+                key="question",
+                what=f"{self.question!r} does not have one {IMAGE_PLACE}",
+                fix="mark the one place of the scene",
+            )
+
+    def shared_with(self, other: DataSource) -> str | None:
+        """Scenes of one seed are the same scenes."""
+        if not isinstance(other, CountingSource) or self.scene_seed != other.scene_seed:
+            return None
+        return f"both have scene_seed {self.scene_seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountingReader:
+    """Scenes 0 .. size-1 of a source; the answer is the number of objects.
+
+    `extra` of a row holds the `objects` with shape, colour, material, place and radius.
+
+    Raises:
+        ValueError: The configured numbers contradict each other.
+    """
+
+    source: CountingSource
+
+    def __post_init__(self) -> None:
+        for key, what, fix in self.source.setting_problems():
+            raise ValueError(f"data source counting.{key}: {what}; {fix}")
+
+    @property
+    def name(self) -> str:
+        """Always "counting"."""
+        return self.source.type
+
+    @property
+    def row_count(self) -> int:
+        """Number of scenes."""
+        return self.source.size
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        # Imported here: a config loads no NumPy.
+        from rl_core.sources.scene_layout import draw_scene
+        from rl_core.sources.scenes import render_scenes
+
+        for start in range(0, self.source.size, _CHUNK):
+            indices = range(start, min(start + _CHUNK, self.source.size))
+            scenes = [draw_scene(self.source, index) for index in indices]
+            images = render_scenes(scenes, image_size=self.source.image_size)
+            for index, scene, pixels in zip(indices, scenes, images, strict=True):
+                yield self._row(index, scene, Image.fromarray(pixels))
+
+    def _row(self, index: int, scene: "Scene", image: Image.Image) -> Row:
+        objects = [item._asdict() for item in scene.objects]
+        return Row(
+            index=index,
+            question=self.source.question,
+            images=(image,),
+            answer=str(len(objects)),
+            data_source=self.name,
+            extra={"objects": objects},
+            origin=f"scene {self.source.scene_seed}/{index}",
+        )

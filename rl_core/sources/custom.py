@@ -1,0 +1,297 @@
+"""The `custom` source: rows that a function of the user's yields."""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, field_validator
+
+from rl_core.digests import digest_of
+from rl_core.section import Kwargs, refuse_secrets
+from rl_core.sources.columns import Columns, RowParser
+from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.source import DataSource, Glance, NamedPath, SettingProblem, SourceFiles
+from rl_core.user_code.function import UserFunction, file_named, find_function, nearest
+
+FINGERPRINT: Final = "fingerprint"
+"""Optional function of the same file, `fingerprint(**kwargs) -> str`: what else the rows depend on."""
+
+PROBLEMS: Final = "problems"
+"""Optional function of the same file, `problems(**kwargs)`: sentences about what is wrong, without reading all rows."""
+
+_MOST_WITHOUT_LIMIT = 1_000_000
+_ROWS_TRIED = 8
+_END = object()
+
+
+class CustomSource(DataSource):
+    """Rows that a function of your own yields."""
+
+    type: Literal["custom"]
+    """Selects this source."""
+    function: str
+    """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it gives rows one
+    after the other, each a mapping of columns; a class may stand in its place. Equal calls must give equal rows."""
+    kwargs: Kwargs = {}
+    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
+    columns: Columns = Columns()
+    """Names of the columns."""
+    media_dir: str | None = None
+    """Folder that relative paths of images and videos start from; that of the function's file when null."""
+    limit: int | None = Field(default=None, ge=1)
+    """Take only the first rows. A function that yields for ever, or more than a million rows, needs one."""
+
+    _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
+
+    def open(self) -> "CustomReader":
+        """The function, imported and not called yet. Raises ValueError where it is not there, or its import fails."""
+        return CustomReader(source=self, function=find_function(self.function))
+
+    def fingerprint(self) -> str:
+        """The function's code and arguments, and what its file says by a function `fingerprint`, which is called.
+        Raises ValueError where the function is not there, or `fingerprint` fails."""
+        function = find_function(self.function)
+        try:
+            code = function.code
+        except OSError as error:
+            raise ValueError(f"data source {self.function}: its code cannot be read: {error.strerror}") from None
+        content = {
+            "function": function.name,
+            "code": code,
+            "settings": self.model_dump(mode="json", include={"kwargs", "columns", "limit"}),
+            "external": self._said_beside(function),
+        }
+        return digest_of(content)
+
+    def first_rows(self, count: int) -> Self:
+        """The first rows that the function yields."""
+        return self.model_copy(update={"limit": min(self.limit or count, count)})
+
+    def glance(self) -> Glance:
+        """Its name: how many rows there are only the function knows, and a look does not run it."""
+        return Glance(names=None if self.names_its_rows else frozenset([self.function_name]))
+
+    @property
+    def function_name(self) -> str:
+        """The function's own name, which is that of its rows' data source."""
+        return self.function.rpartition(":")[2]
+
+    @property
+    def names_its_rows(self) -> bool:
+        """Whether a column does."""
+        return self.columns.data_source_key is not None
+
+    def setting_problems(self) -> Iterator[SettingProblem]:
+        """A function that is not there, and arguments that do not fit it. Its file is read and not run."""
+        try:
+            function = find_function(self.function)
+        except ValueError as error:
+            yield SettingProblem("function", str(error), "correct the path or the name")
+            return
+        definition = function.text.functions.get(function.name)
+        if definition is not None:
+            yield from _argument_problems(definition, self.kwargs)
+
+    def trial_problems(self) -> Iterator[SettingProblem]:
+        """What its first rows show, read twice, and what its file says by a function `problems`."""
+        if any(self.setting_problems()):
+            return  # they say it already
+        first = self.first_rows(_ROWS_TRIED)
+        fix = "mend the function, or its arguments in kwargs"
+        try:
+            what = [*_row_problems(list(first.open()), list(first.open())), *self._own_problems()]
+        except ValueError as error:
+            what = [str(error)]
+        yield from (SettingProblem("function", text, fix) for text in what)
+
+    def paths(self) -> Iterator[NamedPath]:
+        """The folder of its media."""
+        if self.media_dir is not None:
+            yield NamedPath("media_dir", Path(self.media_dir), "folder")
+
+    def code_paths(self) -> Iterator[str]:
+        """The function's file; none for that of an installed package."""
+        path = file_named(self.function)
+        if path is not None:
+            yield path
+
+    def shared_with(self, other: DataSource) -> str | None:
+        """Equal calls give equal rows."""
+        if not isinstance(other, CustomSource) or (self.function, self.kwargs) != (other.function, other.kwargs):
+            return None
+        return f"both are {self.function} with equal kwargs"
+
+    def located(self, files: SourceFiles) -> Self:
+        """With the function's file where it can be read, and its media where they were beside the original."""
+        path = file_named(self.function)
+        if path is None:
+            return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
+        media_dir = files.data(self.media_dir or str(Path(path).parent))
+        return self.model_copy(
+            update={"function": f"{files.source_code(path)}:{self.function_name}", "media_dir": media_dir},
+        )
+
+    def _said_beside(self, function: UserFunction) -> str | None:
+        """What the file's `fingerprint` says; None for a file without one, which is not run."""
+        said = self._call_beside(function, FINGERPRINT)
+        if not isinstance(said, str | None):
+            raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(said).__name__}, not text")
+        return said
+
+    def _own_problems(self) -> list[str]:
+        """What the file's `problems` says; nothing for a file without one."""
+        said = self._call_beside(find_function(self.function), PROBLEMS)
+        if isinstance(said, str) or not isinstance(said, Iterable | None):
+            raise ValueError(f"data source {self.function}: `{PROBLEMS}` returned {type(said).__name__}, no list")
+        return [str(text) for text in said or ()]
+
+    def _call_beside(self, function: UserFunction, name: str) -> object:
+        """The result of another function of the same file; None where there is none."""
+        beside = function.load_beside(name) if function.text.may_define(name) else None
+        if beside is None:
+            return None
+        try:
+            said: object = beside(**self.kwargs)
+            return list(said) if isinstance(said, Iterator) else said
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"data source {self.function}: `{name}`: {function.failure_text(error)}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomReader:
+    """What a function of the user's yields. A row that cannot be used is a BadRow; a function that fails has no more
+    rows to give, and its failure is an error that names the row and the line.
+
+    Attributes:
+        source: The settings.
+        function: The function, found.
+
+    Raises:
+        ValueError: Its import fails.
+    """
+
+    source: CustomSource
+    function: UserFunction
+
+    def __post_init__(self) -> None:
+        _ = self._loaded
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.source.function_name
+
+    @property
+    def row_count(self) -> int | None:
+        """What the rows' own `len` says, where they have one."""
+        rows = self._called
+        if not isinstance(rows, Sized):
+            return None
+        with self._named("`len`"):
+            number = len(rows)
+        return number if self.source.limit is None else min(number, self.source.limit)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        rows = self._iterator()
+        for index in count():
+            if index == self.source.limit:
+                return
+            if self.source.limit is None and index == _MOST_WITHOUT_LIMIT:
+                raise ValueError(
+                    f"data source {self.source.function}: it has yielded {index} rows and goes on; set limit to the "
+                    "number of rows that are meant"
+                )
+            with self._named(f"row {index}"):
+                values = next(rows, _END)
+            if values is _END:
+                return
+            yield self._row(index, values)
+
+    @cached_property
+    def _loaded(self) -> Callable[..., Any]:
+        return self.function.load()
+
+    @cached_property
+    def _called(self) -> object:
+        with self._named("the call"):
+            return self._loaded(**self.source.kwargs)
+
+    def _iterator(self) -> Iterator[object]:
+        """From the first row: a generator is made anew, a list (say) gone through again."""
+        with self._named("the call"):
+            rows = self._called
+            if isinstance(rows, Iterator):
+                rows = self._loaded(**self.source.kwargs)
+            if not isinstance(rows, Iterable):
+                raise TypeError(f"it returned {type(rows).__name__}, which yields no rows")
+            return iter(rows)
+
+    def _row(self, index: int, values: object) -> Row | BadRow:
+        try:
+            if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+                raise TypeError(f"it is {type(values).__name__}, not a mapping of columns by their names")
+            return self._parser.parse({name: _plain(value) for name, value in values.items()}, index=index)
+        except Exception as error:  # noqa: BLE001 - the mapping and its values may be objects of any kind
+            return BadRow(index=index, column="", reason=self.function.failure_text(error))
+
+    @cached_property
+    def _parser(self) -> RowParser:
+        media_dir = Path(self.source.media_dir) if self.source.media_dir else self.function.file.parent
+        return RowParser(columns=self.source.columns, data_source=self.name, media_dir=media_dir)
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Whatever the user's code raises is a ValueError that says what was asked of it, and the line."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            told = self.function.failure_text(error)
+            raise ValueError(f"data source {self.source.function}: {what}: {told}") from error
+
+
+def _plain(value: object) -> object:
+    """A number of NumPy's as Python's own."""
+    import numpy as np  # here: a config loads no NumPy
+
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _argument_problems(
+    definition: ast.FunctionDef | ast.AsyncFunctionDef, kwargs: Mapping[str, object]
+) -> Iterator[SettingProblem]:
+    """Arguments that a function does not take, and those that it wants and does not get."""
+    if isinstance(definition, ast.AsyncFunctionDef):
+        yield SettingProblem("function", f"`{definition.name}` is an `async def`", "name a plain function")
+        return
+    if definition.decorator_list:
+        return  # which may take other arguments
+    arguments = definition.args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    wanted = [argument.arg for argument in by_place[: len(by_place) - len(arguments.defaults)]]
+    wanted += [
+        argument.arg
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is None
+    ]
+    taken = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
+    if missing := [name for name in wanted if name not in kwargs]:
+        yield SettingProblem("kwargs", f"`{definition.name}` wants {', '.join(missing)}", "give them a value")
+    if arguments.kwarg is None and (unknown := [name for name in kwargs if name not in taken]):
+        named = f"`{definition.name}` takes no {', '.join(unknown)}{nearest(unknown[0], taken)}"
+        yield SettingProblem("kwargs", named, "correct the names")
+
+
+def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:
+    """What the first rows say, read twice."""
+    if not first:
+        return ["it yields no row"]
+    if all(isinstance(row, BadRow) for row in first):
+        return [f"none of its first {len(first)} row(s) can be used; {first[0]}"]
+    if first != again:
+        return ["it yields other rows the second time; draw them from a seed that kwargs give"]
+    return []

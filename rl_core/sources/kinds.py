@@ -1,0 +1,18 @@
+"""The kinds of sources that a config may name, a line each."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rl_core.sources.counting import CountingSource
+from rl_core.sources.custom import CustomSource
+from rl_core.sources.hub import HubSource
+from rl_core.sources.local import LocalSource
+
+SingleSource = Annotated[
+    CountingSource  # scenes that are drawn on the spot
+    | LocalSource  # files of this machine
+    | HubSource  # a data set of the Hugging Face hub
+    | CustomSource,  # a function of the user's
+    Field(discriminator="type"),
+]

@@ -1,0 +1,121 @@
+"""The `mixture` source: several sources, one after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+from pydantic import Field
+
+from rl_core.digests import digest_of
+from rl_core.sources.kinds import SingleSource
+from rl_core.sources.rows import BadRow, Row, RowReader
+from rl_core.sources.source import DataSource, Glance, SourceFiles
+
+
+class MixtureSource(DataSource):
+    """Several sources, one after the other in the order of their names; `data.source_weights` says how often each is
+    drawn in training."""
+
+    type: Literal["mixture"]
+    """Selects this source."""
+    sources: dict[str, SingleSource] = Field(min_length=1)
+    """The sources by name; their rows carry it as their data source."""
+
+    @property
+    def parts(self) -> Mapping[str, DataSource]:
+        """By name, in the order of the names: mixtures with equal sources are equal, so they have equal rows too."""
+        return dict(sorted(self.sources.items()))
+
+    def open(self) -> "MixtureReader":
+        """Every part. Raises ValueError with the problems of all of them."""
+        readers, problems = {}, []
+        for name, source in self.parts.items():
+            try:
+                readers[name] = source.open()
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return MixtureReader(readers)
+
+    def fingerprint(self) -> str:
+        """Those of its parts, by name. Raises ValueError as theirs do."""
+        return digest_of({name: source.fingerprint() for name, source in self.parts.items()})
+
+    def first_rows(self, count: int) -> Self:
+        """The first rows of every part."""
+        return self.model_copy(update={"sources": {name: part.first_rows(count) for name, part in self.parts.items()}})
+
+    def glance(self) -> Glance:
+        """What its parts say. Raises ValueError and OSError as they do."""
+        parts = {name: source.glance() for name, source in self.parts.items()}
+        return joint_glance(parts, names_rows=self.names_its_rows)
+
+    @property
+    def known_rows(self) -> int | None:
+        """The sum of its parts' rows, where all of them say theirs."""
+        return _sum_of_all([source.known_rows for source in self.parts.values()])
+
+    @property
+    def names_its_rows(self) -> bool:
+        """Whether a column of some part does."""
+        return any(source.names_its_rows for source in self.parts.values())
+
+    def located(self, files: SourceFiles) -> Self:
+        """With the paths of its parts."""
+        return self.model_copy(update={"sources": {name: part.located(files) for name, part in self.sources.items()}})
+
+
+def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
+    """What a mixture says of itself, from what each of its parts says: one that cannot be read is as one of which
+    nothing is known.
+
+    Args:
+        parts: What the parts say, by their names.
+        names_rows: Whether a column of some part says which data source a row belongs to.
+    """
+    columns = [part.columns for part in parts.values() if part.columns is not None]
+    return Glance(
+        rows=_sum_of_all([part.rows for part in parts.values()]),
+        is_exact=all(part.is_exact for part in parts.values()),
+        names=None if names_rows else frozenset(parts),
+        columns=frozenset().union(*columns) if len(columns) == len(parts) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureReader:
+    """Rows of opened sources by their name in the mixture, numbered through. A row carries that name as its data
+    source, unless a column names it another one."""
+
+    readers: Mapping[str, RowReader]
+
+    @property
+    def name(self) -> str:
+        """The sources' names."""
+        return " + ".join(self.readers)
+
+    @property
+    def row_count(self) -> int | None:
+        """The sum of its parts' rows; None where one of them does not know."""
+        return _sum_of_all([reader.row_count for reader in self.readers.values()])
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        index = 0
+        for name, reader in self.readers.items():
+            for row in reader:
+                yield _placed(row, reader, name=name, index=index)
+                index += 1
+
+
+def _sum_of_all(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _placed(row: Row | BadRow, reader: RowReader, *, name: str, index: int) -> Row | BadRow:
+    origin = row.origin or f"{name} row {row.index}"
+    if isinstance(row, BadRow):
+        return replace(row, index=index, origin=origin)
+    named_by_reader = row.data_source == reader.name
+    return replace(row, index=index, origin=origin, data_source=name if named_by_reader else row.data_source)
