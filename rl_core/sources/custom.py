@@ -223,8 +223,8 @@ class CustomReader:
 
     def _iterator(self) -> Iterator[object]:
         """From the first row: a generator is made anew, a list (say) gone through again."""
+        rows = self._called
         with self._named("the call"):
-            rows = self._called
             if isinstance(rows, Iterator):
                 rows = self._loaded(**self.source.kwargs)
             if not isinstance(rows, Iterable):
@@ -292,6 +292,11 @@ def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) 
         return ["it yields no row"]
     if all(isinstance(row, BadRow) for row in first):
         return [f"none of its first {len(first)} row(s) can be used; {first[0]}"]
-    if first != again:
+    if _usable(first) != _usable(again):
         return ["it yields other rows the second time; draw them from a seed that kwargs give"]
     return []
+
+
+def _usable(rows: Sequence[Row | BadRow]) -> list[Row | int]:
+    """The rows, and in place of one that cannot be used its number: its reason may name an object's address."""
+    return [row if isinstance(row, Row) else row.index for row in rows]

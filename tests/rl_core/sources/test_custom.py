@@ -1,0 +1,308 @@
+"""Rows that a function of a user's yields: in real files, imported as a run imports them."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from pydantic import TypeAdapter, ValidationError
+
+from rl_core.config.data import Source
+from rl_core.sources.custom import CustomSource
+from rl_core.sources.mixture import MixtureSource
+from rl_core.sources.rows import BadRow, Row
+from tests.rl_core.data.samples import counting, png_bytes
+
+pytestmark = pytest.mark.usefixtures("own_imports")
+
+SUMS = """
+def rows(count=3, start=0):
+    for number in range(start, start + count):
+        yield {"problem": f"What is {number} + 1?", "answer": number + 1, "level": number}
+"""
+
+Written = Callable[..., CustomSource]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """`written(text, **settings)`: a source of the function `rows` of a file with this text, each in its own folder."""
+    folders = iter(range(100))
+
+    def write(text: str, *, name: str = "rows", **settings: Any) -> CustomSource:
+        path = tmp_path / f"{next(folders)}" / "source_of_mine.py"
+        path.parent.mkdir()
+        path.write_text(text)
+        return CustomSource(type="custom", function=f"{path}:{name}", **settings)
+
+    return write
+
+
+def problems(source: CustomSource) -> list[tuple[str, str]]:
+    return [(problem.key, problem.what) for problem in (*source.setting_problems(), *source.trial_problems())]
+
+
+def test_a_function_yields_rows_with_its_arguments(written: Written) -> None:
+    reader = written(SUMS, kwargs={"count": 2, "start": 5}).open()
+    first, second = reader
+    assert (first, second.index) == (next(iter(reader)), 1), "from the first row each time"
+    assert (first.question, first.answer, first.extra) == ("What is 5 + 1?", 6, {"level": 5})
+    assert (first.data_source, reader.name, reader.row_count) == ("rows", "rows", None)
+
+
+def test_a_class_may_stand_in_its_place_and_knows_its_number(written: Written) -> None:
+    text = """
+class Sums:
+    made = 0
+    def __init__(self, count):
+        Sums.made += 1
+        self.count = count
+    def __len__(self):
+        return self.count
+    def __iter__(self):
+        return ({"problem": f"{self.made}?", "answer": n} for n in range(self.count))
+"""
+    reader = written(text, name="Sums", kwargs={"count": 4}).open()
+    assert reader.row_count == 4
+    assert [[row.question for row in reader] for _ in range(2)] == [["1?"] * 4] * 2, "it is made once"
+    assert written(text, name="Sums", kwargs={"count": 4}, limit=3).open().row_count == 3
+
+
+def test_columns_images_and_numbers_of_numpy_are_read_as_in_a_table(written: Written, tmp_path: Path) -> None:
+    text = """
+import numpy as np
+from PIL import Image
+def rows():
+    yield {"q": "<image>?", "picture": Image.new("RGB", (8, 8)), "a": np.int64(3), "from": "drawn"}
+    yield {"q": "<image>?", "picture": "beside.png", "a": np.float32(0.5), "from": "kept"}
+"""
+    columns = {"prompt_key": "q", "image_key": "picture", "answer_key": "a", "data_source_key": "from"}
+    source = written(text, columns=columns)
+    folder = Path(source.function.rpartition(":")[0]).parent
+    (folder / "beside.png").write_bytes(png_bytes())
+    drawn, kept = source.open()
+    assert isinstance(drawn.images[0], Image.Image) and kept.images == (folder / "beside.png",)
+    assert [(row.answer, type(row.answer), row.data_source) for row in (drawn, kept)] == [
+        (3, int, "drawn"),
+        (0.5, float, "kept"),
+    ]
+    (elsewhere,) = list(source.model_copy(update={"media_dir": str(tmp_path)}).open())[1:]
+    assert elsewhere.images == (tmp_path / "beside.png",)
+
+
+def test_a_row_that_cannot_be_used_is_counted_and_named(written: Written) -> None:
+    text = """
+class Odd(dict):
+    def items(self):
+        raise KeyError("no items")
+def rows():
+    yield {"problem": "1?", "answer": 1}
+    yield {"problem": "2?"}
+    yield ["3?", 3]
+    yield {4: 4}
+    yield {"problem": "<image>?", "answer": 5, "images": "../../etc/passwd"}
+    yield {"problem": "6?", "answer": object()}
+    yield Odd(problem="7?", answer=7)
+    yield {"problem": "8?", "answer": 8}
+"""
+    first, *bad, last = written(text).open()
+    assert isinstance(first, Row) and isinstance(last, Row) and last.index == 7
+    for number, (row, words) in enumerate(
+        zip(
+            bad,
+            (
+                "column 'answer': the answer is missing",
+                "it is list, not a mapping of columns",
+                "it is dict, not a mapping of columns by their names",
+                "column 'images': the file ../../etc/passwd leads out of",
+                "column 'answer': the answer (object)",
+                "KeyError: 'no items' (source_of_mine.py line 4)",
+            ),
+            strict=True,
+        ),
+        start=1,
+    ):
+        assert isinstance(row, BadRow) and f"row {number}" in str(row) and words in str(row)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SUMS + "        number / (number - 1)\n", "row 2: ZeroDivisionError: division by zero (source_of_mine.py"),
+        ("def rows():\n    yield {}\n    raise SystemExit(1)\n", "row 1: SystemExit: 1 (source_of_mine.py line 3)"),
+        ("def rows():\n    return 3\n", "the call: TypeError: it returned int, which yields no rows"),
+        ("def rows():\n    open('/nowhere/at/all')\n", "the call: FileNotFoundError"),
+        ("import nowhere_at_all\ndef rows(): ...\n", "its import failed: ModuleNotFoundError"),
+        ("class rows:\n    __len__ = __iter__ = lambda self: 1 / 0\n", "ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_what_a_users_code_raises_names_the_row_and_the_line(written: Written, text: str, words: str) -> None:
+    source = written(text)
+    with pytest.raises(ValueError) as raised:
+        list(source.open())
+    assert words in str(raised.value) and source.function in str(raised.value)
+    assert not isinstance(raised.value.__cause__, ValueError)
+    if "row" not in words:
+        assert [key for key, _ in problems(source)] == ["function"] and words in problems(source)[0][1]
+
+
+ENDLESS = "import itertools\ndef rows():\n    return ({'problem': f'{n}?', 'answer': n} for n in itertools.count())\n"
+
+
+def test_a_source_without_end_has_a_limit(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(list(written(ENDLESS, limit=5).open())) == 5
+    assert written(ENDLESS, limit=5).first_rows(2).limit == written(ENDLESS).first_rows(2).limit == 2
+    assert problems(written(ENDLESS)) == [], "it is tried without being read to its end"
+    monkeypatch.setattr("rl_core.sources.custom._MOST_WITHOUT_LIMIT", 100)
+    with pytest.raises(ValueError, match="it has yielded 100 rows and goes on; set limit"):
+        list(written(ENDLESS).open())
+
+
+def test_a_limit_asks_for_no_row_more(written: Written) -> None:
+    assert len(list(written(SUMS + "    raise OSError\n", limit=3).open())) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "found"),
+    [
+        (SUMS, {}, []),
+        (SUMS, {"name": "row"}, [("function", "did you mean `rows`?")]),
+        (SUMS, {"kwargs": {"cuont": 3}}, [("kwargs", "`rows` takes no cuont; did you mean `count`?")]),
+        ("def rows(a, b=1, *, c, d=2): ...\n", {"kwargs": {"b": 2}}, [("kwargs", "`rows` wants a, c")]),
+        ("def rows(a, /, **more): yield {}\n", {"kwargs": {"b": 2}}, [("kwargs", "`rows` wants a")]),
+        ("async def rows(): yield {}\n", {}, [("function", "`rows` is an `async def`")]),
+        ("def rows(:\n", {}, [("function", "source_of_mine.py is no Python: line 1")]),
+        ("def rows(): yield from ()\n", {}, [("function", "it yields no row")]),
+        ("def rows(): yield {'answer': 1}\n", {}, [("function", "none of its first 1 row(s) can be used; row 0")]),
+        (
+            "import random\ndef rows(): yield {'problem': f'{random.random()}?', 'answer': 1}\n",
+            {},
+            [("function", "it yields other rows the second time; draw them from a seed")],
+        ),
+        (
+            "import os\nfrom PIL import Image\n"
+            "def rows(): yield {'problem': '<image>?', 'images': Image.frombytes('L', (8, 8), os.urandom(64)),"
+            " 'answer': 1}\n",
+            {},
+            [("function", "it yields other rows the second time")],
+        ),
+        (SUMS + "def problems(count=3):\n    yield f'{count} are too few'\n", {"kwargs": {"count": 2}},
+         [("function", "2 are too few")]),
+        (SUMS + "def problems():\n    return 'a text'\n", {}, [("function", "`problems` returned str, no list")]),
+        (SUMS + "def problems():\n    return []\n", {}, []),
+        (SUMS + "def problems():\n    raise OSError('away')\n", {}, [("function", "OSError: away (source_of_mine.py")]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_known_before_a_run_starts(
+    written: Written, text: str, settings: dict[str, Any], found: list[tuple[str, str]]
+) -> None:
+    told = problems(written(text, **settings))
+    assert [key for key, _ in told] == [key for key, _ in found]
+    for (_, what), (_, words) in zip(told, found, strict=True):
+        assert words in what
+
+
+def test_nothing_runs_where_a_plan_looks(written: Written, tmp_path: Path) -> None:
+    source = written(f"open({str(tmp_path / 'ran')!r}, 'w')\n{SUMS}")
+    glance = source.glance()
+    assert (glance.rows, glance.names, glance.columns) == (None, {"rows"}, None)
+    assert not list(source.setting_problems()) and source.fingerprint() and source.known_rows is None
+    assert not (tmp_path / "ran").exists()
+    list(source.trial_problems())
+    assert (tmp_path / "ran").exists(), "a run does try it"
+
+
+def test_the_fingerprint_is_the_code_and_its_arguments(written: Written, tmp_path: Path) -> None:
+    before = written(SUMS).fingerprint()
+    assert written(SUMS).fingerprint() == before == written(SUMS, media_dir=str(tmp_path)).fingerprint()
+    others = [
+        written(SUMS + "# edited\n"),
+        written(SUMS.replace("rows(", "others("), name="others"),
+        written(SUMS, kwargs={"count": 4}),
+        written(SUMS, columns={"images_first": True}),
+        written(SUMS, limit=2),
+    ]
+    prints = [before, *(source.fingerprint() for source in others)]
+    neighbour = written("from beside_of_mine import X\n" + SUMS)
+    beside = Path(neighbour.function.rpartition(":")[0]).parent / "beside_of_mine.py"
+    for text in ("X = 1\n", "X = 2\n"):
+        beside.write_text(text)
+        prints.append(neighbour.fingerprint())
+    assert len(set(prints)) == len(prints)
+
+
+def test_the_function_itself_says_what_else_the_rows_depend_on(written: Written, tmp_path: Path) -> None:
+    data = tmp_path / "data.txt"
+    data.write_text("1")
+    source = written(
+        "from pathlib import Path\n"
+        "def rows(path): yield {'problem': '?', 'answer': Path(path).read_text()}\n"
+        "def fingerprint(path): return Path(path).read_text()\n",
+        kwargs={"path": str(data)},
+    )
+    before = source.fingerprint()
+    assert source.fingerprint() == before
+    data.write_text("2")
+    assert source.fingerprint() != before
+    data.unlink()
+    with pytest.raises(ValueError, match=r"`fingerprint`: FileNotFoundError: .*source_of_mine.py line 3"):
+        source.fingerprint()
+    with pytest.raises(ValueError, match="`fingerprint` returned int, not text"):
+        written(SUMS + "def fingerprint(): return 3\n").fingerprint()
+
+
+def test_a_function_of_an_installed_package(tmp_path: Path) -> None:
+    package = tmp_path / "installed_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sums.py").write_text(SUMS)
+    sys.path.append(str(tmp_path))
+    source = CustomSource(type="custom", function="installed_of_mine.sums:rows")
+    assert [row.answer for row in source.open()] == [1, 2, 3]
+    assert not list(source.code_paths()) and source.located(Elsewhere()).function == source.function
+    before = source.fingerprint()
+    (package / "sums.py").write_text(SUMS + "# edited\n")
+    assert source.fingerprint() != before
+
+
+class Elsewhere:
+    def data(self, path: str) -> str:
+        return os.path.normpath(f"/begun/{path}")
+
+    def source_code(self, path: str) -> Path:
+        return Path("/kept") / path
+
+
+def test_a_file_that_is_read_elsewhere_keeps_its_media_folder() -> None:
+    located = CustomSource(type="custom", function="own/sums.py:rows").located(Elsewhere())
+    assert (located.function, located.media_dir) == ("/kept/own/sums.py:rows", "/begun/own")
+
+
+def test_equal_calls_give_equal_rows(written: Written) -> None:
+    train = written(SUMS, kwargs={"start": 0})
+    assert train.shared_with(train.model_copy(update={"limit": 3})) is not None
+    assert train.shared_with(train.model_copy(update={"kwargs": {"start": 9}})) is None
+    assert train.shared_with(counting()) is None
+
+
+def test_it_is_a_part_of_a_mixture(written: Written) -> None:
+    own = written(SUMS)
+    mixture = MixtureSource(type="mixture", sources={"own": own, "drawn": counting(2)})
+    reader = mixture.open()
+    assert [(row.index, row.data_source) for row in reader] == [
+        *((0, "drawn"), (1, "drawn")),
+        *((2, "own"), (3, "own"), (4, "own")),
+    ]
+    assert (reader.row_count, mixture.known_rows, mixture.glance().rows) == (None, None, None)
+    assert len(list(mixture.first_rows(1).open())) == 2
+    changed = mixture.model_copy(update={"sources": {"own": written(SUMS + "#\n"), "drawn": counting(2)}})
+    assert changed.fingerprint() != mixture.fingerprint()
+
+
+def test_an_argument_that_looks_like_a_secret_is_refused() -> None:
+    settings = {"type": "custom", "function": "a.py:rows", "kwargs": {"api_key": "x"}}
+    with pytest.raises(ValidationError, match="looks like a secret"):
+        TypeAdapter(Source).validate_python(settings)
