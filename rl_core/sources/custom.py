@@ -131,10 +131,11 @@ class CustomSource(DataSource):
         path = file_named(self.function)
         if path is None:
             return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
-        media_dir = files.data(self.media_dir or str(Path(path).parent))
-        return self.model_copy(
-            update={"function": f"{files.source_code(path)}:{self.function_name}", "media_dir": media_dir},
-        )
+        place, beside = files.source_code(path), files.data(str(Path(path).parent))
+        media_dir = self.media_dir and files.data(self.media_dir)
+        if media_dir is None and place.parent != Path(beside):  # the code is a copy, and has no media beside it
+            media_dir = beside
+        return self.model_copy(update={"function": f"{place}:{self.function_name}", "media_dir": media_dir})
 
     def _said_beside(self, function: UserFunction) -> str | None:
         """What the file's `fingerprint` says; None for a file without one, which is not run."""

@@ -19,7 +19,8 @@ from tests.tasks.finished_run import config_with, finish_stage
 
 NAMES = {
     "data.train": "{type: local, path: data/train.jsonl, media_dir: data/images}",
-    "data.validation": "{type: mixture, sources: {a: {type: local, path: data/held_out.jsonl}}}",
+    "data.validation": "{type: mixture, sources: {a: {type: local, path: data/held_out.jsonl},"
+    " own: {type: custom, function: 'sources/kept_sums.py:rows'}}}",
     "data.prompt_template": "prompts/ask.jinja",
     "data.override_chat_template": "prompts/chat.jinja",
     "cold_start": "{source: {type: local, path: data/train.jsonl}, steps: 1, batch_size: 1, target_template: 'A'}",
@@ -36,6 +37,8 @@ FILES = {
     "rewards/score.py": "from grading.scale import RIGHT\ndef score(sample): return {'overall': RIGHT}\n",
     "rewards/grading/__init__.py": "",
     "rewards/grading/scale.py": "RIGHT = 1.0\n",
+    "sources/kept_sums.py": "from words.asked import ASKED\ndef rows(): yield {'problem': ASKED, 'answer': 1}\n",
+    "sources/words/asked.py": "ASKED = '0 + 1?'\n",
     "other/score.py": "def score(sample): return {'overall': 0.5}\n",
 }
 
@@ -111,6 +114,10 @@ def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> N
         located = located_config(begun.config, files_of_run(begun.config, begun.run))
         assert Path(located.data.prompt_template).read_text() == FILES["prompts/ask.jinja"]
         assert Path(located.data.override_chat_template).read_text() == FILES["prompts/chat.jinja"]
+        own = located.data.validation.parts["own"]
+        code = Path(own.function.removesuffix(":rows"))
+        assert code.is_relative_to(begun.run.inputs) and code.read_text() == FILES["sources/kept_sums.py"]
+        assert (code.parent / "words" / "asked.py").is_file(), "its neighbours are there too"
         routing = resolve_rewards(located.reward)
         assert [spec.function for spec in routing.specs] == ["score", "compute_score", "score"]
         for spec, name in ((routing.specs[0], "rewards"), (routing.specs[2], "other")):
@@ -119,6 +126,7 @@ def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> N
         assert [term.label for term in located.reward.terms] == [term.label for term in begun.config.reward.terms]
         assert state == "copy" or Path(located.data.train.path).read_text() == FILES["data/train.jsonl"]
         if begun.project.exists():
+            assert own.media_dir == str(begun.project / "sources"), "and images are where they were"
             assert located.data.train.media_dir == str(begun.project / "data" / "images")
             assert located.tracking.mlflow_uri == f"sqlite:///{begun.project}/mlflow.db"
             shutil.rmtree(begun.project)
@@ -153,6 +161,14 @@ def test_what_was_prepared_stays_prepared(begun: Begun) -> None:
     assert begun.digests() == before
     finish_stage(begun.run, "prepare", {}, digest="of an earlier version")
     assert begun.digests()["prepare"] != before["prepare"]
+
+
+def test_a_data_source_can_be_mended_until_its_rows_are_prepared(begun: Begun) -> None:
+    before = begun.digests()
+    (begun.project / "sources" / "words" / "asked.py").write_text("ASKED = '0 + 2?'\n")
+    assert begun.digests()["prepare"] != before["prepare"], "nothing was prepared yet"
+    finish_stage(begun.run, "prepare", {}, digest=before["prepare"])
+    assert begun.digests() == before
 
 
 def test_a_correction_takes_the_place_of_what_was_kept_and_nothing_else_is_written(begun: Begun) -> None:

@@ -129,6 +129,27 @@ def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Pat
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
 
 
+@pytest.mark.parametrize("key", ["data.train", "cold_start.source"])
+def test_editing_the_file_of_a_data_source_or_a_neighbour_changes_every_stage(tmp_path: Path, key: str) -> None:
+    path, neighbour = tmp_path / "source.py", tmp_path / "words.py"
+    config = quickstart(f"{key}={{type: custom, function: '{path}:rows'}}")
+    path.write_text("import words\ndef rows(): ...\n")
+    neighbour.write_text("")
+    before = stage_digests(config)
+    path.write_text("import words\ndef rows(): return words.ROWS\n")
+    after = stage_digests(config)
+    neighbour.write_text("ROWS = []\n")
+    last = stage_digests(config)
+    for old, new in ((before, after), (after, last)):
+        assert {stage for stage in old if old[stage] != new[stage]} == ALL
+
+
+def test_a_data_source_that_is_not_there_is_named(tmp_path: Path) -> None:
+    config = quickstart(f"data.train={{type: custom, function: '{tmp_path / 'gone.py'}:rows'}}")
+    with pytest.raises(ValueError, match=r"gone\.py:rows': there is no file"):
+        stage_digests(config)
+
+
 def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
         stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), NamedFiles(source_digest))

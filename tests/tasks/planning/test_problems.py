@@ -103,6 +103,26 @@ def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
         assert part in message, message
 
 
+def own_source(tmp_path: Path, text: str) -> str:
+    """The override that trains on rows of a user's function."""
+    path = tmp_path / f"own_{tmp_path.name}.py"
+    path.write_text(text)
+    return f"data.train={{type: custom, function: '{path}:rows'}}"
+
+
+def test_the_rewards_are_tried_on_rows_of_a_users_function(tmp_path: Path) -> None:
+    rows = "def rows():\n    yield {'problem': 'How many?', 'answer': 'several'}\n"
+    (problem,) = reward_problems(small(own_source(tmp_path, rows)))
+    assert "several" in str(problem)
+
+
+def test_a_data_source_that_fails_is_named_before_anything_starts(tmp_path: Path) -> None:
+    config = small(own_source(tmp_path, "def rows():\n    yield {}['problem']\n"), "data.max_prompt_length=32")
+    (problem,) = find_problems(config, RunDirectory(tmp_path / "run"))
+    assert problem.where == "data.train.function" and "row 0: KeyError: 'problem'" in problem.what
+    assert "line 2" in problem.what
+
+
 def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> None:
     assert data_problems(small("data.max_prompt_length=8")) == []
 

@@ -144,3 +144,17 @@ def test_rows_are_known_before_they_are_prepared(config: RunConfig, tmp_path: Pa
     )
     (problem,) = rows.problems(large)
     assert problem.where == "data.rollout_batch_size" and problem.fatal, "no row can be added"
+
+
+def test_a_users_function_is_not_called_to_be_looked_at(config: RunConfig, tmp_path: Path) -> None:
+    path = tmp_path / "endless.py"
+    path.write_text("while True: pass\ndef rows(): ...\n")
+    own = config_of(
+        tmp_path / "sums.jsonl", tmp_path / "held.parquet", f"data.train={{type: custom, function: '{path}:rows'}}",
+        "reward.by_source={row: {function: math}}",
+    )  # fmt: skip
+    glances = glance_at(own)
+    assert [(problem.where, "did you mean 'rows'?" in problem.what) for problem in source_problems(own, glances)] == [
+        ("reward.by_source.row", True)
+    ]
+    assert known_rows(own, RunDirectory(tmp_path / "run"), stage_digests(own), glances["data.train"]) is None
