@@ -22,7 +22,8 @@ class RunDirectory:
 
     @property
     def inputs(self) -> Path:
-        """Copies of the templates and reward files that the configuration names, with a record of them and the data."""
+        """Copies of the templates and of the files with a user's code that the configuration names, with a record of
+        them and the data."""
         return self.root / "inputs"
 
     @property
