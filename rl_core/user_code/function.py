@@ -4,17 +4,19 @@ that is installed."""
 import difflib
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
-from rl_core.files import hash_file
+from rl_core.files import NOTHING_THERE, hash_file, why_no_file
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.files import files_of, files_of_module
 from rl_core.user_code.modules import import_file
 from rl_core.user_code.text import SourceText, read_source
+from rl_core.wording import shortened
 
 FORMS: Final = "path/to/file.py:function, or package.module:function of an installed package"
 """How a config may name one."""
@@ -107,8 +109,8 @@ def find_function(written: str) -> UserFunction:
     place, _, name = written.rpartition(":")
     path = file_named(written)
     if not name.isidentifier() or not (path or all(part.isidentifier() for part in place.split("."))):
-        raise ValueError(f"{written!r} must read {FORMS}")
-    file = _existing(written, Path(path).resolve()) if path else _module_file(written, place)
+        raise ValueError(f"{shortened(written)!r} must read {FORMS}")
+    file = _existing(written, Path(path)) if path else _module_file(written, place)
     try:
         text = read_source(file)
     except ValueError as error:
@@ -119,9 +121,10 @@ def find_function(written: str) -> UserFunction:
 
 
 def _existing(written: str, path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"{written!r}: there is no file {path}")
-    return path
+    if (why := why_no_file(path)) is not None:
+        reason = "" if why == NOTHING_THERE else f": {why}"
+        raise ValueError(f"{shortened(written)!r}: there is no file {shortened(str(path.absolute()))}{reason}")
+    return Path(os.path.realpath(path))
 
 
 def _module_file(written: str, name: str) -> Path:

@@ -1,5 +1,6 @@
 """Finding a user's function by its name in a config, and loading it."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -93,6 +94,25 @@ def test_what_is_not_there_is_named(name: str, words: str) -> None:
     with pytest.raises(ValueError, match="^" + repr(name).replace(".", r"\.")) as raised:
         find_function(name)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("x" * 5000 + ".py", "more characters ...*there is no file.*the name is too long"),
+        ("null\0.py", "the name holds a null character"),
+        ("half\ud83d.py", "the name holds half a character"),
+        ("circle.py", "symbolic links lead round in a circle"),
+        ("folder.py", "it is a folder"),
+        ("pipe.py", "it is a named pipe"),
+    ],
+)
+def test_what_is_no_file_says_why(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "circle.py").symlink_to(tmp_path / "circle.py")
+    (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(ValueError, match=words.replace("...*", r"\.\.\..*")):
+        find_function(f"{tmp_path}/{name}:rows")
 
 
 def test_what_goes_wrong_while_it_is_loaded_names_the_line(tmp_path: Path) -> None:
