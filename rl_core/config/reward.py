@@ -6,13 +6,14 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rl_core.section import Kwargs, Section, refuse_secrets
+from rl_core.user_code.function import file_named, is_user_function
 
 
 class RewardTerm(Section):
     """One function of a mixture."""
 
     function: str
-    """A built-in, or `path/to/file.py:function`."""
+    """A built-in, `path/to/file.py:function`, or `package.module:function` of an installed package."""
     weight: float = 1.0
     """Factor of its `overall` in the sum; negative for a penalty that the function counts upwards."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
@@ -35,7 +36,8 @@ class RewardChoice(Section):
 
     function: str | None = None
     """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`), or
-    `path/to/file.py:function`: our interface or EasyR1's. Null where `mixture` stands."""
+    `path/to/file.py:function`, or `package.module:function` of an installed package: our interface or EasyR1's. Null
+    where `mixture` stands."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     reward_type: Literal["batch", "sequential"] | None = None
@@ -95,7 +97,13 @@ class RewardConfig(RewardChoice):
     @property
     def files(self) -> list[str]:
         """The files that functions are taken from, as they are written, each once and in order."""
-        return sorted({term.function.rpartition(":")[0] for _, term in self.keyed_terms()} - {""})
+        return sorted({path for _, term in self.keyed_terms() if (path := file_named(term.function)) is not None})
+
+    @property
+    def installed(self) -> list[str]:
+        """The functions of installed packages, as they are written, each once and in order."""
+        own = {term.function for _, term in self.keyed_terms() if is_user_function(term.function)}
+        return sorted(function for function in own if file_named(function) is None)
 
     @property
     def description(self) -> str:

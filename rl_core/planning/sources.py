@@ -14,6 +14,7 @@ from rl_core.config.run import RunConfig
 from rl_core.files import NOTHING_THERE, files_named, why_no_file
 from rl_core.planning.problem import Problem
 from rl_core.sources.source import DataSource
+from rl_core.user_code.function import file_named
 from rl_core.wording import shortened
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -66,8 +67,8 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
     if config.data.override_chat_template is not None:
         yield "data.override_chat_template", Path(config.data.override_chat_template), "file"
     for key, term in config.reward.keyed_terms():
-        file, separator, _ = term.function.rpartition(":")
-        if separator:
+        file = file_named(term.function)
+        if file is not None:
             yield key, Path(file), "file"
     for key, source in configured_sources(config):
         for field, path, kind in source.paths():

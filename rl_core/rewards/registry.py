@@ -19,7 +19,8 @@ _EASYR1_DEFAULT_TYPE: Style = "batch"
 
 
 def resolve_rewards(config: RewardConfig) -> Routing:
-    """Find every configured function. A user's file is read as text and never imported in this process.
+    """Find every configured function. A user's file, or an installed package, is read as text and never imported in
+    this process.
 
     Raises:
         ValueError: no such built-in, no such file, a file that is no Python, no such function in it, or a REWARD_TYPE

@@ -1,6 +1,6 @@
 """How what a config names is read: templates, reward files, data sources, a checkpoint's weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.files import hash_file, read_utf8
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
+from rl_core.user_code.function import file_named, find_function
 
 Fingerprint = Callable[[DataSource], str]
 """Maps a data source section to the hash of everything its rows depend on."""
@@ -77,6 +78,13 @@ class NamedFiles:
         except OSError as error:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
+    def installed_code(self, function: str) -> Mapping[str, str]:
+        """The same for a function of an installed package: its module, and what of its package that imports."""
+        try:
+            return find_function(function).code
+        except OSError as error:
+            raise ValueError(f"the config names {function}, which cannot be read: {error.strerror}") from None
+
     def fingerprint(self, name: str, source: DataSource) -> str:
         """Hash of the data source that the config calls by this name ("train", "validation", "cold_start"). Raises
         ValueError where it cannot be read."""
@@ -129,8 +137,8 @@ def _located_model(source: ModelSource, files: NamedFiles) -> ModelSource:
 
 def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
     def of_function(function: str | None) -> str | None:
-        path, separator, name = (function or "").rpartition(":")
-        return f"{files.reward(path)}:{name}" if separator else function
+        path = file_named(function or "")
+        return function if path is None or function is None else f"{files.reward(path)}{function.removeprefix(path)}"
 
     def of_choice(choice: Choice) -> Choice:
         terms = tuple(term.model_copy(update={"function": of_function(term.function)}) for term in choice.mixture)

@@ -272,4 +272,5 @@ def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
 
 def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     code = {path: files.code(path) for path in config.reward.files}
+    code |= {function: dict(files.installed_code(function)) for function in config.reward.installed}
     return {"reward": config.reward.model_dump(mode="json"), "code": code}

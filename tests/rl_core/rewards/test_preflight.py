@@ -76,6 +76,13 @@ def test_the_example_file_for_users_works_on_the_bare_answer_form_of_its_docstri
     assert result.scores[0].parsed == "1"
 
 
+def test_a_function_of_an_installed_package_is_a_reward() -> None:
+    result = trial("rl_core.rewards.builtin.count:compute_score", "1", template="<answer>{{ answer }}</answer>")
+    assert (result.problems, result.warnings) == ([], [])
+    assert result.scores[0].components["accuracy"] == 1.0 and result.scores[0].parsed == "1"
+    assert "no module rewards_of_nobody is installed" in trial("rewards_of_nobody:score", "1").problems[0]
+
+
 OWN_FORMS = r"""
 import re
 KIND = "{kind}"

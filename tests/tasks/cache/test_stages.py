@@ -129,6 +129,22 @@ def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Pat
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
 
 
+def test_editing_an_installed_reward_or_its_package_changes_what_it_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "rewards_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "score.py").write_text("from rewards_of_mine import scale\ndef score(sample): ...\n")
+    (package / "scale.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = quickstart("reward.function=rewards_of_mine.score:score")
+    before = stage_digests(config, NamedFiles(source_digest))
+    (package / "scale.py").write_text("RIGHT = 1.0\n")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
+
+
 @pytest.mark.parametrize("key", ["data.train", "cold_start.source"])
 def test_editing_the_file_of_a_data_source_or_a_neighbour_changes_every_stage(tmp_path: Path, key: str) -> None:
     path, neighbour = tmp_path / "source.py", tmp_path / "words.py"
