@@ -23,11 +23,6 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
 OVERALL: Final = "overall"
 
 
-def is_file(term: RewardTerm) -> bool:
-    """Whether a term names a function of a person's own."""
-    return ":" in term.function or "/" in term.function or term.function.endswith(".py")
-
-
 def components_of(choice: RewardChoice) -> tuple[str, ...] | None:
     """Every component that a choice returns; None where a function of a person's own has a say."""
     if any(term.function not in COMPONENTS for term in choice.terms):

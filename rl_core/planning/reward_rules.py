@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rl_core.config.reward import RewardChoice
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
-from rl_core.planning.reward_components import COMPONENTS, components_of, is_file
+from rl_core.planning.reward_components import COMPONENTS, components_of
+from rl_core.user_code.function import is_user_function
 from rl_core.wording import shortened
 
 _GRADED = ("math", "r1v")
@@ -79,7 +80,7 @@ def _limit_problems(config: RunConfig) -> Iterator[Problem]:
 
 def _unknown_problems(config: RunConfig) -> Iterator[Problem]:
     for key, term in config.reward.keyed_terms():
-        if term.function not in COMPONENTS and not is_file(term):
+        if term.function not in COMPONENTS and not is_user_function(term.function):
             close = difflib.get_close_matches(term.function, COMPONENTS, n=1, cutoff=0.5)
             there = f"did you mean {close[0]}?" if close else f"there is {', '.join(COMPONENTS)}"
             yield Problem(

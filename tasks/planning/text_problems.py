@@ -7,9 +7,9 @@ from rl_core.config.run import RunConfig
 from rl_core.data.prompts import PromptTemplate
 from rl_core.files import read_utf8
 from rl_core.planning.problem import Problem
-from rl_core.planning.reward_components import is_file
 from rl_core.rewards.registry import resolve_function
 from rl_core.templates import check_chat_template, target_template
+from rl_core.user_code.function import is_user_function
 
 
 def text_problems(config: RunConfig) -> list[Problem]:
@@ -41,7 +41,7 @@ def _template_problems(config: RunConfig) -> Iterator[Problem]:
 
 def _reward_problems(config: RunConfig) -> Iterator[Problem]:
     for key, term in config.reward.keyed_terms():
-        if not is_file(term):
+        if not is_user_function(term.function):
             continue  # planning knows the built-in ones
         try:
             resolve_function(term, grader=config.reward.grader)
