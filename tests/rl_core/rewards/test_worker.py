@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards import judging
+from rl_core.rewards import calling
 from rl_core.rewards.messages import Call, CallResult, PoolOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.worker import Functions
@@ -52,9 +52,9 @@ def test_a_stretch_of_a_chunk_is_scored_in_order() -> None:
 def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = load("count")
     looks = count()
-    a_call = 0.6 * judging.SLICE_SECONDS  # a clock that moves by so much each time somebody looks at it
+    a_call = 0.6 * calling.SLICE_SECONDS  # a clock that moves by so much each time somebody looks at it
     clock = SimpleNamespace(perf_counter=lambda: next(looks) * a_call)
-    monkeypatch.setattr(judging, "time", clock)
+    monkeypatch.setattr(calling, "time", clock)
     _, outcomes, _ = answer(functions, *["no"] * 5)
     assert len(outcomes) == 2
 
