@@ -46,8 +46,8 @@ RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "algorithm.online_filtering={filter_key: overall, mini_rollout_batch_size: 40, surplus: keep}",
         ),
         "ppo with critic": (
-            "algorithm.adv_estimator=gae",
-            "algorithm.lam=0.95",
+            "algorithm.advantage.type=gae",
+            "algorithm.advantage.lam=0.95",
             "algorithm.kl={coef: 1.0e-3, penalty: low_var_kl, use_kl_loss: false}",
             "actor.ppo_epochs=2",
             "critic={global_batch_size: 16, micro_batch_size_per_device_for_update: 32}",

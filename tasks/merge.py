@@ -66,7 +66,7 @@ def _describe(context: RunContext) -> StageOutcome:
         run=run.name,
         base=_name_of(config.model.source),
         step=merged["step"],
-        algorithm=f"adv_estimator {config.algorithm.adv_estimator}, loss_type {config.algorithm.loss_type}",
+        algorithm=f"advantage {config.algorithm.advantage.label}, loss {config.algorithm.loss.label}",
         data=f"{rows['source']}, {rows['rows']} prompts",
         data_fingerprint=data["fingerprint"],
         reward=config.reward.description,

@@ -10,7 +10,7 @@ CONFIG = Path(__file__).with_name("counting.yaml")
 RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "grpo": (),
-        "dr_grpo": ("algorithm.adv_estimator=dr_grpo", "algorithm.loss_avg_mode=seq_sum_norm"),
+        "dr_grpo": ("algorithm.advantage.type=dr_grpo", "algorithm.loss_avg_mode=seq_sum_norm"),
         "dapo": (
             "algorithm.online_filtering={filter_key: accuracy}",
             "reward.function=null",
@@ -18,22 +18,22 @@ RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "kwargs: {max_response_length: 12, overlong_buffer_length: 3}}]",
         ),
         "gspo": (
-            "algorithm.loss_type=gspo_token",
+            "algorithm.loss.type=gspo_token",
             "algorithm.loss_avg_mode=seq",
-            "algorithm.clip_ratio_low=3.0e-4",
-            "algorithm.clip_ratio_high=4.0e-4",
+            "algorithm.loss.clip_ratio_low=3.0e-4",
+            "algorithm.loss.clip_ratio_high=4.0e-4",
         ),
-        "cispo": ("algorithm.loss_type=cispo", "algorithm.clip_ratio_low=1", "algorithm.clip_ratio_high=4"),
-        "sapo": ("algorithm.loss_type=sapo",),
-        "rloo": ("algorithm.adv_estimator=rloo",),
+        "cispo": ("algorithm.loss.type=cispo", "algorithm.loss.clip_ratio_low=1", "algorithm.loss.clip_ratio_high=4"),
+        "sapo": ("algorithm.loss.type=sapo",),
+        "rloo": ("algorithm.advantage.type=rloo",),
         "reinforce++": (
-            "algorithm.adv_estimator=reinforce_plus_plus",
+            "algorithm.advantage.type=reinforce_plus_plus",
             "algorithm.kl={coef: 1.0e-3, penalty: kl, use_kl_loss: false}",
         ),
-        "remax": ("algorithm.adv_estimator=remax",),
+        "remax": ("algorithm.advantage.type=remax",),
         "ppo+critic": (
-            "algorithm.adv_estimator=gae",
-            "algorithm.lam=0.95",
+            "algorithm.advantage.type=gae",
+            "algorithm.advantage.lam=0.95",
             "critic={global_batch_size: 8, micro_batch_size_per_device_for_update: 32, max_grad_norm: 0.5}",
             "critic.optim={lr: 1.0e-3, betas: [0.9, 0.99], lr_warmup_steps: 10, lr_scheduler_type: cosine}",
             "trainer.critic_warmup=3",

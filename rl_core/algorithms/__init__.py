@@ -1,1 +1,4 @@
-"""Advantages, losses, KL, aggregation: pure functions, one idea a file, no I/O and no config object."""
+"""Advantages, losses, filters, KL, aggregation: one idea a file, and no I/O.
+
+A loss, an estimator or a filter is a section of the config, whose method computes with its options.
+"""

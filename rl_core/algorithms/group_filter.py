@@ -1,36 +1,50 @@
-"""Which groups are worth learning from (DAPO's dynamic sampling, arXiv 2503.14476, section 3.2)."""
+"""What a group filter takes and gives: which groups are worth learning from."""
 
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-FilterStatistic = Literal["mean", "spread"]
+from rl_core.section import Section
 
-
-def is_informative(
-    values: npt.NDArray[np.float64], *, statistic: FilterStatistic, low: float, high: float | None
-) -> bool:
-    """Whether a group's statistic lies strictly between the bounds.
-
-    Args:
-        values: [n] one reward component of the group's rollouts.
-        statistic: `mean`: how often the prompt is solved. `spread`: standard deviation. Of equal values they are that
-            value and 0 exactly, where rounding would leave a little.
-        low: Groups at or below it are left out.
-        high: Groups at or above it are left out; None has no upper bound.
-    """
-    number = _mean(values) if statistic == "mean" else _spread(values)
-    return low < number and (high is None or number < high)
+GroupScores = Mapping[str, npt.NDArray[np.float64]]
+"""Reward component -> [n] its value for each scored rollout of a group. Components that one of them lacks are left
+out."""
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    return float(values[0] if _are_equal(values) else values.mean())
+def group_scores(components: Sequence[Mapping[str, float]]) -> GroupScores:
+    """The scores of one group, from the components of each rollout."""
+    common = [name for name in components[0] if all(name in found for found in components)]
+    return {name: np.array([found[name] for found in components], dtype=np.float64) for name in common}
 
 
-def _spread(values: npt.NDArray[np.float64]) -> float:
-    return 0.0 if _are_equal(values) else float(values.std())
+class GroupFilterSection(Section):
+    """A group filter: its options, what it keeps, and how further prompts are drawn until the batch is full."""
 
+    type: str
+    """Selects the filter."""
+    mini_rollout_batch_size: int | None = Field(default=None, ge=1)
+    """Prompts a draw: small draws throw fewer groups away once the batch is full, and keep the engine less busy. Null
+    draws data.rollout_batch_size."""
+    max_try_make_batch: int = Field(default=20, ge=1)
+    """Draws of mini_rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
+    surplus: Literal["discard", "keep"] = "discard"
+    """What becomes of such groups above the batch's size: `keep` learns from them in the next step, their engine
+    log-probs as old ones, and drops them after it."""
 
-def _are_equal(values: npt.NDArray[np.float64]) -> bool:
-    return bool(np.all(values == values[0]))
+    @property
+    def component(self) -> str | None:
+        """The reward component that it cannot do without, and that `filter_key` names; None for none."""
+        return None
+
+    @property
+    @abstractmethod
+    def wants(self) -> str:
+        """What the groups have that it keeps, in words."""
+
+    @abstractmethod
+    def keeps(self, scores: GroupScores) -> bool:
+        """Whether a group is learned from."""

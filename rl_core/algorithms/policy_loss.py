@@ -1,14 +1,21 @@
-"""What a policy loss takes and gives, and PPO's clipped loss, which GRPO, DAPO and GSPO share.
+"""What a policy loss takes and gives.
 
 A loss works token by token; `aggregation.token_weights` makes one number of it. Published forms clamp the log-ratio
 before exp, so that one wild token cannot overflow; so do these.
+
+The configuration is made of the losses' sections and loads no torch: the files of the losses import it where they
+compute.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
+from rl_core.section import Section
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_LOG_RATIO = 20.0
 
@@ -24,82 +31,41 @@ class ResponseTokens:
         lengths: Tokens of each response.
     """
 
-    log_probs: torch.Tensor
-    old_log_probs: torch.Tensor
-    advantages: torch.Tensor
+    log_probs: "torch.Tensor"
+    old_log_probs: "torch.Tensor"
+    advantages: "torch.Tensor"
     lengths: Sequence[int]
 
     @property
-    def log_ratio(self) -> torch.Tensor:
+    def log_ratio(self) -> "torch.Tensor":
         """[K] log of how much likelier the policy has made each token."""
         return self.log_probs - self.old_log_probs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossOptions:
-    """The numbers of all policy losses; each loss says which it reads.
+class PolicyLoss:
+    """What a policy loss gives.
 
     Attributes:
-        clip_ratio_low: The ratio is clipped below 1 - this; 1 clips nothing from below.
-        clip_ratio_high: The ratio is clipped above 1 + this.
-        clip_ratio_dual: Bound of the loss for negative advantages, in multiples of |A|.
-        tau_positive: SAPO's temperature where the advantage is not negative.
-        tau_negative: SAPO's temperature where it is.
+        per_token: [K] float, the loss of every token, with gradient.
+        logged: What is worth logging of each token, name -> [K]; its mean becomes the metric `actor/<name>`.
     """
 
-    clip_ratio_low: float
-    clip_ratio_high: float
-    clip_ratio_dual: float
-    tau_positive: float
-    tau_negative: float
+    per_token: "torch.Tensor"
+    logged: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
+
+
+class PolicyLossSection(Section):
+    """A policy loss: its options, and what it computes with them."""
+
+    type: str
+    """Selects the loss."""
 
     @property
-    def log_bounds(self) -> tuple[float, float]:
-        """Between which log-ratios nothing is clipped."""
-        low = -math.inf if self.clip_ratio_low == 1.0 else math.log(1.0 - self.clip_ratio_low)
-        return low, math.log(1.0 + self.clip_ratio_high)
+    def label(self) -> str:
+        """Its name where runs are shown."""
+        return self.type
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PolicyLoss:
-    """The loss of every token, [K], and what is worth logging of each: name -> [K]."""
-
-    per_token: torch.Tensor
-    logged: Mapping[str, torch.Tensor]
-
-
-PolicyLossFunction = Callable[[ResponseTokens, LossOptions], PolicyLoss]
-
-
-def clipped_policy_loss(tokens: ResponseTokens, options: LossOptions) -> PolicyLoss:
-    """PPO's pessimistic bound with separate bounds (DAPO, arXiv 2503.14476, eq. 8) and dual clip (arXiv 1912.09729).
-
-    Reads the three clip ratios.
-    """
-    return clip_pessimistically(tokens.log_ratio, tokens.advantages, options)
-
-
-def clip_pessimistically(log_ratio: torch.Tensor, advantages: torch.Tensor, options: LossOptions) -> PolicyLoss:
-    """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual).
-
-    The dual bound limits the push away from a token that the policy has already made likely.
-
-    Args:
-        log_ratio: [K] float, log r with gradient.
-        advantages: [K] float.
-        options: The three clip ratios.
-    """
-    unclipped = -advantages * log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-    clipped = -advantages * log_ratio.clamp(*options.log_bounds).exp()
-    pessimistic = torch.maximum(unclipped, clipped)
-    dual_bound = -advantages * options.clip_ratio_dual
-    negative = advantages < 0
-    is_clipped = unclipped < clipped
-    return PolicyLoss(
-        per_token=torch.where(negative, torch.minimum(pessimistic, dual_bound), pessimistic),
-        logged={
-            "clip_fraction_high": is_clipped & (advantages > 0),
-            "clip_fraction_low": is_clipped & negative,
-            "clip_fraction_dual": negative & (pessimistic > dual_bound),
-        },
-    )
+    @abstractmethod
+    def loss(self, tokens: ResponseTokens) -> PolicyLoss:
+        """The loss of every token."""

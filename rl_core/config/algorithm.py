@@ -1,19 +1,33 @@
 """What the policy update optimises: advantages, policy loss, KL, off-policy correction."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field
 
+from rl_core.algorithms.advantages import AdvantageSection
+from rl_core.algorithms.custom import CustomFunction
+from rl_core.algorithms.estimators import ESTIMATORS, GRPO
+from rl_core.algorithms.filters import FILTERS
+from rl_core.algorithms.group_filter import GroupFilterSection
+from rl_core.algorithms.losses import LOSSES, PPOLoss
+from rl_core.algorithms.policy_loss import PolicyLossSection
+from rl_core.choice import one_of
 from rl_core.section import Section
 
-AdvantageName = Literal[
-    "grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "gae"
-]
-PolicyLossName = Literal["default", "gspo", "gspo_token", "cispo", "sapo"]
+DEFAULT_TYPES: Final = {"advantage": "grpo", "loss": "ppo", "online_filtering": "bounds"}
+"""What the sections are that name no `type`."""
+
 KLPenalty = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 
-GROUP_BASELINES: Final = frozenset({"grpo", "dr_grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline"})
-"""Estimators that compare a rollout with the others of its group, so that a group needs at least two."""
+if TYPE_CHECKING:
+    Advantage = AdvantageSection
+    Loss = PolicyLossSection
+    GroupFilter = GroupFilterSection
+else:  # whatever is entered there can be chosen
+    Advantage = one_of(ESTIMATORS, default=DEFAULT_TYPES["advantage"])
+    Loss = one_of(LOSSES, default=DEFAULT_TYPES["loss"])
+    GroupFilter = one_of(FILTERS, default=DEFAULT_TYPES["online_filtering"])
 
 
 class AdaptiveKLConfig(Section):
@@ -64,60 +78,24 @@ class MaskedCorrection(Section):
     """Largest ratio that is learned from."""
 
 
-class OnlineFilteringConfig(Section):
-    """Learns only from groups with something to learn, and draws more prompts until the batch is full (DAPO)."""
-
-    filter_key: str = "overall"
-    """Reward component that is looked at."""
-    statistic: Literal["mean", "spread"] = "mean"
-    """Of the component over a group: its mean, or its standard deviation."""
-    filter_low: float = 0.01
-    """Groups at or below it are left out."""
-    filter_high: float | None = 0.99
-    """Groups at or above it are left out; null has no upper bound (`spread`)."""
-    mini_rollout_batch_size: int | None = Field(default=None, ge=1)
-    """Prompts a draw: small draws throw fewer groups away once the batch is full, and keep the engine less busy. Null
-    draws data.rollout_batch_size."""
-    max_try_make_batch: int = Field(default=20, ge=1)
-    """Draws of mini_rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
-    surplus: Literal["discard", "keep"] = "discard"
-    """What becomes of such groups above the batch's size: `keep` learns from them in the next step, their engine
-    log-probs as old ones, and drops them after it."""
-
-
 Correction = Annotated[TruncatedCorrection | MaskedCorrection, Field(discriminator="type")]
 
 
 class AlgorithmConfig(Section):
     """How a step's rewards become a gradient; the defaults are GRPO with PPO's clip."""
 
-    adv_estimator: AdvantageName = "grpo"
-    """Advantage estimator. `reinforce_plus_plus` compares with the batch, `remax` with the prompt's greedy response,
-    one more rollout a prompt, `gae` (PPO) with what a critic expects (section `critic`); the others compare with the
-    group and need rollout.n of 2 or more."""
-    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Discount a token of `reinforce_plus_plus` and `gae`."""
-    lam: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Decay of `gae`: 0 trusts the critic, 1 the returns."""
-    loss_type: PolicyLossName = "default"
-    """Policy loss: `default` is PPO's clip with dual clip; `gspo` and `gspo_token` take the ratio of a whole response;
-    `cispo` uses the clipped ratio as a weight; `sapo` a smooth gate."""
-    clip_ratio_low: float = Field(default=0.2, ge=0.0, le=1.0)
-    """The ratio is clipped below 1 - this (published: gspo 3e-4; cispo 1, which clips nothing from below)."""
-    clip_ratio_high: float = Field(default=0.3, gt=0.0)
-    """The ratio is clipped above 1 + this (clip-higher when larger than the lower bound; published: gspo 4e-4)."""
-    clip_ratio_dual: float = Field(default=3.0, gt=1.0)
-    """Dual clip of `default` and `gspo`: bound of the loss for negative advantages, in multiples of the advantage."""
-    tau_positive: float = Field(default=1.0, gt=0.0)
-    """Temperature of `sapo` where the advantage is not negative."""
-    tau_negative: float = Field(default=1.05, gt=0.0)
-    """Temperature of `sapo` where it is; larger lets go of such tokens sooner."""
+    advantage: Advantage = GRPO()
+    """Advantage estimator, whose credit a token gets: compared with the group, which then needs rollout.n of 2 or more,
+    with the batch (`reinforce_plus_plus`), with the prompt's greedy response (`remax`), or with what a critic expects
+    (`gae`, and section `critic`)."""
+    loss: Loss = PPOLoss()
+    """Policy loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
     """`token`: mean over all response tokens of the optimizer batch. `seq`: mean over sequences of token means.
     `seq_sum_norm`: mean over sequences of token sums / rollout.max_response_length (Dr. GRPO)."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
-    online_filtering: OnlineFilteringConfig | None = None
+    online_filtering: GroupFilter | None = None
     """Which groups are learned from; null learns from all."""
     kl: KLConfig | None = None
     """KL to the reference; null builds no reference."""
@@ -125,6 +103,18 @@ class AlgorithmConfig(Section):
     """Log-probs that the ratio starts from: those the engine sampled with, or the trainer's own, one more pass."""
     correction: Correction | None = None
     """Weighs the loss by trainer / engine probability; needs old_log_probs: recompute. Null leaves the mismatch."""
+
+    def custom_functions(self) -> Iterator[tuple[str, CustomFunction]]:
+        """The functions of the user's, each with the key of its section."""
+        for key in DEFAULT_TYPES:
+            section = getattr(self, key)
+            if isinstance(section, CustomFunction):
+                yield f"algorithm.{key}", section
+
+    @property
+    def files(self) -> list[str]:
+        """The files of the user's functions as they are written, each once and in order."""
+        return sorted({custom.file for _, custom in self.custom_functions() if custom.file is not None})
 
     @property
     def keeps_surplus(self) -> bool:

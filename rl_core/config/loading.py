@@ -1,6 +1,8 @@
 """YAML with `extends:` and dotted overrides, resolved into a validated RunConfig."""
 
 import difflib
+import json
+import logging
 import os
 import shlex
 import sys
@@ -10,6 +12,9 @@ from typing import Any, Final, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from rl_core.choice import TYPE
+from rl_core.config.algorithm import DEFAULT_TYPES
+from rl_core.config.former_algorithm import downgraded, former_keys, now_called, upgraded
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
@@ -17,7 +22,11 @@ from rl_core.redaction import HIDDEN, redact
 from rl_core.section import SECRET_ERROR, names_a_secret, without_secrets
 from rl_core.wording import MOST_SHOWN, shortened
 
+logger = logging.getLogger(__name__)
+
 Tree = dict[str, Any]
+
+_ALGORITHM: Final = "algorithm"
 
 _MOST_FILES: Final = 32
 """Files that `extends:` may lead through."""
@@ -40,19 +49,49 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, the
             file is one of EasyR1's, or a key or value is refused; all refused keys are reported at once.
     """
+    tree = _resolved(path, overrides)
+    if former := former_keys(tree.get(_ALGORITHM)):
+        logger.warning(
+            "%s: the section algorithm has keys of versions before (%s); it is read as %s: write that now",
+            path,
+            ", ".join(former),
+            ", ".join(f"algorithm.{name}: {json.dumps(section)}" for name, section in _sections_of(tree)),
+        )
+    return validate_config(tree, str(path))
+
+
+def _sections_of(tree: Tree) -> Iterator[tuple[str, Any]]:
+    """The sections that took the place of keys of before."""
+    now = upgraded(tree[_ALGORITHM])
+    yield from ((name, now[name]) for name in DEFAULT_TYPES if name in now and name not in tree[_ALGORITHM])
+
+
+def stored_config(path: Path) -> RunConfig:
+    """Read the config of a run's folder, which nobody is to edit: what it writes as before is read without a word.
+
+    Raises:
+        ConfigError: as load_config.
+    """
+    return validate_config(_resolved(path, ()), str(path))
+
+
+def _resolved(path: Path, overrides: Sequence[str]) -> Tree:
     tree = read_tree(path)
     if _is_easyr1s(tree):
         raise ConfigError(
             f"{path} is a configuration of EasyR1: `sightline import easyr1 {shlex.quote(str(path))} --out FILE` "
             "writes one of Sightline for it"
         )
-    for override in overrides:
+    for override in _types_first(overrides):
+        _bring_to_form(tree, _keys_of(override)[1:2] if _keys_of(override)[0] == _ALGORITHM else ())
         apply_override(tree, override)
-    return validate_config(tree, str(path))
+    return tree
 
 
 def validate_config(tree: Tree, origin: str) -> RunConfig:
     """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
+    if _ALGORITHM in tree:
+        tree = {**tree, _ALGORITHM: upgraded(tree[_ALGORITHM])}
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -117,8 +156,21 @@ def read_tree(path: Path) -> Tree:
         path, told = Path(place).parent / parent, f" (`extends:` of {place} names it)"
     merged = layers.pop()
     while layers:
-        merged = merge_trees(merged, layers.pop())
+        layer = layers.pop()
+        _bring_to_form(merged, layer.get(_ALGORITHM))
+        merged = merge_trees(merged, layer)
     return merged
+
+
+def _bring_to_form(tree: Tree, keys: Any) -> None:
+    """Write the section `algorithm` of a tree as these `keys` of it do, which are laid over it next: as before, or as
+    now (rl_core.config.former_algorithm)."""
+    if _ALGORITHM not in tree or not isinstance(keys, Mapping | Sequence):
+        return
+    if former_keys(dict.fromkeys(keys)):
+        tree[_ALGORITHM] = downgraded(tree[_ALGORITHM])
+    elif DEFAULT_TYPES.keys() & set(keys):
+        tree[_ALGORITHM] = upgraded(tree[_ALGORITHM])
 
 
 def read_yaml(path: Path) -> Tree:
@@ -150,15 +202,38 @@ def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and _same_kind(old, value):
+        if isinstance(old, dict) and isinstance(value, dict) and _same_kind(key, old, value):
             merged[key] = merge_trees(old, value)
         else:
             merged[key] = value
     return merged
 
 
-def _same_kind(old: Tree, new: Mapping[str, Any]) -> bool:
-    return "type" not in new or new["type"] == old.get("type")
+def _same_kind(key: str, old: Tree, new: Mapping[str, Any]) -> bool:
+    return TYPE not in new or new[TYPE] == old.get(TYPE, DEFAULT_TYPES.get(key))
+
+
+def _types_first(overrides: Sequence[str]) -> list[str]:
+    """The overrides in order, but that of a section's `type` before those of its other keys: another type leaves
+    nothing of the section as it was."""
+    keys = [_keys_of(override) for override in overrides]
+
+    def place(number: int) -> tuple[int, bool, int]:
+        section = keys[number][:-1]
+        if keys[number][-1] != TYPE:
+            return number, True, number
+        siblings = (
+            other
+            for other, parts in enumerate(keys)
+            if len(parts) > len(section) > 0 and parts[: len(section)] == section
+        )
+        return min(siblings, default=number), False, number
+
+    return [overrides[number] for number in sorted(range(len(overrides)), key=place)]
+
+
+def _keys_of(override: str) -> list[str]:
+    return override.partition("=")[0].strip().split(".")
 
 
 def apply_override(tree: Tree, override: str) -> None:
@@ -180,9 +255,12 @@ def apply_override(tree: Tree, override: str) -> None:
         node[part] = dict(section)  # another key may be an alias of this section, which stays as it is
         node = node[part]
     try:
-        node[last] = parse_value(text)
+        value = parse_value(text)
     except NotYaml as error:
         raise ConfigError(f"override {shown}: the value is not YAML that can be read: {error}") from None
+    if last == TYPE and parents and value != node.get(TYPE, DEFAULT_TYPES.get(parents[-1])):
+        node.clear()  # the keys of another type mean nothing to it
+    node[last] = value
 
 
 def shown_override(override: str) -> str:
@@ -202,6 +280,8 @@ def _explain(problem: Mapping[str, Any]) -> str:
     keys, section = resolve_location(problem["loc"])
     key = ".".join(shortened(redact(part)) for part in keys)
     if problem["type"] == "extra_forbidden":
+        if (now := now_called(key)) != key:
+            return f"{key}: is now called {now}, and the section says both: leave one of them"
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
     message = shortened(redact(str(problem["msg"])).removeprefix("Value error, "), _LONGEST_REFUSAL)
     if problem["type"] == SECRET_ERROR:

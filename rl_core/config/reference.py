@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, BeforeValidator, JsonValue
 from pydantic.fields import FieldInfo
 
+from rl_core.choice import kind_of
 from rl_core.config.run import RunConfig
 
 INTRODUCTION = """# Configuration
@@ -64,17 +65,13 @@ def _places(place: Place) -> Iterator[Place]:
         sections = _sections_in(field.annotation)
         for section in sections:
             key = f"{place.key}.{name}".lstrip(".")
-            yield from _places(Place(key=key, section=section, kind=_kind_of(section) if len(sections) > 1 else None))
+            yield from _places(Place(key=key, section=section, kind=kind_of(section) if len(sections) > 1 else None))
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return [annotation]
     return [section for argument in get_args(annotation) for section in _sections_in(argument)]
-
-
-def _kind_of(section: type[BaseModel]) -> str:
-    return str(get_args(section.model_fields["type"].annotation)[0])
 
 
 def _chapter(place: Place, described: Mapping[type[BaseModel], Place]) -> str:
@@ -152,6 +149,8 @@ def _bounds(field: FieldInfo) -> str:
                 words.append(f"at least {length}")
             case annotated_types.MaxLen(max_length=length):
                 words.append(f"at most {length} characters")
+            case BeforeValidator():
+                pass  # it reads a value and bounds none
             case _ if getattr(bound, "pattern", None):
                 words.append(f"matches `{bound.pattern}`")
             case _:

@@ -50,7 +50,7 @@ class RunConfig(Section):
     actor: ActorConfig = ActorConfig()
     """How the update is done."""
     critic: CriticConfig | None = None
-    """What judges how a response goes while it is written (`adv_estimator: gae`); null has none."""
+    """What judges how a response goes while it is written (`algorithm.advantage: {type: gae}`); null has none."""
     trainer: TrainerConfig = TrainerConfig()
     """How long, and what is kept."""
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -105,8 +105,8 @@ class ActorConfig(Section):
 
 
 class CriticConfig(Section):
-    """The critic of `adv_estimator: gae`: a value model with the body of the model that RL starts from, all of whose
-    weights are trained."""
+    """The critic of `algorithm.advantage: {type: gae}`: a value model with the body of the model that RL starts from,
+    all of whose weights are trained."""
 
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts an optimizer step; rollout_batch_size must be a multiple."""

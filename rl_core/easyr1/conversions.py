@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from rl_core.algorithms.estimators import ESTIMATORS
+from rl_core.algorithms.losses import LOSSES
+from rl_core.choice import has_option
 from rl_core.config.run import experiment_name
 from rl_core.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
@@ -64,6 +67,30 @@ def leaves_a_rest(value: Any, config: EasyR1Config) -> bool:
 def without_filter(value: Any, config: EasyR1Config) -> Assignments:
     """No filter where it is off."""
     return {} if value else {"algorithm.online_filtering": None}
+
+
+def loss_type(value: Any, config: EasyR1Config) -> Assignments:
+    """EasyR1's `default` is PPO's clip."""
+    return {"algorithm.loss.type": _loss(config)}
+
+
+def when_loss_reads(name: str) -> Convert:
+    """The option where the loss has it; EasyR1's other losses do not look at it."""
+    return lambda value, config: {f"algorithm.loss.{name}": value} if has_option(LOSSES, _loss(config), name) else {}
+
+
+def when_estimator_reads(name: str) -> Convert:
+    """The option where the advantage estimator has it; EasyR1's others do not look at it."""
+    return lambda value, config: (
+        {f"algorithm.advantage.{name}": value}
+        if has_option(ESTIMATORS, config["algorithm.adv_estimator"], name)
+        else {}
+    )
+
+
+def _loss(config: EasyR1Config) -> str:
+    loss = str(config["worker.actor.loss_type"])
+    return "ppo" if loss == "default" else loss
 
 
 def when_critic(convert: Convert) -> Convert:

@@ -15,7 +15,7 @@ _AS_POLICY = "As the policy's."
 
 
 def _with_critic(name: str, default: object, remark: str = "", *, convert: Convert | None = None) -> Key:
-    """A key of the same name here, which is taken where `algorithm.adv_estimator` is gae."""
+    """A key of the same name here, which is taken where EasyR1's `algorithm.adv_estimator` is gae."""
     key = f"critic.{name}"
     return converted(name, default, when_critic(convert or under(key)), key, remark=remark)
 

@@ -5,6 +5,7 @@ from rl_core.easyr1.conversions import (
     leaves_a_rest,
     overlong,
     when_adaptive,
+    when_estimator_reads,
     when_filtering,
     when_kl,
     without_filter,
@@ -14,6 +15,7 @@ from rl_core.easyr1.files import data_source, file_at, image_folder
 from rl_core.easyr1.key import Difference, Key, converted, needless, same
 
 _FOLDER = "A folder's split is read as one of a hub data set: `{type: hub, name: folder@split}`."
+_READ = "Where the estimator reads it."
 
 DATA: tuple[Key, ...] = (
     converted("data.train_files", "", data_source("data.train"), "data.train", remark=_FOLDER),
@@ -96,12 +98,12 @@ DATA: tuple[Key, ...] = (
 )
 
 ALGORITHM: tuple[Key, ...] = (
-    same("algorithm.gamma", 1.0, "algorithm.gamma"),
-    same("algorithm.lam", 1.0, "algorithm.lam"),
+    converted("algorithm.gamma", 1.0, when_estimator_reads("gamma"), "algorithm.advantage.gamma", remark=_READ),
+    converted("algorithm.lam", 1.0, when_estimator_reads("lam"), "algorithm.advantage.lam", remark=_READ),
     same(
         "algorithm.adv_estimator",
         "grpo",
-        "algorithm.adv_estimator",
+        "algorithm.advantage.type",
         remark="A group of equal rewards gets exactly zero; EasyR1 leaves float noise.",
     ),
     converted("algorithm.disable_kl", False, without_kl, "algorithm.kl", remark="`true` is `algorithm.kl: null`."),

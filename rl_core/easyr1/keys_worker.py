@@ -9,6 +9,7 @@ from rl_core.easyr1.conversions import (
     longest_sequence,
     lora_rank,
     lora_targets,
+    loss_type,
     number_format,
     or_zero,
     stored_format,
@@ -16,6 +17,7 @@ from rl_core.easyr1.conversions import (
     warmup_ratio,
     warmup_steps,
     when_lora,
+    when_loss_reads,
 )
 from rl_core.easyr1.files import checkpoint, names_accuracy, reward_function, reward_type
 from rl_core.easyr1.key import Difference, Key, converted, missing, needless, same, unless, where
@@ -64,6 +66,13 @@ _OFFLOAD: tuple[Key, ...] = (
     missing("offload.offload_optimizer", False, False, remark="The optimizer is not offloaded yet."),
 )
 
+
+def _of_loss(name: str, default: float) -> Key:
+    """An option that is taken where the loss reads it."""
+    key = f"algorithm.loss.{name}"
+    return converted(name, default, when_loss_reads(name), key, remark="Where the loss reads it.")
+
+
 _ACTOR: tuple[Key, ...] = (
     needless("strategy", "fsdp", "Has no effect in EasyR1."),
     same("global_batch_size", 256, "actor.global_batch_size", remark="Prompts an optimizer step, as there."),
@@ -80,9 +89,9 @@ _ACTOR: tuple[Key, ...] = (
         remark="As above.",
     ),
     same("max_grad_norm", 1.0, "actor.max_grad_norm"),
-    same("clip_ratio_low", 0.2, "algorithm.clip_ratio_low"),
-    same("clip_ratio_high", 0.3, "algorithm.clip_ratio_high"),
-    same("clip_ratio_dual", 3.0, "algorithm.clip_ratio_dual"),
+    _of_loss("clip_ratio_low", 0.2),
+    _of_loss("clip_ratio_high", 0.3),
+    _of_loss("clip_ratio_dual", 3.0),
     same(
         "loss_avg_mode",
         "token",
@@ -94,9 +103,9 @@ _ACTOR: tuple[Key, ...] = (
             )
         ],
     ),
-    same("loss_type", "default", "algorithm.loss_type"),
-    same("tau_positive", 1.0, "algorithm.tau_positive"),
-    same("tau_negative", 1.05, "algorithm.tau_negative"),
+    converted("loss_type", "default", loss_type, "algorithm.loss.type", remark="`default` is `ppo`."),
+    _of_loss("tau_positive", 1.0),
+    _of_loss("tau_negative", 1.05),
     same("ppo_epochs", 1, "actor.ppo_epochs"),
     needless("padding_free", True, _PACKED),
     needless("dynamic_batching", True, _PACKED),

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rl_core.algorithms.advantage_estimators import AdvantageInputs, Grouped
+from rl_core.algorithms.advantages import AdvantageInputs, Grouped
 from rl_core.algorithms.token_advantages import TokenValues
-from rl_core.config.algorithm import GROUP_BASELINES, AlgorithmConfig
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.types import Float32Array, Group, RolloutKey, Score, TrainGroup, TrainSample
 
 TokenArrays = Sequence[Sequence[Float32Array]]
@@ -18,16 +18,14 @@ def scored_groups(
 ) -> list[Group]:
     """Leave out rollouts without a score, and groups of which too few are left: fewer than the two that a group
     baseline compares (design contract 8)."""
-    needed = 2 if config.adv_estimator in GROUP_BASELINES else 1
     kept = [Group(prompt=g.prompt, rollouts=[r for r in g.rollouts if not scores[r.key].error]) for g in groups]
-    return [group for group in kept if len(group.rollouts) >= needed]
+    return [group for group in kept if len(group.rollouts) >= config.advantage.smallest_group]
 
 
 def advantage_inputs(
     groups: Sequence[Group],
     scores: Mapping[RolloutKey, Score],
     *,
-    config: AlgorithmConfig,
     kl_penalties: Grouped | None,
     greedy_rewards: Mapping[str, float],
     values: TokenArrays,
@@ -37,9 +35,9 @@ def advantage_inputs(
     Args:
         groups: The rollout batch: groups whose rollouts all have a score.
         scores: By (prompt uid, sample index).
-        config: Discount and decay.
         kl_penalties: [group][rollout] -> [R] what the KL takes off each token's reward; None for nothing.
-        greedy_rewards: By prompt uid the reward of the greedy response; empty but for ReMax.
+        greedy_rewards: By prompt uid the reward of the greedy response; empty where the estimator
+            draws none.
         values: [group][rollout] -> [R] the critic's values; empty without one.
     """
     rewards = [[_token_rewards(len(r.response_ids), scores[r.key].overall) for r in g.rollouts] for g in groups]
@@ -51,8 +49,6 @@ def advantage_inputs(
     greedy = [greedy_rewards[group.prompt.uid] for group in groups] if greedy_rewards else []
     return AdvantageInputs(
         token_rewards=rewards,
-        gamma=config.gamma,
-        lam=config.lam,
         greedy_rewards=greedy,
         values=[[part.astype(np.float64) for part in group] for group in values],
     )

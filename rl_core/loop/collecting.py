@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rl_core.config.algorithm import OnlineFilteringConfig
+from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
 from rl_core.loop.advantages import scored_groups
 from rl_core.loop.filtering import informative_groups, too_few
@@ -35,7 +35,7 @@ class Collected:
         batch: What is learned from: groups of `scored`, and after them the stale ones.
         prompts: The rollout batch: prompts whose groups may be learned from.
         metrics: Of the filtering and of the greedy responses; empty without either.
-        greedy_rewards: By prompt uid the reward of its greedy response; empty but for ReMax.
+        greedy_rewards: By prompt uid the reward of its greedy response; empty where the estimator draws none.
         stale: Groups kept from the step before that are learned from.
         surplus: Groups to keep for the next step.
     """
@@ -74,7 +74,7 @@ class Collector:
         """
         filtering = self.config.algorithm.online_filtering
         collected = self._whole(next_prompts()) if filtering is None else self._filtered(next_prompts, kept, filtering)
-        if self.config.algorithm.adv_estimator == "remax":
+        if self.config.algorithm.advantage.uses_greedy:
             collected = self._with_greedy_rewards(collected)
         if not collected.batch.groups:
             raise TooManyFailedRewards("no group has enough rewards that did not fail to learn from")
@@ -86,7 +86,7 @@ class Collector:
         scored = self._scored(drawn)
         return Collected(drawn=drawn, scored=scored, batch=RolloutBatch.of(scored, drawn.scores), prompts=prompts)
 
-    def _filtered(self, next_prompts: NextPrompts, kept: RolloutBatch, filtering: OnlineFilteringConfig) -> Collected:
+    def _filtered(self, next_prompts: NextPrompts, kept: RolloutBatch, filtering: GroupFilterSection) -> Collected:
         """The batch's worth of informative groups: those of this step first, so that generator and trainer are compared
         on them, then those of the step before whose prompt has not come round again."""
         first = next_prompts()

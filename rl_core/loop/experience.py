@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, Grouped, value_targets
+from rl_core.algorithms.advantages import Grouped
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
 from rl_core.loop.collecting import Collected
@@ -58,15 +58,14 @@ def build_experience(
     inputs = advantage_inputs(
         groups,
         collected.batch.scores,
-        config=config,
         kl_penalties=penalties,
         greedy_rewards=collected.greedy_rewards,
         values=values,
     )
-    returns = value_targets(inputs)
+    returns = config.advantage.value_targets(inputs)
     trained = train_groups(
         groups,
-        advantages=ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs),
+        advantages=config.advantage.advantages(inputs),
         old=old,
         ref=None if kl is None else kl.ref_log_probs,
         importance_weights=weights,
@@ -101,7 +100,7 @@ def _reference_pass(
 
 
 def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer) -> TokenArrays:
-    if config.adv_estimator != "gae":
+    if not config.advantage.uses_critic:
         return []
     with timer.phase("values"):
         return workers.values(groups)

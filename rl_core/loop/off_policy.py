@@ -5,7 +5,7 @@ from itertools import chain
 
 import numpy as np
 
-from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.algorithms.advantages import Grouped
 from rl_core.algorithms.correction import (
     LogRatio,
     Weights,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rl_core.algorithms.advantage_estimators import Grouped
+from rl_core.algorithms.advantages import Grouped
 from rl_core.algorithms.kl import KLEstimator
 from rl_core.algorithms.kl_controller import AdaptiveKLController, FixedKLController, KLController
 from rl_core.algorithms.registry import KL_ESTIMATORS

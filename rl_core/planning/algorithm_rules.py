@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from rl_core.config.algorithm import GROUP_BASELINES
+from rl_core.algorithms.filters import BoundsFilter
+from rl_core.algorithms.losses import GSPOLoss, GSPOTokenLoss
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
 
@@ -12,6 +13,7 @@ _WIDE_FOR_SEQUENCES = 0.05
 
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     """Every such rule that is broken."""
+    yield from _custom_problems(config)
     yield from _advantage_problems(config)
     yield from _critic_problems(config)
     yield from _filter_problems(config)
@@ -20,45 +22,40 @@ def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     yield from _off_policy_problems(config)
 
 
+def _custom_problems(config: RunConfig) -> Iterator[Problem]:
+    """Functions of the user's that are not there or cannot be called so, as far as their text says."""
+    for section, custom in config.algorithm.custom_functions():
+        for key, what, fix in custom.problems():
+            yield Problem(where=f"{section}.{key}", what=what, fix=fix)
+
+
 def _advantage_problems(config: RunConfig) -> Iterator[Problem]:
-    algorithm = config.algorithm
-    if algorithm.adv_estimator in GROUP_BASELINES and config.rollout.n < 2:
+    advantage = config.algorithm.advantage
+    if config.rollout.n < advantage.smallest_group:
         yield Problem(
             where="rollout.n",
-            what=f"adv_estimator {algorithm.adv_estimator} compares a response with the others of its group, and "
-            f"there is {config.rollout.n}",
-            fix="set it to 2 or more, or algorithm.adv_estimator to reinforce_plus_plus",
-        )
-    if algorithm.gamma != 1.0 and algorithm.adv_estimator not in ("reinforce_plus_plus", "gae"):
-        yield Problem(
-            where="algorithm.gamma",
-            what=f"a discount of {algorithm.gamma} has no effect on adv_estimator {algorithm.adv_estimator}",
-            fix="set it to 1, or algorithm.adv_estimator to reinforce_plus_plus",
-            fatal=False,
-        )
-    if algorithm.lam != 1.0 and algorithm.adv_estimator != "gae":
-        yield Problem(
-            where="algorithm.lam",
-            what=f"a decay of {algorithm.lam} has no effect on adv_estimator {algorithm.adv_estimator}",
-            fix="set it to 1, or algorithm.adv_estimator to gae",
-            fatal=False,
+            what=f"algorithm.advantage {advantage.type} compares a response with the others of its group, and there is "
+            f"{config.rollout.n}",
+            fix=f"set it to {advantage.smallest_group} or more, or algorithm.advantage.type to reinforce_plus_plus",
         )
 
 
 def _critic_problems(config: RunConfig) -> Iterator[Problem]:
-    needs_critic = config.algorithm.adv_estimator == "gae"
+    advantage = config.algorithm.advantage
+    needs_critic = advantage.uses_critic
     if needs_critic and config.critic is None:
         yield Problem(
             where="critic",
-            what="adv_estimator gae compares a reward with what a critic expected, and there is none",
+            what=f"algorithm.advantage {advantage.type} compares a reward with what a critic expected, and there is "
+            "none",
             fix=f"add `critic: {{global_batch_size: {config.actor.global_batch_size}}}`, or set "
-            "algorithm.adv_estimator to grpo",
+            "algorithm.advantage.type to grpo",
         )
     if not needs_critic and config.critic is not None:
         yield Problem(
             where="critic",
-            what=f"adv_estimator {config.algorithm.adv_estimator} has no use for a critic",
-            fix="set it to null, or algorithm.adv_estimator to gae",
+            what=f"algorithm.advantage {advantage.type} has no use for a critic",
+            fix="set it to null, or algorithm.advantage.type to gae",
         )
     if config.critic is None and config.trainer.critic_warmup > 0:
         yield Problem(
@@ -72,7 +69,11 @@ def _filter_problems(config: RunConfig) -> Iterator[Problem]:
     filtering = config.algorithm.online_filtering
     if filtering is None:
         return
-    if filtering.filter_high is not None and filtering.filter_low >= filtering.filter_high:
+    if (
+        isinstance(filtering, BoundsFilter)
+        and filtering.filter_high is not None
+        and filtering.filter_low >= filtering.filter_high
+    ):
         yield Problem(
             where="algorithm.online_filtering.filter_low",
             what=f"no number is above {filtering.filter_low} and below filter_high {filtering.filter_high}",
@@ -88,12 +89,13 @@ def _filter_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _loss_problems(config: RunConfig) -> Iterator[Problem]:
-    algorithm = config.algorithm
-    if algorithm.loss_type in ("gspo", "gspo_token") and algorithm.clip_ratio_high > _WIDE_FOR_SEQUENCES:
+    loss = config.algorithm.loss
+    if isinstance(loss, GSPOLoss | GSPOTokenLoss) and loss.clip_ratio_high > _WIDE_FOR_SEQUENCES:
         yield Problem(
-            where="algorithm.clip_ratio_high",
-            what=f"{algorithm.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
-            fix="set algorithm.clip_ratio_low to 3.0e-4 and algorithm.clip_ratio_high to 4.0e-4, as published",
+            where="algorithm.loss.clip_ratio_high",
+            what=f"{loss.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
+            fix="set algorithm.loss.clip_ratio_low to 3.0e-4 and algorithm.loss.clip_ratio_high to 4.0e-4, as "
+            "published",
             fatal=False,
         )
 

@@ -93,8 +93,9 @@ def _unknown_problems(config: RunConfig) -> Iterator[Problem]:
 def _component_problems(config: RunConfig) -> Iterator[Problem]:
     """Components that are read and that a reward never returns, as far as that can be known without calling it."""
     read = {"evaluation.accuracy_key": config.evaluation.accuracy_key}
-    if config.algorithm.online_filtering is not None:
-        read["algorithm.online_filtering.filter_key"] = config.algorithm.online_filtering.filter_key
+    filtering = config.algorithm.online_filtering
+    if filtering is not None and filtering.component is not None:
+        read["algorithm.online_filtering.filter_key"] = filtering.component
     for key, choice in config.reward.choices():
         returned = components_of(choice) if choice.terms else None
         for reader, component in read.items():

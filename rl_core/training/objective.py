@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from rl_core.algorithms.aggregation import BatchTotals, token_weights
-from rl_core.algorithms.policy_loss import LossOptions, PolicyLoss, ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS, POLICY_LOSSES
+from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
+from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.models.output_head import PolicyOutput
 from rl_core.types import Float32Array, TrainSample
@@ -41,14 +41,6 @@ class PolicyObjective:
         """
         self._config = config
         self._kl_coef = kl_coef if config.kl is not None and config.kl.use_kl_loss else None
-        self._policy_loss = POLICY_LOSSES[config.loss_type]
-        self._options = LossOptions(
-            clip_ratio_low=config.clip_ratio_low,
-            clip_ratio_high=config.clip_ratio_high,
-            clip_ratio_dual=config.clip_ratio_dual,
-            tau_positive=config.tau_positive,
-            tau_negative=config.tau_negative,
-        )
 
     @property
     def has_full_kl(self) -> bool:
@@ -65,7 +57,7 @@ class PolicyObjective:
         tokens = response_tokens(output.log_probs, samples)
         weights = token_weights(tokens.lengths, mode=self._config.loss_avg_mode, totals=totals)
         weights = weights.to(output.log_probs.device)
-        policy = self._policy_loss(tokens, self._options)
+        policy = self._config.loss.loss(tokens)
         per_token = policy.per_token * _importance(samples, like=weights)
         logged = _logged(policy, per_token, tokens)
         if self._kl_coef is not None:

@@ -91,5 +91,7 @@ def value_loss(values: torch.Tensor, samples: Sequence[TrainSample], *, cliprang
 
 def _judged(sample: TrainSample) -> tuple[Float32Array, Float32Array]:
     if sample.values is None or sample.returns is None:
-        raise ValueError("a critic is updated, but a sample has no values and returns: adv_estimator gae gives them")
+        raise ValueError(
+            "a critic is updated, but a sample has no values and returns: an estimator that uses a critic gives them"
+        )
     return sample.values, sample.returns

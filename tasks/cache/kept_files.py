@@ -1,7 +1,6 @@
 """What a run keeps of what its config names: copies of templates and of the files with a user's code, and what data and
-weights were. So
-its folder is enough to continue, evaluate, merge and report it from any working directory, whatever became of the
-originals."""
+weights were. So its folder is enough to continue, evaluate, merge and report it from any working directory, whatever
+became of the originals."""
 
 import json
 import os
@@ -29,7 +28,7 @@ class KeptFiles:
 
     Attributes:
         directory: Where relative paths of the config started.
-        copies: Template, reward file or file of a data source as the config has it -> its copy, relative to the folder.
+        copies: Template or file with a user's code as the config has it -> its copy, relative to the folder.
         fingerprints: Hash of each data source by its name ("train", "validation", "cold_start").
         weights: The files of a local checkpoint; None where the config names none.
     """
@@ -49,8 +48,8 @@ class FilesOfRun(NamedFiles):
         run: The run.
         kept: Its record.
         is_prepared: Whether data, weights and templates are what they were, whatever became of the originals.
-        is_settled: Whether the rewards' files are, too. Until then they are read where they were, so that a mistake in
-            them can be mended.
+        is_settled: Whether the files of the functions are, too. Until then they are read where they were, so that a
+            mistake in them can be mended.
     """
 
     def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_settled: bool) -> None:
@@ -70,7 +69,7 @@ class FilesOfRun(NamedFiles):
         """As of NamedFiles."""
         return self._place(path, prefers_copy=self._is_prepared)
 
-    def reward(self, path: str) -> Path:
+    def function_file(self, path: str) -> Path:
         """As of NamedFiles."""
         return self._place(path, prefers_copy=self._is_settled)
 
@@ -115,7 +114,7 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_settled: bool = Fal
     Args:
         config: The run's config.
         run: The run, begun or not.
-        is_settled: Whether its rewards are no longer to be mended; of a finished run they never are.
+        is_settled: Whether its functions are no longer to be mended; of a finished run they never are.
 
     Raises:
         ValueError: a file that the config names can be read nowhere.
@@ -175,17 +174,18 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
 
 
 def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, list[Path]]]:
-    """Each template, reward file and file of a data source as the config has it, where it is read, and the files that
-    go with it."""
+    """Each template and file with a user's code as the config has it, where it is read, and the files that go with
+    it."""
     templates = (config.data.prompt_template, config.data.override_chat_template)
     for path in sorted({path for path in templates if path is not None}):
         place = files.template(path)
         yield path, place, [place]
-    for path in config.reward.files:
-        place = files.reward(path)
+    of_functions = {*config.reward.files, *config.algorithm.files}
+    for path in sorted(of_functions):
+        place = files.function_file(path)
         yield path, place, files_of(place)
     of_sources = {path for _, source in configured_sources(config) for path in source.code_paths()}
-    for path in sorted(of_sources.difference(config.reward.files)):
+    for path in sorted(of_sources - of_functions):
         place = files.source_code(path)
         yield path, place, files_of(place)
 

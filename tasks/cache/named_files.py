@@ -1,10 +1,12 @@
-"""How what a config names is read: templates, reward files, data sources, a checkpoint's weights."""
+"""How what a config names is read: templates, files of the user's functions, data sources, a checkpoint's weights."""
 
 from collections.abc import Callable, Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rl_core.algorithms.custom import CustomFunction
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
@@ -44,8 +46,8 @@ class NamedFiles:
         """Where a template is read."""
         return Path(path)
 
-    def reward(self, path: str) -> Path:
-        """Where a reward's file is read."""
+    def function_file(self, path: str) -> Path:
+        """Where the file of a reward, a loss, an estimator or a filter is read."""
         return Path(path)
 
     def source_code(self, path: str) -> Path:
@@ -70,9 +72,9 @@ class NamedFiles:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
     def code(self, path: str) -> dict[str, str]:
-        """Hash of a reward file and of each neighbour that it imports, by its place beside it. Raises ValueError where
-        it cannot be read."""
-        place = self.reward(path)
+        """Hash of the file of a function and of each neighbour that it imports, by its place beside it. Raises
+        ValueError where it cannot be read."""
+        place = self.function_file(path)
         try:
             return {file.relative_to(place.parent).as_posix(): hash_file(file) for file in files_of(place)}
         except OSError as error:
@@ -84,6 +86,10 @@ class NamedFiles:
             return find_function(function).code
         except OSError as error:
             raise ValueError(f"the config names {function}, which cannot be read: {error.strerror}") from None
+
+    def code_of(self, custom: CustomFunction) -> Mapping[str, str]:
+        """That of a loss, an estimator or a filter. Raises ValueError as `code` does."""
+        return self.installed_code(custom.function) if custom.file is None else self.code(custom.file)
 
     def fingerprint(self, name: str, source: DataSource) -> str:
         """Hash of the data source that the config calls by this name ("train", "validation", "cold_start"). Raises
@@ -120,6 +126,7 @@ def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
         ),
         "model": config.model.model_copy(update={"source": _located_model(config.model.source, files)}),
         "reward": _located_reward(config.reward, files),
+        "algorithm": _located_algorithm(config.algorithm, files),
         "tracking": config.tracking.model_copy(
             update={"mlflow_uri": _located_database(config.tracking.mlflow_uri, files)}
         ),
@@ -135,10 +142,21 @@ def _located_model(source: ModelSource, files: NamedFiles) -> ModelSource:
     return source.model_copy(update={"path": files.checkpoint(source.path)})
 
 
+def _located_algorithm(algorithm: AlgorithmConfig, files: NamedFiles) -> AlgorithmConfig:
+    sections = {
+        key.rpartition(".")[2]: custom.located(files.function_file) for key, custom in algorithm.custom_functions()
+    }
+    return algorithm.model_copy(update=sections)
+
+
 def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
     def of_function(function: str | None) -> str | None:
         path = file_named(function or "")
-        return function if path is None or function is None else f"{files.reward(path)}{function.removeprefix(path)}"
+        return (
+            function
+            if path is None or function is None
+            else f"{files.function_file(path)}{function.removeprefix(path)}"
+        )
 
     def of_choice(choice: Choice) -> Choice:
         terms = tuple(term.model_copy(update={"function": of_function(term.function)}) for term in choice.mixture)

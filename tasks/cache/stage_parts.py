@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from rl_core.config.former_algorithm import now_called
+from rl_core.user_code.function import file_named
+
 Parts = Mapping[str, str]
 """Name of a part, as a person knows it ("actor.optim.lr", "rewards/count.py") -> hash of what it was."""
 
@@ -58,7 +61,7 @@ def what_changed(before: Parts, now: Parts) -> str:
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     own = [name for name in names if not name.startswith(_UPSTREAM)] or names
     more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""
-    return f"{', '.join(own[:_MOST_NAMES])}{more} changed"
+    return f"{', '.join(map(now_called, own[:_MOST_NAMES]))}{more} changed"
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -73,6 +76,9 @@ def _name(path: tuple[str, ...], called: Mapping[str, str]) -> str:
     match path:
         case ("reward", "code", file, part):
             return (Path(file).parent / part).as_posix()
+        case ("code", function, part):
+            own_file = file_named(function)
+            return part if own_file is None else (Path(own_file).parent / part).as_posix()
         case ("reward", "reward", *keys):
             return ".".join(("reward", *keys))
         case (first, *keys):

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import ARRANGING
+from rl_core.config.former_algorithm import digested
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from tasks.cache.epoch_chain import EpochChain, Link
@@ -72,12 +74,17 @@ def run_name(config: RunConfig, *, tag: str | None = None) -> str:
 
 def config_digest(config: RunConfig) -> str:
     """Digest of all that a run's numbers depend on."""
-    return digest_of(settings(config))
+    return digest_of(_digested(settings(config)))
 
 
 def recipe_digest(config: RunConfig) -> str:
     """The same without the seed: runs with an equal one repeat one experiment."""
-    return digest_of({key: value for key, value in settings(config).items() if key != "seed"})
+    return digest_of({key: value for key, value in _digested(settings(config)).items() if key != "seed"})
+
+
+def _digested(found: dict[str, Any]) -> dict[str, Any]:
+    """The settings as digests have them, from the version on in which the first runs were made."""
+    return {**found, "algorithm": digested(found["algorithm"])}
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
@@ -246,7 +253,8 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
         "rollout": config.rollout.model_dump(mode="json"),
-        "algorithm": config.algorithm.model_dump(mode="json"),
+        "algorithm": digested(config.algorithm.model_dump(mode="json")),
+        **_algorithm_code(config.algorithm, files),
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
@@ -268,6 +276,12 @@ def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "reward": _reward_parts(config, files),
         "max_response_length": config.rollout.max_response_length,
     }
+
+
+def _algorithm_code(algorithm: AlgorithmConfig, files: NamedFiles) -> dict[str, Any]:
+    """The code of the user's losses, estimators and filters; nothing where there are none, as in digests of before."""
+    code = {custom.function: files.code_of(custom) for _, custom in algorithm.custom_functions()}
+    return {"code": code} if code else {}
 
 
 def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from rl_core.algorithms.estimators import CustomAdvantage
+from rl_core.algorithms.filters import CustomFilter
+from rl_core.algorithms.group_filter import GroupFilterSection, group_scores
+from rl_core.algorithms.losses import CustomLoss
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
@@ -25,7 +30,7 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource, Glance
-from rl_core.types import Prompt
+from rl_core.types import Prompt, Score
 from tasks.planning.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
 from tasks.planning.source_glance import category_problems, glance_at, judged_name_problems, source_problems
 from tasks.planning.text_problems import text_problems
@@ -57,6 +62,8 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems += trial_problems(config)
     if not _has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
+    if not _has_fatal(problems, ("algorithm",)):
+        problems += algorithm_problems(config.algorithm)
     if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
@@ -153,10 +160,11 @@ def reward_problems(config: RunConfig) -> list[Problem]:
         prompts,
         target_template=template,
         accuracy_key=config.evaluation.accuracy_key,
-        filter_key=filtering.filter_key if filtering else None,
+        filter_key=filtering.component if filtering else None,
     )
     fix = "mend the reward or the answers' column"
     return [
+        *_filter_problems(filtering, trial.scores),
         *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
         *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
     ]
@@ -169,6 +177,34 @@ def trial_problems(config: RunConfig) -> list[Problem]:
         for key, source in configured_sources(config)
         for problem in source.trial_problems()
     ]
+
+
+def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
+    """A filter of the user's, tried on what the reward gives: as one group, those with the first one's components."""
+    components = [score.components for score in scores if score.error is None]
+    if isinstance(filtering, CustomFilter) and components:
+        from rl_core.algorithms.trial import filter_problem
+
+        group = group_scores([found for found in components if found.keys() == components[0].keys()])
+        what = filter_problem(filtering, group)
+        if what is not None:
+            yield Problem(where="algorithm.online_filtering", what=what, fix=_MEND)
+
+
+_MEND = "mend the function, or its arguments in kwargs"
+
+
+def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
+    """A loss and an estimator of the user's, imported and tried on made-up inputs."""
+    if not any(True for _ in algorithm.custom_functions()):
+        return
+    # Imported here: it loads torch, which only functions of the user's need before the training.
+    from rl_core.algorithms.trial import advantage_problem, loss_problem
+
+    if isinstance(algorithm.advantage, CustomAdvantage) and (what := advantage_problem(algorithm.advantage)):
+        yield Problem(where="algorithm.advantage", what=what, fix=_MEND)
+    if isinstance(algorithm.loss, CustomLoss) and (what := loss_problem(algorithm.loss)):
+        yield Problem(where="algorithm.loss", what=what, fix=_MEND)
 
 
 def _asked(source: DataSource) -> list[Prompt]:

@@ -49,9 +49,9 @@ def model_name(model: ModelConfig) -> str:
 
 def algorithm_name(algorithm: AlgorithmConfig) -> str:
     """The estimator, and what is added to it: `grpo`, `grpo-gspo-filtered`."""
-    parts: list[str] = [algorithm.adv_estimator]
-    if algorithm.loss_type != "default":
-        parts.append(algorithm.loss_type)
+    parts: list[str] = [algorithm.advantage.label]
+    if algorithm.loss.type != "ppo":
+        parts.append(algorithm.loss.label)
     if algorithm.online_filtering is not None:
         parts.append("filtered")
     if algorithm.kl is not None:

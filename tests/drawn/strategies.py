@@ -1,19 +1,21 @@
 """Whole run configurations as hypothesis draws them: mostly such as fit together, some with a mistake in them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from rl_core.config.algorithm import GROUP_BASELINES, AdvantageName, AlgorithmConfig, KLPenalty, PolicyLossName
+from rl_core.choice import Choices, has_option
+from rl_core.config.algorithm import AlgorithmConfig, KLPenalty
 from rl_core.config.loading import merge_trees
 from rl_core.config.training import OptimConfig
 from tests.drawn.bounds import Bound, every_bound
 from tests.drawn.mistakes import MISTAKES
 from tests.drawn.profiles import VISION, Tree
 from tests.drawn.rows import EASYR1_BATCH, EASYR1_SEQUENTIAL, OURS
+from tests.rl_core.built_in import ESTIMATORS, LOSSES
 
 _NOT_HERE = "published."
 """A section that is written whole, and that no computation reads."""
@@ -60,8 +62,8 @@ def run_trees(draw: DrawFn, profiles: Sequence[Tree]) -> Tree:
         "rollout": draw(rollouts(algorithm, base)),
         "algorithm": algorithm,
         "actor": draw(owners(batch, OPTIMIZER_KEYS)),
-        "critic": draw(owners(batch, CRITIC_KEYS)) if algorithm["adv_estimator"] == "gae" else None,
-        "trainer": draw(trainers(has_critic=algorithm["adv_estimator"] == "gae")),
+        "critic": draw(owners(batch, CRITIC_KEYS)) if algorithm["advantage"]["type"] == "gae" else None,
+        "trainer": draw(trainers(has_critic=algorithm["advantage"]["type"] == "gae")),
         "evaluation": draw(evaluations()),
         "merge": {"probe_tolerance": 0.1 if base["model"]["dtype"] == "bfloat16" else 1e-4},
     }
@@ -108,18 +110,23 @@ BOUNDS = [bound for bound in every_bound() if _is_drawn(bound)]
 def algorithms(draw: DrawFn) -> Tree:
     """The section `algorithm`."""
     old = draw(field_choices(AlgorithmConfig, "old_log_probs"))
-    loss = draw(choices(PolicyLossName))
     clip = draw(one_of((0.2, 0.28), (0.2, 0.3), (0.0, 0.2), (3e-4, 4e-4), (1.0, 4.0)))
     return {
-        "adv_estimator": draw(choices(AdvantageName)),
-        "gamma": draw(one_of(1.0, 1.0, 0.9, 0.0)),
-        "lam": draw(one_of(1.0, 1.0, 0.95, 0.0)),
-        "loss_type": loss,
-        "clip_ratio_low": clip[0],
-        "clip_ratio_high": clip[1],
-        "clip_ratio_dual": draw(one_of(3.0, 1.01, 10.0)),
-        "tau_positive": draw(one_of(1.0, 0.1)),
-        "tau_negative": draw(one_of(1.05, 5.0)),
+        "advantage": draw(
+            chosen(ESTIMATORS, {"gamma": one_of(1.0, 1.0, 0.9, 0.0), "lam": one_of(1.0, 1.0, 0.95, 0.0)})
+        ),
+        "loss": draw(
+            chosen(
+                LOSSES,
+                {
+                    "clip_ratio_low": st.just(clip[0]),
+                    "clip_ratio_high": st.just(clip[1]),
+                    "clip_ratio_dual": one_of(3.0, 1.01, 10.0),
+                    "tau_positive": one_of(1.0, 0.1),
+                    "tau_negative": one_of(1.05, 5.0),
+                },
+            )
+        ),
         "loss_avg_mode": draw(field_choices(AlgorithmConfig, "loss_avg_mode")),
         "entropy_coef": draw(one_of(0.0, 0.01)),
         "online_filtering": draw(sometimes(filters(old), out_of=6)),
@@ -127,6 +134,16 @@ def algorithms(draw: DrawFn) -> Tree:
         "old_log_probs": old,
         "correction": draw(sometimes(corrections(), out_of=2)) if old == "recompute" else None,
     }
+
+
+def chosen(sections: Choices, options: Mapping[str, SearchStrategy[Any]]) -> SearchStrategy[Tree]:
+    """One of the built-in sections, with those of the `options` that it has."""
+
+    def drawn(kind: str) -> SearchStrategy[Tree]:
+        own = {name: values for name, values in options.items() if has_option(sections, kind, name)}
+        return st.fixed_dictionaries({"type": st.just(kind), **own})
+
+    return st.sampled_from(sorted(sections)).flatmap(drawn)
 
 
 def filters(old_log_probs: str) -> SearchStrategy[Tree]:
@@ -262,7 +279,7 @@ def adapters() -> SearchStrategy[Tree]:
 @st.composite
 def rollouts(draw: DrawFn, algorithm: Tree, base: Tree) -> Tree:
     """What of `rollout` is not the profile's. A random model has nothing sharp: both number formats agree closely."""
-    fewest = 2 if algorithm["adv_estimator"] in GROUP_BASELINES else 1
+    fewest = ESTIMATORS[algorithm["advantage"]["type"]]().smallest_group
     gap, mean_gap = (0.5, 0.1) if base["model"]["dtype"] == "bfloat16" else (2e-5, 1e-5)
     return {
         "n": draw(one_of(*(n for n in (1, 2, 3, 4) if n >= fewest))),

@@ -16,7 +16,7 @@ from tests.tasks.finished_run import finish_run
 def runs(tmp_path: Path) -> list[RunDirectory]:
     """Two seeds of each of two recipes."""
     return [
-        finish_run(tmp_path / "runs", f"seed={seed}", f"algorithm.adv_estimator={name}", trained=signs)
+        finish_run(tmp_path / "runs", f"seed={seed}", f"algorithm.advantage.type={name}", trained=signs)
         for name, signs in (("grpo", "+---"), ("rloo", "+++-"))
         for seed in (1, 2)
     ]

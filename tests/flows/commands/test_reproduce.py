@@ -75,17 +75,17 @@ def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation
     assert shared == (512, 5, 128, 1.0, (0.9, 0.999), 0.01, "constant", 2048, 2048, 15, "bfloat16", "adamw")
     assert config.actor.optim.lr == (1e-5 if config.model.lora else 1e-6)
     algorithm = config.algorithm
-    clip = (algorithm.clip_ratio_low, algorithm.clip_ratio_high, algorithm.clip_ratio_dual)
+    loss = algorithm.loss.model_dump(exclude={"type"})
     kl = algorithm.kl and (algorithm.kl.coef, algorithm.kl.penalty, algorithm.kl.use_kl_loss)
     kind = path.stem.removesuffix("_lora").partition("grpo")[1] or path.stem.partition("geo3k_")[2]
-    assert (algorithm.adv_estimator, algorithm.loss_type, algorithm.loss_avg_mode, clip, kl) == {
-        "grpo": ("grpo", "default", "token", (0.2, 0.3, 3.0), (1e-2, "low_var_kl", True)),
-        "dapo": ("grpo", "default", "token", (0.2, 0.28, 3.0), None),
+    assert (algorithm.advantage.type, algorithm.loss.type, algorithm.loss_avg_mode, tuple(loss.values()), kl) == {
+        "grpo": ("grpo", "ppo", "token", (0.2, 0.3, 3.0), (1e-2, "low_var_kl", True)),
+        "dapo": ("grpo", "ppo", "token", (0.2, 0.28, 3.0), None),
         "gspo": ("grpo", "gspo_token", "seq", (3e-4, 4e-4, 3.0), None),
-        "cispo": ("grpo", "cispo", "token", (0.0, 4.0, 3.0), (1e-2, "low_var_kl", True)),
-        "sapo": ("grpo", "sapo", "token", (0.2, 0.3, 3.0), None),
+        "cispo": ("grpo", "cispo", "token", (0.0, 4.0), (1e-2, "low_var_kl", True)),
+        "sapo": ("grpo", "sapo", "token", (1.0, 1.05), None),
         "reinforce_plus_plus": (
-            "reinforce_plus_plus", "default", "token", (0.2, 0.3, 3.0), (1e-3, "kl", False),
+            "reinforce_plus_plus", "ppo", "token", (0.2, 0.3, 3.0), (1e-3, "kl", False),
         ),
     }[kind]  # fmt: skip
     assert (algorithm.online_filtering is not None) == (kind == "dapo")

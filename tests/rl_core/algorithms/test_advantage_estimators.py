@@ -1,13 +1,12 @@
-from typing import get_args
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped, value_targets
+from rl_core.algorithms.advantages import AdvantageInputs, Grouped
+from rl_core.algorithms.estimators import GAE, GRPO, ReMax
 from rl_core.algorithms.token_advantages import discounted_returns
-from rl_core.config.algorithm import GROUP_BASELINES, AdvantageName
+from tests.rl_core.built_in import ESTIMATORS
 
 GROUPS = st.lists(
     st.lists(st.tuples(st.integers(1, 5), st.floats(-2, 2, allow_subnormal=False)), min_size=2, max_size=5),
@@ -17,26 +16,24 @@ GROUPS = st.lists(
 """[group][rollout] -> (length, score)."""
 
 
-def estimate(name: str, groups: list[list[tuple[int, float]]], gamma: float = 1.0) -> Grouped:
+GROUP_BASELINES = sorted(name for name, section in ESTIMATORS.items() if section().smallest_group > 1)
+
+
+def estimate(name: str, groups: list[list[tuple[int, float]]], **options: float) -> Grouped:
     rewards = [[np.append(np.zeros(length - 1), score) for length, score in group] for group in groups]
     values = [[np.full(len(part), 0.25) for part in group] for group in rewards]
-    inputs = AdvantageInputs(token_rewards=rewards, gamma=gamma, greedy_rewards=[0.5] * len(rewards), values=values)
-    return ADVANTAGE_ESTIMATORS[name](inputs)
+    inputs = AdvantageInputs(token_rewards=rewards, greedy_rewards=[0.5] * len(rewards), values=values)
+    return ESTIMATORS[name](**options).advantages(inputs)
 
 
-def valued(lengths: list[int], *, gamma: float, lam: float, seed: int) -> AdvantageInputs:
+def valued(lengths: list[int], *, seed: int) -> AdvantageInputs:
     """One group with rewards and values drawn for every token."""
     generator = np.random.default_rng(seed)
     rewards, values = ([generator.normal(size=length) for length in lengths] for _ in range(2))
-    return AdvantageInputs(token_rewards=[rewards], gamma=gamma, values=[values], lam=lam)
+    return AdvantageInputs(token_rewards=[rewards], values=[values])
 
 
-def test_the_configuration_knows_the_same_names() -> None:
-    assert set(ADVANTAGE_ESTIMATORS) == set(get_args(AdvantageName))
-    assert set(ADVANTAGE_ESTIMATORS) >= GROUP_BASELINES
-
-
-@pytest.mark.parametrize("name", ADVANTAGE_ESTIMATORS)
+@pytest.mark.parametrize("name", ESTIMATORS)
 @given(groups=GROUPS)
 def test_every_token_has_a_finite_advantage(name: str, groups: list[list[tuple[int, float]]]) -> None:
     result = estimate(name, groups)
@@ -44,7 +41,7 @@ def test_every_token_has_a_finite_advantage(name: str, groups: list[list[tuple[i
     assert all(np.isfinite(part).all() for group in result for part in group)
 
 
-@pytest.mark.parametrize("name", sorted(GROUP_BASELINES - {"reinforce_plus_plus_baseline"}))
+@pytest.mark.parametrize("name", [name for name in GROUP_BASELINES if name != "reinforce_plus_plus_baseline"])
 @given(groups=GROUPS)
 def test_a_group_baseline_looks_at_its_own_group_alone(name: str, groups: list[list[tuple[int, float]]]) -> None:
     together = estimate(name, groups)
@@ -53,7 +50,7 @@ def test_a_group_baseline_looks_at_its_own_group_alone(name: str, groups: list[l
         assert all(np.array_equal(a, b) for a, b in zip(alone, expected, strict=True))
 
 
-@pytest.mark.parametrize("name", sorted(GROUP_BASELINES))
+@pytest.mark.parametrize("name", GROUP_BASELINES)
 @pytest.mark.parametrize("score", [0.1, 0.3, 0.9])
 def test_equal_rewards_give_exactly_zero(name: str, score: float) -> None:
     single = float(np.float32(score))
@@ -61,7 +58,7 @@ def test_equal_rewards_give_exactly_zero(name: str, score: float) -> None:
     assert all((part == 0.0).all() for part in group)
 
 
-@pytest.mark.parametrize("name", sorted(GROUP_BASELINES))
+@pytest.mark.parametrize("name", GROUP_BASELINES)
 def test_a_group_of_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"raise rollout\.n"):
         estimate(name, [[(3, 1.0)]])
@@ -69,20 +66,20 @@ def test_a_group_of_one_is_refused(name: str) -> None:
 
 def test_remax_needs_a_greedy_reward_for_every_group() -> None:
     with pytest.raises(ValueError, match="zip"):
-        ADVANTAGE_ESTIMATORS["remax"](AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0))
+        ReMax().advantages(AdvantageInputs(token_rewards=[[np.ones(1)]]))
 
 
 def test_gae_needs_values() -> None:
     with pytest.raises(ValueError, match="zip"):
-        ADVANTAGE_ESTIMATORS["gae"](AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0))
+        GAE().advantages(AdvantageInputs(token_rewards=[[np.ones(1)]]))
 
 
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
 def test_the_targets_of_a_critic_that_is_not_trusted_are_the_returns(
     lengths: list[int], gamma: float, seed: int
 ) -> None:
-    inputs = valued(lengths, gamma=gamma, lam=1.0, seed=seed)
-    (targets,) = value_targets(inputs)
+    inputs = valued(lengths, seed=seed)
+    (targets,) = GAE(gamma=gamma, lam=1.0).value_targets(inputs)
     for target, rewards in zip(targets, inputs.token_rewards[0], strict=True):
         assert target == pytest.approx(discounted_returns(rewards, gamma=gamma), abs=1e-9)
 
@@ -91,19 +88,19 @@ def test_the_targets_of_a_critic_that_is_not_trusted_are_the_returns(
 def test_the_targets_of_a_critic_that_is_trusted_look_one_token_ahead(
     lengths: list[int], gamma: float, seed: int
 ) -> None:
-    inputs = valued(lengths, gamma=gamma, lam=0.0, seed=seed)
-    (targets,) = value_targets(inputs)
+    inputs = valued(lengths, seed=seed)
+    (targets,) = GAE(gamma=gamma, lam=0.0).value_targets(inputs)
     for target, rewards, values in zip(targets, inputs.token_rewards[0], inputs.values[0], strict=True):
         assert target == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
 
 
 def test_there_are_no_targets_without_a_critic() -> None:
-    assert value_targets(AdvantageInputs(token_rewards=[[np.ones(1)]], gamma=1.0)) == []
+    assert GRPO().value_targets(AdvantageInputs(token_rewards=[[np.ones(1)]])) == []
 
 
 def test_a_perfect_critic_leaves_no_advantage() -> None:
-    inputs = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0])]], gamma=1.0, values=[[np.ones(2)]], lam=0.9)
-    assert not ADVANTAGE_ESTIMATORS["gae"](inputs)[0][0].any()
+    inputs = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0])]], values=[[np.ones(2)]])
+    assert not GAE(lam=0.9).advantages(inputs)[0][0].any()
 
 
 def test_reinforce_plus_plus_compares_across_prompts() -> None:

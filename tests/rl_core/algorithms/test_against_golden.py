@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from rl_core.algorithms.advantages import AdvantageInputs
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
-from rl_core.algorithms.group_advantages import (
-    dr_grpo_advantages,
-    grpo_advantages,
-    grpo_passk_advantages,
-    remax_advantages,
-    rloo_advantages,
-)
-from rl_core.algorithms.policy_loss import LossOptions, ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS, POLICY_LOSSES
+from rl_core.algorithms.estimators import GRPO, RLOO, DrGRPO, PassKGRPO, ReMax
+from rl_core.algorithms.losses import CISPOLoss, GSPOLoss, GSPOTokenLoss, PPOLoss, SAPOLoss
+from rl_core.algorithms.policy_loss import ResponseTokens
+from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.algorithms.token_advantages import discounted_returns, generalized_advantages, whiten
 from rl_core.algorithms.value_loss import clipped_value_loss
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "algorithms.json").read_text())
-GROUP_ESTIMATORS = {"grpo": grpo_advantages, "grpo_passk": grpo_passk_advantages, "rloo": rloo_advantages}
+GROUP_ESTIMATORS = {"grpo": GRPO().of_group, "grpo_passk": PassKGRPO().of_group, "rloo": RLOO().of_group}
+LOSSES = {"default": PPOLoss, "gspo": GSPOLoss, "gspo_token": GSPOTokenLoss, "cispo": CISPOLoss, "sapo": SAPOLoss}
+"""By the reference's names. A loss that it does not have has no number here."""
+
 MODES = ["token", "seq"]
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case["seed"] for case in CASES])
@@ -75,17 +74,20 @@ def test_group_advantages(case: dict, name: str) -> None:
 def test_dr_grpo_is_grpo_without_the_spread(case: dict) -> None:
     """The reference has no Dr. GRPO; its own definition ties it to GRPO's numbers."""
     rewards = np.array(case["inputs"]["scores"])[:4]
-    expected = grpo_advantages(rewards) * (rewards.std(ddof=1) + 1e-6)
-    np.testing.assert_allclose(dr_grpo_advantages(rewards), expected, atol=1e-9)
+    expected = GRPO().of_group(rewards) * (rewards.std(ddof=1) + 1e-6)
+    np.testing.assert_allclose(DrGRPO().of_group(rewards), expected, atol=1e-9)
 
 
 @every_case
 def test_remax_advantages(case: dict) -> None:
     rewards = [part.sum() for part in responses(case, case["inputs"]["token_level_rewards"])]
-    advantages = [
-        remax_advantages(np.full(length, reward), greedy_reward=baseline)
-        for length, reward, baseline in zip(lengths_of(case), rewards, case["inputs"]["reward_baselines"], strict=True)
-    ]
+    inputs = AdvantageInputs(
+        token_rewards=[
+            [np.full(length, reward / length)] for length, reward in zip(lengths_of(case), rewards, strict=True)
+        ],
+        greedy_rewards=case["inputs"]["reward_baselines"],
+    )
+    advantages = [part for (part,) in ReMax().advantages(inputs)]
     assert_tokens(case, advantages, case["advantages"]["remax"]["advantages"])
 
 
@@ -110,7 +112,7 @@ def test_generalized_advantages(case: dict, gamma: float, lam: float) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", POLICY_LOSSES)
+@pytest.mark.parametrize("name", LOSSES)
 @every_case
 def test_policy_losses_with_their_gradients(case: dict, name: str, mode: LossAverage) -> None:
     expected = case["policy_loss"][f"{name}|{mode}"]
@@ -121,7 +123,8 @@ def test_policy_losses_with_their_gradients(case: dict, name: str, mode: LossAve
         advantages=flat(case, case["inputs"]["advantages"]),
         lengths=lengths_of(case),
     )
-    loss = POLICY_LOSSES[name](tokens, LossOptions(**expected["config"]))
+    options = {key: value for key, value in expected["config"].items() if key in LOSSES[name].model_fields}
+    loss = LOSSES[name](**options).loss(tokens)
     total = (weights_of(case, mode) * loss.per_token).sum()
     total.backward()
     assert total.item() == pytest.approx(expected["loss"], abs=1e-6)
@@ -173,6 +176,6 @@ def test_value_loss(case: dict, mode: LossAverage) -> None:
 def test_every_name_of_the_file_is_tested() -> None:
     for case in CASES:
         assert set(case["kl"]) == set(KL_ESTIMATORS)
-        assert set(case["policy_loss"]) == {f"{name}|{mode}" for name in POLICY_LOSSES for mode in MODES}
+        assert set(case["policy_loss"]) == {f"{name}|{mode}" for name in LOSSES for mode in MODES}
         families = {name.partition("|")[0] for name in case["advantages"]}
         assert families == {*GROUP_ESTIMATORS, "remax", "reinforce_plus_plus", "gae"}

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.algorithms.group_advantages import grpo_advantages
+from rl_core.algorithms.estimators import GRPO
 
+grpo_advantages = GRPO().of_group
 REWARDS = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=16)
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rl_core.algorithms.group_filter import is_informative
+from rl_core.algorithms.filters.bounds import is_informative
 
 
 @pytest.mark.parametrize(

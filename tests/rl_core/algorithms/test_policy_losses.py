@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
-from rl_core.algorithms.policy_loss import LossOptions, ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS, POLICY_LOSSES
-from rl_core.config.algorithm import KLPenalty, PolicyLossName
+from rl_core.algorithms.losses import CISPOLoss
+from rl_core.algorithms.policy_loss import ResponseTokens
+from rl_core.algorithms.registry import KL_ESTIMATORS
+from rl_core.config.algorithm import KLPenalty
+from tests.rl_core.built_in import LOSSES
 
-TOKEN_BOUNDS = LossOptions(
-    clip_ratio_low=0.2, clip_ratio_high=0.3, clip_ratio_dual=3.0, tau_positive=1.0, tau_negative=1.05
-)
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
-every_loss = pytest.mark.parametrize("name", POLICY_LOSSES)
+every_loss = pytest.mark.parametrize("name", LOSSES)
 every_mode = pytest.mark.parametrize("mode", get_args(LossAverage))
 
 
@@ -49,7 +48,7 @@ def gradients(
             lengths=[lengths[i] for i in part],
         )
         weights = token_weights(tokens.lengths, mode=mode, totals=totals)
-        (weights * POLICY_LOSSES[name](tokens, TOKEN_BOUNDS).per_token).sum().backward()
+        (weights * LOSSES[name]().loss(tokens).per_token).sum().backward()
     return [leaf.grad for leaf in leaves]
 
 
@@ -74,18 +73,20 @@ def test_at_the_old_policy_every_loss_has_the_policy_gradient(name: str) -> None
     constant = torch.full((5,), 0.7, dtype=torch.float64)
     log_probs = tokens.log_probs.clone().requires_grad_()
     at_old = ResponseTokens(log_probs=log_probs, old_log_probs=tokens.log_probs, advantages=constant, lengths=[5])
-    POLICY_LOSSES[name](at_old, TOKEN_BOUNDS).per_token.sum().backward()
+    LOSSES[name]().loss(at_old).per_token.sum().backward()
     torch.testing.assert_close(log_probs.grad, -constant)
 
 
-@every_loss
-def test_only_cispo_and_sapo_keep_a_gradient_above_the_bound(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "keeps"), [("ppo", False), ("gspo", False), ("gspo_token", False), ("cispo", True), ("sapo", True)]
+)
+def test_which_losses_keep_a_gradient_above_the_bound(name: str, keeps: bool) -> None:
     log_probs = torch.tensor([-0.1], dtype=torch.float64, requires_grad=True)
     tokens = ResponseTokens(
         log_probs=log_probs, old_log_probs=log_probs.detach() - 0.6, advantages=torch.ones(1).double(), lengths=[1]
     )
-    POLICY_LOSSES[name](tokens, TOKEN_BOUNDS).per_token.sum().backward()
-    assert (log_probs.grad.abs().item() > 0.0) == (name in ("cispo", "sapo"))
+    LOSSES[name]().loss(tokens).per_token.sum().backward()
+    assert (log_probs.grad.abs().item() > 0.0) == keeps
 
 
 @every_loss
@@ -94,7 +95,7 @@ def test_a_wild_token_does_not_overflow(name: str) -> None:
     old = torch.tensor([-900.0, 0.0])
     for sign in (1.0, -1.0):
         tokens = ResponseTokens(log_probs=log_probs, old_log_probs=old, advantages=sign * torch.ones(2), lengths=[1, 1])
-        loss = POLICY_LOSSES[name](tokens, TOKEN_BOUNDS).per_token
+        loss = LOSSES[name]().loss(tokens).per_token
         loss.sum().backward()
         assert torch.isfinite(loss).all() and torch.isfinite(log_probs.grad).all()
 
@@ -104,13 +105,9 @@ def test_a_lower_ratio_of_one_bounds_from_above_only() -> None:
     log_probs = torch.tensor([-9.0, 0.0], requires_grad=True)
     old = torch.tensor([0.0, -9.0])
     tokens = ResponseTokens(log_probs=log_probs, old_log_probs=old, advantages=torch.ones(2), lengths=[2])
-    options = LossOptions(
-        clip_ratio_low=1.0, clip_ratio_high=4.0, clip_ratio_dual=3.0, tau_positive=1.0, tau_negative=1.0
-    )
-    POLICY_LOSSES["cispo"](tokens, options).per_token.sum().backward()
+    CISPOLoss(clip_ratio_low=1.0, clip_ratio_high=4.0).loss(tokens).per_token.sum().backward()
     torch.testing.assert_close(log_probs.grad, -torch.tensor([-9.0, 5.0]).where(old < 0, torch.tensor(-9.0).exp()))
 
 
-def test_the_configuration_knows_the_same_names() -> None:
-    assert set(POLICY_LOSSES) == set(get_args(PolicyLossName))
+def test_the_configuration_knows_the_same_kl_estimators() -> None:
     assert {*KL_ESTIMATORS, "full"} == set(get_args(KLPenalty)), "`full` needs distributions: it is the output head's"

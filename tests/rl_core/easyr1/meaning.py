@@ -258,10 +258,17 @@ def _rollout(e: Reference) -> Flat:
 
 
 def _algorithm(e: Reference) -> Flat:
-    actor = ("clip_ratio_low", "clip_ratio_high", "clip_ratio_dual", "loss_avg_mode", "loss_type")
+    """Of the options those that the loss and the estimator read there."""
+    loss, estimator = e["worker.actor.loss_type"], e["algorithm.adv_estimator"]
+    bounds = ("clip_ratio_low", "clip_ratio_high")
+    read = {"sapo": ("tau_positive", "tau_negative"), "cispo": bounds}.get(loss, (*bounds, "clip_ratio_dual"))
+    discounts = {"gae": ("gamma", "lam"), "reinforce_plus_plus": ("gamma",)}.get(estimator, ())
     return {
-        **{f"algorithm.{name}": e[f"algorithm.{name}"] for name in ("gamma", "lam", "adv_estimator")},
-        **{f"algorithm.{name}": e[f"worker.actor.{name}"] for name in (*actor, "tau_positive", "tau_negative")},
+        "algorithm.advantage.type": estimator,
+        **{f"algorithm.advantage.{name}": e[f"algorithm.{name}"] for name in discounts},
+        "algorithm.loss.type": "ppo" if loss == "default" else loss,
+        **{f"algorithm.loss.{name}": e[f"worker.actor.{name}"] for name in read},
+        "algorithm.loss_avg_mode": e["worker.actor.loss_avg_mode"],
         **_kl(e),
         **_filtering(e),
     }
@@ -289,6 +296,7 @@ def _filtering(e: Reference) -> Flat:
         "filter_high": e["algorithm.filter_high"],
         "mini_rollout_batch_size": e["data.mini_rollout_batch_size"],
         "max_try_make_batch": e["trainer.max_try_make_batch"],
+        "type": "bounds",
         "statistic": "mean",
         "surplus": "discard",
     }

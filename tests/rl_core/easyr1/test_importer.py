@@ -127,7 +127,11 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
             0.0,
         ),
         (["worker.actor.optim.min_lr_ratio=0.1"], "actor.optim.min_lr_ratio", 0.1),
-        (["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"], "algorithm.clip_ratio_low", 3e-4),
+        (
+            ["worker.actor.loss_type=gspo_token", "worker.actor.clip_ratio_low=3e-4"],
+            "algorithm.loss.clip_ratio_low",
+            3e-4,
+        ),
         (["worker.actor.fsdp.mp_param_dtype=bf16"], "model.dtype", "bfloat16"),
         (["worker.actor.fsdp.mp_param_dtype=fp32", "worker.rollout.dtype=fp32"], "model.dtype", "float32"),
         (["worker.actor.fsdp.torch_dtype=bf16"], "model.dtype", "bfloat16"),
@@ -151,7 +155,7 @@ def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:
             ("o_proj",),
         ),
         (["worker.actor.model.enable_gradient_checkpointing=false"], "model.gradient_checkpointing", False),
-        (["algorithm.adv_estimator=reinforce_plus_plus", "algorithm.gamma=0.99"], "algorithm.gamma", 0.99),
+        (["algorithm.adv_estimator=reinforce_plus_plus", "algorithm.gamma=0.99"], "algorithm.advantage.gamma", 0.99),
         (
             ["worker.actor.model.lora.rank=32", "worker.actor.model.freeze_vision_tower=true"],
             "model.freeze_vision_tower",
@@ -213,7 +217,11 @@ def test_a_critic_is_taken_over_where_there_is_one(importing: Import) -> None:
     config = valid(imported)
     assert lost(imported) == {}
     assert config.critic is not None
-    assert (config.algorithm.lam, config.trainer.critic_warmup, config.critic.cliprange_value) == (0.95, 5, 0.5)
+    assert (config.algorithm.advantage.lam, config.trainer.critic_warmup, config.critic.cliprange_value) == (
+        0.95,
+        5,
+        0.5,
+    )
     assert (config.critic.optim.lr, config.critic.optim.lr_warmup_steps) == (1e-5, 3 * 4 * 2)
     other = "worker.critic.model.model_path=owner/judge"
     assert set(lost(importing(*SMALL, *NO_OFFLOAD, *gae, other))) == {"worker.critic.model.model_path"}

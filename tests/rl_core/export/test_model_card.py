@@ -17,7 +17,7 @@ from tests.rl_core.merged_models import Merged
 FACTS = CardFacts(
     run="quickstart-abc",
     base="tiny qwen2_5_vl, random",
-    algorithm="adv_estimator grpo, loss_type default",
+    algorithm="advantage grpo, loss ppo",
     step=64,
     data="2048 counting scenes",
     data_fingerprint="0123abcd",
@@ -46,7 +46,7 @@ def test_the_transformers_lines_run(
 def test_the_card_tells_what_the_run_knows(merged: Callable[[str], Merged], tmp_path: Path) -> None:
     folder = merged("qwen2_5_vl").folder
     card = model_card(folder, FACTS)
-    run = ("quickstart-abc, step 64", "tiny qwen2_5_vl, random", "adv_estimator grpo")
+    run = ("quickstart-abc, step 64", "tiny qwen2_5_vl, random", "advantage grpo")
     for fact in (*run, "0123abcd", "torch 2.13.0", "vllm 2.0e-06"):
         assert fact in card
     assert "| trained, greedy | 400 | 0.950 | 0.924 - 0.967 |" in card

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS, AdvantageInputs, Grouped
+from rl_core.algorithms.advantages import AdvantageInputs, Grouped
+from rl_core.algorithms.estimators import RLOO, ReinforcePlusPlus, ReMax
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.loop.advantages import advantage_inputs, scored_groups, train_groups
 from rl_core.types import Score
@@ -9,11 +10,11 @@ from tests.rl_core.builders import make_group
 
 GOOD, BAD = Score(components={"overall": 1.0}), Score(components={}, error="timeout")
 ZERO = Score(components={"overall": 0.0})
-GRPO, REINFORCE = AlgorithmConfig(), AlgorithmConfig(adv_estimator="reinforce_plus_plus")
+GRPO, REINFORCE = AlgorithmConfig(), AlgorithmConfig(advantage=ReinforcePlusPlus())
 
 
 def estimate(config: AlgorithmConfig, inputs: AdvantageInputs) -> Grouped:
-    return ADVANTAGE_ESTIMATORS[config.adv_estimator](inputs)
+    return config.advantage.advantages(inputs)
 
 
 def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
@@ -21,7 +22,7 @@ def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
     scores = {("p0", 0): GOOD, ("p0", 1): BAD, ("p0", 2): ZERO}
     (kept,) = scored_groups([group], scores, config=GRPO)
     assert [rollout.sample_index for rollout in kept.rollouts] == [0, 2]
-    inputs = advantage_inputs([kept], scores, config=GRPO, kl_penalties=None, greedy_rewards={}, values=[])
+    inputs = advantage_inputs([kept], scores, kl_penalties=None, greedy_rewards={}, values=[])
     ((first, second),) = estimate(GRPO, inputs)
     assert first == pytest.approx(np.full(2, np.sqrt(0.5)), abs=1e-5)
     assert second == pytest.approx(-first)
@@ -39,8 +40,8 @@ def test_a_penalty_is_taken_off_the_reward_of_its_token() -> None:
     group = make_group(lengths=(2, 1))
     scores = {("p0", 0): GOOD, ("p0", 1): GOOD}
     penalties = [[np.array([0.2, 0.3]), np.array([0.1])]]
-    rloo = AlgorithmConfig(adv_estimator="rloo")
-    inputs = advantage_inputs([group], scores, config=rloo, kl_penalties=penalties, greedy_rewards={}, values=[])
+    rloo = AlgorithmConfig(advantage=RLOO())
+    inputs = advantage_inputs([group], scores, kl_penalties=penalties, greedy_rewards={}, values=[])
     ((first, second),) = estimate(rloo, inputs)
     assert first == pytest.approx([0.5 - 0.9] * 2)
     assert second == pytest.approx([0.9 - 0.5])
@@ -62,20 +63,18 @@ def test_every_token_carries_its_own_numbers() -> None:
 def test_the_greedy_reward_belongs_to_its_prompt() -> None:
     groups = [make_group("p0", lengths=(1,)), make_group("p1", lengths=(2,))]
     scores = {("p0", 0): GOOD, ("p1", 0): GOOD}
-    remax = AlgorithmConfig(adv_estimator="remax")
+    remax = AlgorithmConfig(advantage=ReMax())
     greedy = {"p1": 1.0, "p0": 0.25}
-    inputs = advantage_inputs(groups, scores, config=remax, kl_penalties=None, greedy_rewards=greedy, values=[])
+    inputs = advantage_inputs(groups, scores, kl_penalties=None, greedy_rewards=greedy, values=[])
     assert [group[0].tolist() for group in estimate(remax, inputs)] == [[0.75], [0.0, 0.0]]
 
 
 def test_a_critics_numbers_belong_to_their_tokens() -> None:
     group = make_group(lengths=(3, 1))
     scores = {("p0", 0): GOOD, ("p0", 1): ZERO}
-    gae = AlgorithmConfig(adv_estimator="gae", gamma=0.5, lam=0.9)
     values = [[np.array([0.5, 0.25, 0.75], np.float32), np.array([0.125], np.float32)]]
     penalties = [[np.array([0.0, 0.25, 0.0]), np.zeros(1)]]
-    inputs = advantage_inputs([group], scores, config=gae, kl_penalties=penalties, greedy_rewards={}, values=values)
-    assert (inputs.gamma, inputs.lam) == (0.5, 0.9)
+    inputs = advantage_inputs([group], scores, kl_penalties=penalties, greedy_rewards={}, values=values)
     assert [part.tolist() for part in inputs.token_rewards[0]] == [[0.0, -0.25, 1.0], [0.0]]
     assert [part.tolist() for part in inputs.values[0]] == [[0.5, 0.25, 0.75], [0.125]]
     assert {part.dtype for part in inputs.values[0]} == {np.dtype(np.float64)}

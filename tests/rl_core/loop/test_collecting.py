@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_core.config.algorithm import OnlineFilteringConfig
+from rl_core.algorithms.estimators import ReMax
+from rl_core.algorithms.filters import BoundsFilter
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
@@ -22,13 +23,13 @@ from tests.rl_core.steps import take_step
 
 Sample = Callable[..., RolloutBatch]
 
-SPREAD = OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
-KEEP = OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep")
+SPREAD = BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
+KEEP = BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep")
 """Passes every group of an odd answer, so that which are kept is known from the data."""
 PARITY = f"{Path(__file__).with_name('parity_reward.py')}:judge"
 
 
-def filtering(config: RunConfig, online_filtering: OnlineFilteringConfig | None) -> RunConfig:
+def filtering(config: RunConfig, online_filtering: BoundsFilter | None) -> RunConfig:
     algorithm = config.algorithm.model_copy(update={"online_filtering": online_filtering})
     reward = config.reward.model_copy(update={"function": PARITY})
     return config.model_copy(update={"algorithm": algorithm, "reward": reward})
@@ -48,7 +49,7 @@ def loader(prepared_run, config) -> PromptLoader:
 
 @pytest.fixture
 def sample(worker, parity, config, prepared_run) -> Sample:
-    def draw(online_filtering: OnlineFilteringConfig | None) -> Collected:
+    def draw(online_filtering: BoundsFilter | None) -> Collected:
         drawing = filtering(config, online_filtering)
         collector = Collector(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
         dataset = PreparedDataset.open(prepared_run.data, "train")
@@ -77,10 +78,10 @@ def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sampl
     assert len(set(uids)) == len(uids)
 
 
-def odd(size: int | None, **more: object) -> OnlineFilteringConfig:
+def odd(size: int | None, **more: object) -> BoundsFilter:
     """Which groups pass is known from the data; in draws of `size` prompts."""
     bounds = {"filter_key": "odd", "filter_low": 0.5, "filter_high": None}
-    return OnlineFilteringConfig.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
+    return BoundsFilter.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
@@ -120,14 +121,14 @@ def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None
 
 
 def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:
-    nothing = OnlineFilteringConfig(filter_key="odd", filter_low=2.0, filter_high=None, max_try_make_batch=5)
+    nothing = BoundsFilter(filter_key="odd", filter_low=2.0, filter_high=None, max_try_make_batch=5)
     with pytest.raises(TooFewInformativeGroups, match=r"5 draws .* of 12 different prompts gave 0 of 4 groups"):
         sample(nothing)
 
 
 def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
     with pytest.raises(ValueError, match=r"filter_key is 'accuracy', and the reward gave \['odd', 'overall'\]"):
-        sample(OnlineFilteringConfig(filter_key="accuracy"))
+        sample(BoundsFilter(filter_key="accuracy"))
 
 
 def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
@@ -206,7 +207,7 @@ def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, 
 
 def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
     remax = filtering(config, None)
-    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"advantage": ReMax()})})
     prompts = loader.next_batch()
     with awake_generator(worker):
         batches = [
@@ -224,7 +225,7 @@ def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(w
 
 def test_a_remax_step_learns(worker, parity, config, loader) -> None:
     remax = filtering(config, None)
-    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"adv_estimator": "remax"})})
+    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"advantage": ReMax()})})
     record = take_step(loader.next_batch, step=1, config=remax, workers=worker, rewards=parity)
     assert record.metrics["actor/grad_norm"] > 0.0
     assert 0.0 <= record.metrics["reward/greedy"] <= 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_core.algorithms.advantage_estimators import ADVANTAGE_ESTIMATORS
+from rl_core.algorithms.estimators import RLOO
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
 from rl_core.config.training import CriticConfig
 from rl_core.loop.collecting import Collected
@@ -16,6 +16,7 @@ from rl_core.loop.update_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
+from tests.rl_core.built_in import ESTIMATORS
 from tests.rl_core.steps import optimizer_batch
 
 Scored = tuple[list[Group], dict[RolloutKey, Score]]
@@ -66,11 +67,11 @@ def advantages(experience: Experience) -> list[np.ndarray]:
     return [sample.advantages for group in experience.groups for sample in group.samples]
 
 
-@pytest.mark.parametrize("estimator", ADVANTAGE_ESTIMATORS)
+@pytest.mark.parametrize("estimator", ESTIMATORS.values())
 @pytest.mark.parametrize("in_loss", [True, False])
 def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, use) -> None:
     kl = KLConfig(coef=0.1, use_kl_loss=in_loss)
-    config = use(adv_estimator=estimator, kl=kl, old_log_probs="recompute", correction={"type": "tis"})
+    config = use(advantage=estimator(), kl=kl, old_log_probs="recompute", correction={"type": "tis"})
     worker.load_critic(worker.trainer.base_folder)
     experience = build(worker, scored, config)
     before = torch.cat([p.detach().flatten().clone() for p in worker.trainer.policy.parameters()])
@@ -136,8 +137,8 @@ def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, we
 
 
 def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, use) -> None:
-    plain = build(worker, scored, use(adv_estimator="rloo"))
-    penalised = build(worker, scored, use(adv_estimator="rloo", kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
+    plain = build(worker, scored, use(advantage=RLOO()))
+    penalised = build(worker, scored, use(advantage=RLOO(), kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
     groups, _ = scored
     ref = worker.log_probs(groups, reference=True)
     kl = [

@@ -2,7 +2,7 @@
 
 import re
 
-from rl_core.config.algorithm import OnlineFilteringConfig
+from rl_core.algorithms.filters import BoundsFilter
 from rl_core.loop.filtering import informative_groups, too_few
 from rl_core.types import Score
 from tests.rl_core.builders import make_group
@@ -16,12 +16,12 @@ def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order() 
         for uid, pair in accuracy.items()
         for index, value in enumerate(pair)
     }
-    passed = informative_groups(groups, scores, OnlineFilteringConfig(filter_key="accuracy"))
+    passed = informative_groups(groups, scores, BoundsFilter(filter_key="accuracy"))
     assert [group.prompt.uid for group in passed] == ["half", "other"]
-    assert informative_groups(groups, scores, OnlineFilteringConfig(filter_key="overall")) == groups
+    assert informative_groups(groups, scores, BoundsFilter(filter_key="overall")) == groups
 
 
 def test_the_error_says_what_was_found_and_what_to_do() -> None:
-    filtering = OnlineFilteringConfig(filter_key="accuracy", max_try_make_batch=3)
+    filtering = BoundsFilter(filter_key="accuracy", max_try_make_batch=3)
     message = str(too_few(found=2, wanted=8, drawn=24, filtering=filtering))
     assert re.search(r"3 draws .* of 24 .* gave 2 of 8 .* mean of accuracy is above 0.01 and below 0.99", message)

@@ -11,12 +11,14 @@ from statistics import mean
 
 import pytest
 
+from rl_core.algorithms.estimators import GAE, ReinforcePlusPlus
+from rl_core.algorithms.filters import BoundsFilter
+from rl_core.algorithms.losses import GSPOTokenLoss
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.algorithm import (
     AdaptiveKLConfig,
     AlgorithmConfig,
     KLConfig,
-    OnlineFilteringConfig,
     TruncatedCorrection,
 )
 from rl_core.config.run import RunConfig
@@ -141,8 +143,8 @@ def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
 def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
     """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""
     algorithm = AlgorithmConfig(
-        adv_estimator="reinforce_plus_plus",
-        loss_type="gspo_token",
+        advantage=ReinforcePlusPlus(),
+        loss=GSPOTokenLoss(),
         old_log_probs="recompute",
         correction=TruncatedCorrection(type="tis"),
         kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
@@ -169,9 +171,9 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
 @pytest.mark.parametrize(
     "filtering",
     [
-        OnlineFilteringConfig(statistic="spread", filter_low=0.0, filter_high=None),
-        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
-        OnlineFilteringConfig(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
+        BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None),
+        BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
+        BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
     ],
     ids=["discard", "keep", "small-draws"],
 )
@@ -200,7 +202,7 @@ def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validatin
 
 def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
     """With KL in the reward; the run is cut before the critic's warm-up ends."""
-    algorithm = AlgorithmConfig(adv_estimator="gae", lam=0.95, kl=KLConfig(coef=0.05, use_kl_loss=False))
+    algorithm = AlgorithmConfig(advantage=GAE(lam=0.95), kl=KLConfig(coef=0.05, use_kl_loss=False))
     config = validating.model_copy(
         update={
             "algorithm": algorithm,

@@ -57,7 +57,7 @@ def test_every_ppo_epoch_takes_the_optimizer_steps_again(configure: Configure) -
 
 
 def test_the_policy_rests_while_the_critic_warms_up(configure: Configure) -> None:
-    gae = ("algorithm.adv_estimator=gae", "critic={global_batch_size: 4, ppo_epochs: 2}", "trainer.critic_warmup=5")
+    gae = ("algorithm.advantage.type=gae", "critic={global_batch_size: 4, ppo_epochs: 2}", "trainer.critic_warmup=5")
     plan = batch_plan(configure(*gae), train_rows=100)
     assert (plan.total_steps, plan.total_optimizer_steps, plan.total_critic_steps) == (12, 8 * 2, 12 * 4 * 2)
     assert batch_plan(configure(), train_rows=100).total_critic_steps == 0

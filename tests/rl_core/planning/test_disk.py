@@ -33,7 +33,7 @@ def test_the_forecast_counts_every_copy(
 
 
 def test_without_moments_a_critics_weights_are_still_there(configure: Configure) -> None:
-    gae = ("algorithm.adv_estimator=gae", "critic={global_batch_size: 8}", "trainer.save_model_only=true")
+    gae = ("algorithm.advantage.type=gae", "critic={global_batch_size: 8}", "trainer.save_model_only=true")
     config = configure(*gae)
     sizes = model_sizes(config.model.source)
     assert checkpoint_bytes(config, sizes) == 2 * 4 * sizes.parameters

@@ -87,7 +87,7 @@ def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
 
 def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     """Its update and the policy's follow each other, so the smaller of the two costs nothing."""
-    gae = ("algorithm.adv_estimator=gae", "critic={micro_batch_size_per_device_for_update: 8}")
+    gae = ("algorithm.advantage.type=gae", "critic={micro_batch_size_per_device_for_update: 8}")
     without, config = configure(), configure(*gae)
     rows = rows_of(config)
     assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl_core.algorithms.estimators import GAE
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig
@@ -28,7 +29,7 @@ def gae_config(config: RunConfig) -> RunConfig:
     """PPO with a critic whose rate is high enough that a few steps show."""
     return config.model_copy(
         update={
-            "algorithm": AlgorithmConfig(adv_estimator="gae", lam=0.95),
+            "algorithm": AlgorithmConfig(advantage=GAE(lam=0.95)),
             "critic": CriticConfig(global_batch_size=2, optim=OptimConfig(lr=3e-3)),
         }
     )
@@ -118,7 +119,7 @@ def test_kl_in_the_reward_lowers_the_targets(critic_worker, groups, prepared_run
         for weight in critic_worker.trainer.policy.model.parameters():
             weight.mul_(1.05)
     kl = KLConfig(coef=0.5, penalty="mse", use_kl_loss=False)
-    algorithm = gae_config.algorithm.model_copy(update={"lam": 1.0})
+    algorithm = gae_config.algorithm.model_copy(update={"advantage": GAE(lam=1.0)})
     plain = build(critic_worker, groups, algorithm)
     penalised = build(critic_worker, groups, algorithm.model_copy(update={"kl": kl, "old_log_probs": "recompute"}))
     lowered = [
@@ -240,5 +241,5 @@ def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups
 
 
 def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:
-    with pytest.raises(ValueError, match="adv_estimator gae gives them"):
+    with pytest.raises(ValueError, match="an estimator that uses a critic gives them"):
         learn(critic_worker, train_groups)

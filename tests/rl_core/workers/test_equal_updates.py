@@ -21,7 +21,7 @@ VARIANTS = {
     "recomputed activations": ["model.gradient_checkpointing=true"],
     "logits in chunks": ["model.log_prob_chunk_tokens=256"],
     "full KL and entropy": ["algorithm.kl={coef: 0.1, penalty: full}", "algorithm.entropy_coef=0.01"],
-    "critic": ["critic={}", "algorithm.adv_estimator=gae"],
+    "critic": ["critic={}", "algorithm.advantage.type=gae"],
 }
 IN_EVERY_TEST_RUN = ("float32", "qwen3_vl", "adapters", "critic")
 """Of the variants; the others are slow tests."""

@@ -14,11 +14,11 @@ from rl_core.config.run import RunConfig
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.policy_update import PolicyUpdate
 from rl_core.types import TrainGroup, TrainSample
+from tests.rl_core.built_in import LOSSES
 from tests.rl_core.steps import optimizer_batch
 
 Microbatches = list[list[TrainGroup]]
 
-LOSSES = ["default", "gspo", "gspo_token", "cispo", "sapo"]
 MODES = ["token", "seq", "seq_sum_norm"]
 
 
@@ -104,9 +104,9 @@ CUTS = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, off_policy_groups, config) -> None:
-    settings = settings_of(config, loss_type=loss, loss_avg_mode=mode)
+    settings = settings_of(config, loss=loss(), loss_avg_mode=mode)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
     differences = {
         name: float((gradient(worker, off_policy_groups, cut(off_policy_groups), settings) - expected).norm())
@@ -156,7 +156,7 @@ def test_a_denominator_of_the_micro_batch_would_change_it(worker, off_policy_gro
 def test_every_option_has_a_gradient_of_its_own(worker, off_policy_groups, config) -> None:
     """The control: no two losses, averages or terms are the same thing."""
     variants = [
-        *({"loss_type": loss} for loss in LOSSES),
+        *({"loss": loss()} for loss in LOSSES.values()),
         *({"loss_avg_mode": mode} for mode in MODES[1:]),
         {"kl": None},
         {"kl": KLConfig(coef=0.1, penalty="mse")},

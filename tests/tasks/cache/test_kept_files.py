@@ -27,6 +27,8 @@ NAMES = {
     "reward.function": "null",
     "reward.mixture": "[{function: rewards/score.py:score}, {function: length, weight: 0.1}]",
     "reward.by_source": "{a: {function: other/score.py:score}}",
+    "algorithm.loss": "{type: custom, function: algorithms/loss.py:mine, kwargs: {scale: 2.0}}",
+    "algorithm.advantage": "{type: custom, function: rewards/score.py:score}",
     "tracking.mlflow_uri": "sqlite:///mlflow.db",
 }
 FILES = {
@@ -39,6 +41,8 @@ FILES = {
     "rewards/grading/scale.py": "RIGHT = 1.0\n",
     "sources/kept_sums.py": "from words.asked import ASKED\ndef rows(): yield {'problem': ASKED, 'answer': 1}\n",
     "sources/words/asked.py": "ASKED = '0 + 1?'\n",
+    "algorithms/loss.py": "from scales import SCALE\ndef mine(tokens, *, scale): ...\n",
+    "algorithms/scales.py": "SCALE = 1.0\n",
     "other/score.py": "def score(sample): return {'overall': 0.5}\n",
 }
 
@@ -123,6 +127,11 @@ def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> N
         for spec, name in ((routing.specs[0], "rewards"), (routing.specs[2], "other")):
             assert spec.source.read_text() == FILES[f"{name}/score.py"]
         assert (routing.specs[0].source.parent / "grading" / "scale.py").is_file(), "its neighbours are there too"
+        loss, advantage = located.algorithm.loss, located.algorithm.advantage
+        assert Path(loss.file).read_text() == FILES["algorithms/loss.py"]
+        assert Path(loss.file).with_name("scales.py").read_text() == FILES["algorithms/scales.py"]
+        assert (loss.label, loss.kwargs) == ("mine", {"scale": 2.0})
+        assert Path(advantage.file).read_text() == FILES["rewards/score.py"]
         assert [term.label for term in located.reward.terms] == [term.label for term in begun.config.reward.terms]
         assert state == "copy" or Path(located.data.train.path).read_text() == FILES["data/train.jsonl"]
         if begun.project.exists():
@@ -150,6 +159,16 @@ def test_a_reward_can_be_mended_until_the_run_is_settled(begun: Begun) -> None:
     assert begun.digests(is_settled=True) == before
     finish_stage(begun.run, "report", {}, digest=before["report"])
     assert begun.digests() == before, "a finished run stays finished"
+
+
+def test_a_loss_is_part_of_what_training_depends_on_and_of_nothing_else(begun: Begun) -> None:
+    stand(begun, "prepare")
+    before = begun.digests()
+    (begun.project / "algorithms" / "scales.py").write_text("SCALE = 2.0\n")
+    mended = begun.digests()
+    changed = {stage for stage in before if before[stage] != mended[stage]}
+    assert changed >= {"training", "train-epoch-001", "evaluate-trained", "merge"}
+    assert not changed & {"prepare", "cold-start", "evaluate-base"}
 
 
 def test_what_was_prepared_stays_prepared(begun: Begun) -> None:

@@ -65,7 +65,9 @@ def test_other_rows_are_named() -> None:
 
 
 def test_many_keys_are_counted() -> None:
-    overrides = [f"algorithm.{key}" for key in ("clip_ratio_low=0.1", "clip_ratio_high=0.4", "loss_type=gspo")]
+    overrides = [
+        f"algorithm.{key}" for key in ("loss.clip_ratio_low=0.1", "loss.clip_ratio_high=0.4", "loss.type=gspo")
+    ]
     said = what_changed(parts()["training"], parts(*overrides, "seed=8", "rollout.n=8")["training"])
     assert said.endswith(" and 1 more changed") and said.count(",") == 3
 
@@ -75,6 +77,22 @@ def test_a_reward_and_what_it_imports_are_named_by_their_files(reward: Path) -> 
     before = parts(override)["training"]
     reward.with_name("helper.py").write_text("LIMIT = 2\n")
     assert what_changed(before, parts(override)["training"]) == f"{reward.with_name('helper.py')} changed"
+
+
+def test_a_loss_and_what_it_imports_are_named_by_their_files(tmp_path: Path) -> None:
+    (tmp_path / "loss.py").write_text("import scales\ndef mine(tokens): ...\n")
+    (tmp_path / "scales.py").write_text("SCALE = 1\n")
+    override = f"algorithm.loss={{type: custom, function: {tmp_path / 'loss.py'}:mine}}"
+    before = parts(override)["training"]
+    (tmp_path / "scales.py").write_text("SCALE = 2\n")
+    assert what_changed(before, parts(override)["training"]) == f"{tmp_path / 'scales.py'} changed"
+
+
+def test_a_key_of_before_is_called_by_its_name_of_now() -> None:
+    now = parts("algorithm.loss.clip_ratio_low=0.1", "algorithm.advantage.type=rloo")["training"]
+    assert "algorithm.clip_ratio_low" in now, "as in the manifests of runs of before"
+    said = "algorithm.advantage.type, algorithm.loss.clip_ratio_low changed"
+    assert what_changed(parts()["training"], now) == said
 
 
 def test_how_long_a_run_is_changes_no_epoch() -> None:

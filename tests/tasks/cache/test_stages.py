@@ -40,7 +40,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
     ("override", "reruns"),
     [
         ("actor.optim.lr=1e-4", AFTER_TRAINING),
-        ("algorithm.clip_ratio_high=0.3", AFTER_TRAINING),
+        ("algorithm.loss.clip_ratio_high=0.3", AFTER_TRAINING),
         ("rollout.n=4", AFTER_TRAINING),
         ("data.rollout_batch_size=32", AFTER_TRAINING),
         ("data.source_weights={counting: 1.0}", AFTER_TRAINING),
@@ -164,6 +164,46 @@ def test_a_data_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     config = quickstart(f"data.train={{type: custom, function: '{tmp_path / 'gone.py'}:rows'}}")
     with pytest.raises(ValueError, match=r"gone\.py:rows': there is no file"):
         stage_digests(config)
+
+
+CUSTOM = {
+    "algorithm.loss": "def function(tokens): ...",
+    "algorithm.advantage": "def function(inputs): ...",
+    "algorithm.online_filtering": "def function(scores): ...",
+}
+
+
+@pytest.mark.parametrize("key", CUSTOM)
+def test_editing_a_function_of_the_algorithm_changes_training_and_what_follows(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(CUSTOM[key])
+    config = quickstart(f"{key}={{type: custom, function: {path}:function}}")
+    before = stage_digests(config, NamedFiles(source_digest))
+    path.write_text(f"{CUSTOM[key]} # otherwise")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
+
+
+def test_the_code_of_an_installed_package_is_part_of_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "losses_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "one.py").write_text("from losses_of_mine import two\ndef loss(tokens): ...\n")
+    (package / "two.py").write_text("X = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = quickstart("algorithm.loss={type: custom, function: losses_of_mine.one:loss}")
+    before = stage_digests(config, NamedFiles(source_digest))
+    (package / "two.py").write_text("X = 2\n")
+    after = stage_digests(config, NamedFiles(source_digest))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
+
+
+def test_an_override_of_before_leads_to_the_same_run() -> None:
+    assert run_name(quickstart("algorithm.loss_type=gspo", "algorithm.clip_ratio_low=0.1")) == run_name(
+        quickstart("algorithm.loss={type: gspo, clip_ratio_low: 0.1, clip_ratio_high: 0.28}")
+    )
 
 
 def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ RLOO = ["+++++++---", "++++++-+--"]
 def groups(tmp_path: Path) -> list[RunGroup]:
     """Two recipes with two seeds each."""
     runs = [
-        finish_run(tmp_path, f"seed={seed}", f"algorithm.adv_estimator={name}", base="+---------", trained=signs,
+        finish_run(tmp_path, f"seed={seed}", f"algorithm.advantage.type={name}", base="+---------", trained=signs,
                    rewards=[0.1, seed / 10, 0.5, *([0.6] if seed == 2 else [])])
         for name, by_seed in (("grpo", GRPO), ("rloo", RLOO))
         for seed, signs in enumerate(by_seed, start=1)

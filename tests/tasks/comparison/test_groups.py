@@ -16,7 +16,7 @@ def grouped(runs: list[RunDirectory], **named: list[RunDirectory]) -> dict[str, 
 
 def test_seeds_of_one_recipe_are_a_group_and_the_first_run_names_the_first_group(tmp_path: Path) -> None:
     runs = [
-        finish_run(tmp_path, f"seed={seed}", f"algorithm.adv_estimator={name}")
+        finish_run(tmp_path, f"seed={seed}", f"algorithm.advantage.type={name}")
         for seed, name in ((2, "rloo"), (1, "grpo"), (1, "rloo"), (3, "grpo"))
     ]
     assert list(grouped(runs).items()) == [("rloo", [1, 2]), ("grpo", [1, 3])]
@@ -51,7 +51,14 @@ def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
         ),
         ([[], ["algorithm.kl={coef: 0.5}"]], ["grpo", "grpo-kl"]),
         (
-            [[], ["algorithm.loss_type=gspo_token", "algorithm.loss_avg_mode=seq", "algorithm.clip_ratio_low=0.0003"]],
+            [
+                [],
+                [
+                    "algorithm.loss.type=gspo_token",
+                    "algorithm.loss_avg_mode=seq",
+                    "algorithm.loss.clip_ratio_low=0.0003",
+                ],
+            ],
             ["grpo", "grpo-gspo_token"],
         ),
         ([[], ["model.lora={rank: 4, alpha: 8}"]], ["lora=null, rank=-, alpha=-", "lora=-, rank=4, alpha=8.0"]),

@@ -233,3 +233,33 @@ def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_
     (problem,) = found("nonsense://bucket/runs")
     assert "nonsense" in problem and "SIGHTLINE_STORAGE" in problem
     assert found("s3://no-such-bucket/runs") == found(f"{tmp_path}/not-mounted") == []
+
+
+MINE = {
+    "loss": ("loss", "def mine(tokens): return 1 / 0", "ZeroDivisionError: division by zero (mine.py line 1)"),
+    "estimator": ("advantage", "def mine(inputs): return []", "must give one array a rollout"),
+    "filter": ("online_filtering", "def mine(scores): return scores['acuracy'] > 0", "KeyError: 'acuracy' (mine.py"),
+    "import": ("loss", "raise OSError('no licence')\ndef mine(tokens): ...", "its import failed: OSError: no licence"),
+    "name": ("loss", "def yours(tokens): ...", "defines no `mine`"),
+    "parameters": ("online_filtering", "def mine(): return True", "`mine` takes no input"),
+}
+
+
+@pytest.mark.usefixtures("own_imports")
+@pytest.mark.parametrize(("section", "text", "told"), MINE.values(), ids=MINE)
+def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_starts(
+    tmp_path: Path, section: str, text: str, told: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    config = small(f"algorithm.{section}={{type: custom, function: {path}:mine}}")
+    problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
+    assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
+    assert told in text_of(problems)
+
+
+@pytest.mark.usefixtures("own_imports")
+def test_the_functions_of_the_examples_are_found_and_tried(tmp_path: Path) -> None:
+    config = load_config(Path("configs/extensions/own_algorithm.yaml"))
+    problems = find_problems(config, RunDirectory(tmp_path / "run"))
+    assert [problem for problem in problems if problem.where.startswith("algorithm")] == []

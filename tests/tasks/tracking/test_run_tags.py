@@ -21,7 +21,7 @@ def test_another_seed_is_another_config_of_one_recipe() -> None:
 @pytest.mark.parametrize(
     ("override", "differing"),
     [
-        ("algorithm.adv_estimator=rloo", {"config", "recipe", "algorithm"}),
+        ("algorithm.advantage.type=rloo", {"config", "recipe", "algorithm"}),
         ("actor.optim.lr=1e-4", {"config", "recipe"}),
         ("evaluation.limit=5", {"config", "recipe", "protocol"}),
         ("evaluation.categories=[level]", {"config", "recipe"}),
@@ -48,7 +48,7 @@ def test_names_say_what_is_special() -> None:
     assert model_name(config_with("model.source={type: pretrained, path: Qwen/Qwen2.5-VL-3B-Instruct}").model) == (
         "Qwen2.5-VL-3B-Instruct"
     )
-    dapo = config_with("algorithm.online_filtering={}", "algorithm.loss_type=gspo", "algorithm.kl={coef: 0.01}")
+    dapo = config_with("algorithm.online_filtering={}", "algorithm.loss.type=gspo", "algorithm.kl={coef: 0.01}")
     assert algorithm_name(dapo.algorithm) == "grpo-gspo-filtered-kl"
 
 

@@ -1,0 +1,45 @@
+"""GAE over the values of a critic (arXiv 1506.02438)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Grouped, whitened
+from rl_core.algorithms.token_advantages import generalized_advantages
+
+
+class GAE(AdvantageSection):
+    """GAE (arXiv 1506.02438), PPO's estimator: what a critic (section `critic`) did not expect, whitened over the
+    rollout batch."""
+
+    type: Literal["gae"] = "gae"
+    """Selects GAE."""
+    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Discount a token."""
+    lam: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Decay: 0 trusts the critic, 1 the returns."""
+
+    @property
+    def uses_critic(self) -> bool:
+        """It compares with the critic's values."""
+        return True
+
+    def advantages(self, inputs: AdvantageInputs) -> Grouped:
+        """GAE over the critic's values, whitened over the rollout batch. Raises ValueError without values."""
+        return whitened(self._generalized(inputs))
+
+    def value_targets(self, inputs: AdvantageInputs) -> Grouped:
+        """GAE, before it is whitened, on top of what the critic said."""
+        return [
+            [advantages + values for advantages, values in zip(*pair, strict=True)]
+            for pair in zip(self._generalized(inputs), inputs.values, strict=True)
+        ]
+
+    def _generalized(self, inputs: AdvantageInputs) -> Grouped:
+        return [
+            [
+                generalized_advantages(rewards, values, gamma=self.gamma, lam=self.lam)
+                for rewards, values in zip(*pair, strict=True)
+            ]
+            for pair in zip(inputs.token_rewards, inputs.values, strict=True)
+        ]

@@ -1,0 +1,31 @@
+"""GRPO: a reward's distance from its group's mean, in units of the group's spread (arXiv 2402.03300)."""
+
+from typing import Literal
+
+import numpy as np
+
+from rl_core.algorithms.advantages import GroupBaseline, Rewards
+from rl_core.algorithms.group_advantages import STD_FLOOR, has_no_signal
+
+
+class GRPO(GroupBaseline):
+    """GRPO (arXiv 2402.03300): a reward less its group's mean, in units of the group's spread."""
+
+    type: Literal["grpo"] = "grpo"
+    """Selects GRPO."""
+
+    def of_group(self, rewards: Rewards) -> Rewards:
+        """A_i = (r_i - mean(r)) / (std(r) + 1e-6) with the unbiased standard deviation (DeepSeekMath, section 4.1.2).
+
+        Args:
+            rewards: [n] float64, `overall` of one group's rollouts, n >= 2.
+
+        Returns:
+            [n] float64.
+
+        Raises:
+            ValueError: fewer than two rewards, which have no spread.
+        """
+        if has_no_signal(rewards):
+            return np.zeros_like(rewards)
+        return np.asarray((rewards - rewards.mean()) / (rewards.std(ddof=1) + STD_FLOOR))

@@ -1,0 +1,26 @@
+"""ReMax: a reward less that of the prompt's greedy response (arXiv 2310.10505)."""
+
+from typing import Literal
+
+import numpy as np
+
+from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Grouped, broadcast, totals
+
+
+class ReMax(AdvantageSection):
+    """ReMax (arXiv 2310.10505): a reward less that of the prompt's greedy response, one more rollout a prompt."""
+
+    type: Literal["remax"] = "remax"
+    """Selects ReMax."""
+
+    @property
+    def uses_greedy(self) -> bool:
+        """The baseline is the reward of the response drawn at temperature 0."""
+        return True
+
+    def advantages(self, inputs: AdvantageInputs) -> Grouped:
+        """A_i = r_i - the reward of the prompt's greedy response. Raises ValueError without these."""
+        return [
+            broadcast(np.asarray(totals(group) - greedy), group)
+            for group, greedy in zip(inputs.token_rewards, inputs.greedy_rewards, strict=True)
+        ]

@@ -1,0 +1,70 @@
+"""Groups with something to learn: a statistic of a reward component between two bounds (DAPO's dynamic sampling, arXiv
+2503.14476, section 3.2)."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
+
+FilterStatistic = Literal["mean", "spread"]
+
+
+class BoundsFilter(GroupFilterSection):
+    """Learns only from groups with something to learn, and draws more prompts until the batch is full (DAPO)."""
+
+    type: Literal["bounds"] = "bounds"
+    """Selects two bounds of a reward component."""
+    filter_key: str = "overall"
+    """Reward component that is looked at."""
+    statistic: FilterStatistic = "mean"
+    """Of the component over a group: its mean, or its standard deviation."""
+    filter_low: float = 0.01
+    """Groups at or below it are left out."""
+    filter_high: float | None = 0.99
+    """Groups at or above it are left out; null has no upper bound (`spread`)."""
+
+    @property
+    def component(self) -> str | None:
+        """The one that is looked at."""
+        return self.filter_key
+
+    @property
+    def wants(self) -> str:
+        """A statistic between the bounds."""
+        return f"whose {self.statistic} of {self.filter_key} is above {self.filter_low} and below {self.filter_high}"
+
+    def keeps(self, scores: GroupScores) -> bool:
+        """Whether the group's statistic lies strictly between the bounds. Raises KeyError without the component."""
+        return is_informative(
+            scores[self.filter_key], statistic=self.statistic, low=self.filter_low, high=self.filter_high
+        )
+
+
+def is_informative(
+    values: npt.NDArray[np.float64], *, statistic: FilterStatistic, low: float, high: float | None
+) -> bool:
+    """Whether a group's statistic lies strictly between the bounds.
+
+    Args:
+        values: [n] one reward component of the group's rollouts.
+        statistic: `mean`: how often the prompt is solved. `spread`: standard deviation. Of equal values they are that
+            value and 0 exactly, where rounding would leave a little.
+        low: Groups at or below it are left out.
+        high: Groups at or above it are left out; None has no upper bound.
+    """
+    number = _mean(values) if statistic == "mean" else _spread(values)
+    return low < number and (high is None or number < high)
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float:
+    return float(values[0] if _are_equal(values) else values.mean())
+
+
+def _spread(values: npt.NDArray[np.float64]) -> float:
+    return 0.0 if _are_equal(values) else float(values.std())
+
+
+def _are_equal(values: npt.NDArray[np.float64]) -> bool:
+    return bool(np.all(values == values[0]))

@@ -1,0 +1,57 @@
+"""The clip of PPO, which other losses share."""
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from rl_core.algorithms.policy_loss import MAX_LOG_RATIO, PolicyLoss, PolicyLossSection
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ClippedLoss(PolicyLossSection):
+    """A loss whose ratio r is clipped to [1 - low, 1 + high]."""
+
+    clip_ratio_low: float = Field(default=0.2, ge=0.0, le=1.0)
+    """The ratio is clipped below 1 - this; 1 clips nothing from below."""
+    clip_ratio_high: float = Field(default=0.3, gt=0.0)
+    """The ratio is clipped above 1 + this (clip-higher when larger than the lower bound)."""
+
+    @property
+    def log_bounds(self) -> tuple[float, float]:
+        """Between which log-ratios nothing is clipped."""
+        low = -math.inf if self.clip_ratio_low == 1.0 else math.log(1.0 - self.clip_ratio_low)
+        return low, math.log(1.0 + self.clip_ratio_high)
+
+
+class PessimisticLoss(ClippedLoss):
+    """A loss that takes the worse of the clipped and the plain ratio, with a bound for negative advantages."""
+
+    clip_ratio_dual: float = Field(default=3.0, gt=1.0)
+    """Dual clip: bound of the loss for negative advantages, in multiples of the advantage."""
+
+    def pessimistic(self, log_ratio: "torch.Tensor", advantages: "torch.Tensor") -> PolicyLoss:
+        """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual).
+
+        The dual bound (arXiv 1912.09729) limits the push away from a token that the policy has already made likely.
+
+        Args:
+            log_ratio: [K] float, log r with gradient.
+            advantages: [K] float.
+        """
+        unclipped = -advantages * log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        clipped = -advantages * log_ratio.clamp(*self.log_bounds).exp()
+        worse = unclipped.maximum(clipped)
+        dual_bound = -advantages * self.clip_ratio_dual
+        negative = advantages < 0
+        is_clipped = unclipped < clipped
+        return PolicyLoss(
+            per_token=worse.minimum(dual_bound).where(negative, worse),
+            logged={
+                "clip_fraction_high": is_clipped & (advantages > 0),
+                "clip_fraction_low": is_clipped & negative,
+                "clip_fraction_dual": negative & (worse > dual_bound),
+            },
+        )

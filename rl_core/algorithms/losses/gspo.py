@@ -1,0 +1,29 @@
+"""GSPO: the importance ratio of a whole response, normalised by its length (arXiv 2507.18071)."""
+
+from typing import TYPE_CHECKING, Literal
+
+from rl_core.algorithms.losses.clipping import PessimisticLoss
+from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+class GSPOLoss(PessimisticLoss):
+    """GSPO (arXiv 2507.18071): PPO's clip of a whole response's ratio, which stays near 1 (published bounds: 3e-4 and
+    4e-4)."""
+
+    type: Literal["gspo"] = "gspo"
+    """Selects GSPO."""
+
+    def loss(self, tokens: ResponseTokens) -> PolicyLoss:
+        """Each token has its response's ratio s = exp(mean log-ratio), and the gradient flows through the mean."""
+        return self.pessimistic(response_means(tokens.log_ratio, tokens), tokens.advantages)
+
+
+def response_means(values: "torch.Tensor", tokens: ResponseTokens) -> "torch.Tensor":
+    """[K]: at every token the mean of `values` ([K]) over its response."""
+    import torch
+
+    lengths = torch.tensor(tokens.lengths, device=values.device)
+    return torch.segment_reduce(values, "mean", lengths=lengths).repeat_interleave(lengths)

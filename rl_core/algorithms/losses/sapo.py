@@ -1,0 +1,27 @@
+"""SAPO: a smooth gate in place of the clip (arXiv 2511.20347)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rl_core.algorithms.policy_loss import MAX_LOG_RATIO, PolicyLoss, PolicyLossSection, ResponseTokens
+
+
+class SAPOLoss(PolicyLossSection):
+    """SAPO (arXiv 2511.20347): a smooth gate, largest where the ratio is 1."""
+
+    type: Literal["sapo"] = "sapo"
+    """Selects SAPO."""
+    tau_positive: float = Field(default=1.0, gt=0.0)
+    """Temperature where the advantage is not negative."""
+    tau_negative: float = Field(default=1.05, gt=0.0)
+    """Temperature where it is; larger lets go of such tokens sooner."""
+
+    def loss(self, tokens: ResponseTokens) -> PolicyLoss:
+        """L = -A (4 / tau) sigmoid(tau (r - 1)); the gradient is largest at r = 1 and fades with the distance."""
+        import torch
+
+        ratio = tokens.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        tau = torch.where(tokens.advantages < 0, self.tau_negative, self.tau_positive)
+        gate = 4.0 / tau * torch.sigmoid(tau * (ratio - 1.0))
+        return PolicyLoss(per_token=-tokens.advantages * gate, logged={"sapo_gate": gate})

@@ -1,0 +1,163 @@
+"""Functions of the user's in the place of a loss, an estimator or a filter."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_core.algorithms.advantages import AdvantageInputs
+from rl_core.algorithms.estimators import CustomAdvantage
+from rl_core.algorithms.filters import CustomFilter
+from rl_core.algorithms.losses import CustomLoss, PPOLoss
+from rl_core.algorithms.policy_loss import ResponseTokens
+from rl_core.algorithms.trial import advantage_problem, filter_problem, loss_problem
+
+EXAMPLES = Path(__file__).parents[3] / "configs" / "extensions"
+IMPORTS = "import torch\nfrom rl_core.algorithms.policy_loss import PolicyLoss\n"
+PPO = PPOLoss().model_dump(exclude={"type"})
+INPUTS = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0]), np.zeros(1)]])
+
+pytestmark = pytest.mark.usefixtures("own_imports")
+
+
+def function(folder: Path, text: str, name: str = "mine") -> str:
+    path = folder / "file_of_mine.py"
+    path.write_text(IMPORTS + text)
+    return f"{path}:{name}"
+
+
+def made_up_tokens() -> ResponseTokens:
+    generator = torch.Generator().manual_seed(1)
+    log_probs, old, advantages = (torch.randn(5, generator=generator) for _ in range(3))
+    return ResponseTokens(
+        log_probs=log_probs.requires_grad_(), old_log_probs=old, advantages=advantages, lengths=[2, 3]
+    )
+
+
+@pytest.mark.parametrize(
+    ("definition", "kwargs", "told"),
+    [
+        ("def mine(tokens): ...", {}, []),
+        ("def mine(tokens, /, low=1, *, high): ...", {"high": 1}, []),
+        ("def mine(*inputs, **kwargs): ...", {"any": 1}, []),
+        ("from json import loads as mine", {"any": 1}, []),
+        ("import functools\n@functools.cache\ndef mine(): ...", {"any": 1}, []),
+        ("def mine(): ...", {}, ["function: `mine` takes no input"]),
+        ("async def mine(tokens): ...", {}, ["function: `mine` is an `async def`"]),
+        ("def mine(tokens, low, *, high): ...", {}, ["kwargs: `mine` wants low, high"]),
+        ("def mine(tokens, low=1): ...", {"lo": 1}, ["kwargs: `mine` takes no lo; did you mean `low`?"]),
+        ("def mine(tokens): ...", {"tokens": 1}, ["kwargs: `mine` takes no tokens"]),
+        ("def yours(tokens): ...", {}, ["defines no `mine`"]),
+        ("def mine(tokens) ...", {}, ["is no Python: line 3"]),
+    ],
+)
+def test_what_the_text_of_a_function_says(tmp_path: Path, definition: str, kwargs: dict[str, Any], told: list) -> None:
+    custom = CustomLoss(function=function(tmp_path, definition), kwargs=kwargs)
+    problems = [f"{problem.key}: {problem.what}" for problem in custom.problems()]
+    assert len(problems) == len(told)
+    assert all(words in problem for words, problem in zip(told, problems, strict=True))
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    (problem,) = CustomFilter(function="nowhere_of_mine.py:keep").problems()
+    assert problem.key == "function" and "there is no file /" in problem.what
+
+
+def test_a_secret_among_the_arguments_is_refused() -> None:
+    with pytest.raises(ValueError, match="looks like a secret"):
+        CustomLoss(function="mine.py:loss", kwargs={"api_key": "x"})
+
+
+def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path: Path) -> None:
+    text = (
+        "from rl_core.algorithms.losses import PPOLoss\n"
+        "def mine(tokens, *, scale, **options):\n"
+        "    loss = PPOLoss(**options).loss(tokens)\n"
+        "    return PolicyLoss(per_token=scale * loss.per_token, logged=loss.logged)\n"
+    )
+    tokens, kwargs = made_up_tokens(), {"scale": 2.0, **PPO}
+    mine, ppo = CustomLoss(function=function(tmp_path, text), kwargs=kwargs).loss(tokens), PPOLoss().loss(tokens)
+    assert torch.equal(mine.per_token, 2.0 * ppo.per_token)
+    assert mine.logged.keys() == ppo.logged.keys()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return tokens.log_probs", "gave Tensor, not a PolicyLoss"),
+        ("return PolicyLoss(per_token=tokens.log_probs.sum())", "`per_token` has the shape (), and there are 6 tokens"),
+        (
+            "return PolicyLoss(per_token=tokens.log_probs, logged={'mean': tokens.log_probs.mean()})",
+            "`mean` has the shape ()",
+        ),
+        ("return PolicyLoss(per_token=tokens.log_probs / 0)", None),
+        ("return PolicyLoss(per_token=tokens.log_probs.detach())", "no gradient leads from `per_token`"),
+        ("return PolicyLoss(per_token=tokens.log_probs.sub(9.0).sqrt())", "is missing or no finite number"),
+        ("return PolicyLoss(per_token=torch.ones(6, requires_grad=True))", "is missing or no finite number"),
+        ("return 1 / 0", "ZeroDivisionError: division by zero (file_of_mine.py line 4)"),
+        ("return PolicyLoss(per_token=-tokens.advantages * tokens.log_probs)", ""),
+    ],
+)
+def test_a_loss_is_tried_on_made_up_tokens(tmp_path: Path, body: str, told: str | None) -> None:
+    found = loss_problem(CustomLoss(function=function(tmp_path, f"def mine(tokens):\n    {body}\n")))
+    assert (found is None) if told == "" else (found is not None and (told or "no finite number") in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return [[0.5 * rewards for rewards in group] for group in inputs.token_rewards]", ""),
+        ("return [[list(rewards) for rewards in group] for group in inputs.token_rewards]", ""),
+        ("return [rewards for group in inputs.token_rewards for rewards in group]", "must give one array a rollout"),
+        ("return [[rewards[:1] for rewards in group] for group in inputs.token_rewards]", "it gave [[1, 1, 1], [1, 1"),
+        ("return None", "it gave NoneType"),
+        ("return [[rewards / 0 for rewards in group] for group in inputs.token_rewards]", "no finite number"),
+        ("raise KeyError('r')", "KeyError: 'r' (file_of_mine.py line 4)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*encountered in divide")
+def test_an_estimator_is_tried_on_made_up_groups(tmp_path: Path, body: str, told: str) -> None:
+    found = advantage_problem(CustomAdvantage(function=function(tmp_path, f"def mine(inputs):\n    {body}\n")))
+    assert (found is None) if told == "" else (found is not None and told in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return scores['overall'].max() > 0.5", ""),
+        ("return bool(scores['overall'].any())", ""),
+        ("return scores['overall']", "gave ndarray, not True or False"),
+        ("return scores['acuracy'].any()", "tried on a group with overall: "),
+    ],
+)
+def test_a_filter_is_tried_on_scores(tmp_path: Path, body: str, told: str) -> None:
+    custom = CustomFilter(function=function(tmp_path, f"def mine(scores):\n    {body}\n"))
+    found = filter_problem(custom, {"overall": np.array([0.0, 1.0])})
+    assert (found is None) if told == "" else (found is not None and told in found)
+
+
+def test_the_examples_pass_their_trials() -> None:
+    assert loss_problem(CustomLoss(function=f"{EXAMPLES / 'loss.py'}:truncated", kwargs={"limit": 1.5})) is None
+    assert advantage_problem(CustomAdvantage(function=f"{EXAMPLES / 'advantage.py'}:above_median")) is None
+    keeps = CustomFilter(function=f"{EXAMPLES / 'filter.py'}:differs")
+    assert filter_problem(keeps, {"overall": np.array([0.0, 1.0])}) is None
+    assert keeps.keeps({"overall": np.array([0.0, 1.0])}) and not keeps.keeps({"overall": np.full(3, 0.1)})
+
+
+def test_an_estimator_gives_numbers_of_64_bits(tmp_path: Path) -> None:
+    text = "def mine(inputs):\n    return [[list(rewards) for rewards in group] for group in inputs.token_rewards]\n"
+    ((first, second),) = CustomAdvantage(function=function(tmp_path, text)).advantages(INPUTS)
+    assert (first.tolist(), second.tolist(), first.dtype) == ([0.0, 1.0], [0.0], np.float64)
+
+
+def test_the_config_says_how_many_rollouts_an_estimator_needs() -> None:
+    assert CustomAdvantage(function="a.py:b").smallest_group == 2
+    assert CustomAdvantage(function="a.py:b", min_group=1).smallest_group == 1
+
+
+def test_a_function_of_an_installed_package_is_found() -> None:
+    custom = CustomFilter(function="math_of_nowhere.filters:keep")
+    assert ["no module" in problem.what for problem in custom.problems()] == [True]
+    assert list(CustomLoss(function="rl_core.algorithms.trial:loss_problem").problems()) == []

@@ -1,0 +1,68 @@
+"""The sections of losses, estimators and filters within a configuration."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import ConfigError, load_config
+
+SMALL = """
+experiment: small
+data:
+  train: {type: counting, size: 8, scene_seed: 1}
+  validation: {type: counting, size: 4, scene_seed: 2}
+model: {source: {type: tiny}}
+reward: {function: count}
+algorithm: {loss: {type: ppo, clip_ratio_high: 0.28}}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_reading_a_config_loads_no_torch() -> None:
+    script = "import sys, rl_core.config.loading, rl_core.planning.preflight; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "refused"),
+    [
+        (["algorithm.loss={type: sapo, clip_ratio_low: 0.2}"], "algorithm.loss.clip_ratio_low: unknown key"),
+        (["algorithm.advantage={type: rloo, gamma: 0.9}"], "algorithm.advantage.gamma: unknown key"),
+        (["algorithm.advantage={type: reinforce_plus_plus, lam: 0.9}"], "algorithm.advantage.lam: unknown key"),
+        (["algorithm.loss.type=grpo"], "expected tags: 'cispo'"),
+    ],
+)
+def test_an_option_of_another_kind_cannot_be_written(small: Path, overrides: list[str], refused: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(small, overrides)
+    assert refused in str(error.value)
+
+
+def test_another_type_leaves_nothing_of_a_section_in_whatever_order(small: Path) -> None:
+    overrides = ["algorithm.loss.type=gspo", "algorithm.loss.clip_ratio_low=0.1"]
+    for order in (overrides, overrides[::-1]):
+        loss = load_config(small, order).algorithm.loss
+        assert (loss.type, loss.clip_ratio_low, loss.clip_ratio_high) == ("gspo", 0.1, 0.3)
+    same = load_config(small, ["algorithm.loss.type=ppo"]).algorithm.loss
+    assert same.clip_ratio_high == 0.28
+
+
+def test_the_type_of_a_section_without_one_is_the_default(small: Path, tmp_path: Path) -> None:
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: small.yaml\nalgorithm: {loss: {clip_ratio_low: 0.1}, online_filtering: {}}\n")
+    algorithm = load_config(child).algorithm
+    assert (algorithm.loss.clip_ratio_low, algorithm.loss.clip_ratio_high) == (0.1, 0.28)
+    assert (algorithm.loss.type, algorithm.advantage.type) == ("ppo", "grpo")
+    assert algorithm.online_filtering.type == "bounds"
+    grandchild = tmp_path / "grandchild.yaml"
+    grandchild.write_text("extends: child.yaml\nalgorithm: {online_filtering: {type: bounds, filter_low: 0.5}}\n")
+    assert load_config(grandchild).algorithm.online_filtering.filter_low == 0.5
