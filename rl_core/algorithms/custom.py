@@ -73,6 +73,11 @@ class CustomFunction(Section):
         elif definition is not None and not definition.decorator_list:  # which may take other arguments
             yield from _argument_problems(definition, self.kwargs)
 
+    @property
+    def is_well_written(self) -> bool:
+        """Whether its text has no problem."""
+        return not any(True for _ in self.problems())
+
 
 @lru_cache
 def _loaded(function: str) -> Callable[..., Any]:

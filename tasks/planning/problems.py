@@ -62,8 +62,7 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems += trial_problems(config)
     if not _has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
-    if not _has_fatal(problems, ("algorithm",)):
-        problems += algorithm_problems(config.algorithm)
+    problems += algorithm_problems(config.algorithm)
     if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
@@ -97,6 +96,8 @@ _OF_THE_REWARD = (
     "algorithm.online_filtering.filter_key",
 )
 """Keys without which the reward cannot be tried."""
+
+_MEND = "mend the function, or its arguments in kwargs"
 
 _OF_THE_ROWS = (
     "data.train",
@@ -182,29 +183,32 @@ def trial_problems(config: RunConfig) -> list[Problem]:
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
     """A filter of the user's, tried on what the reward gives: as one group, those with the first one's components."""
     components = [score.components for score in scores if score.error is None]
-    if isinstance(filtering, CustomFilter) and components:
-        from rl_core.algorithms.trial import filter_problem
+    if not (isinstance(filtering, CustomFilter) and filtering.is_well_written and components):
+        return
+    from rl_core.algorithms.trial import filter_problem
 
-        group = group_scores([found for found in components if found.keys() == components[0].keys()])
-        what = filter_problem(filtering, group)
-        if what is not None:
-            yield Problem(where="algorithm.online_filtering", what=what, fix=_MEND)
-
-
-_MEND = "mend the function, or its arguments in kwargs"
+    group = group_scores([found for found in components if found.keys() == components[0].keys()])
+    what = filter_problem(filtering, group)
+    if what is not None:
+        yield Problem(where="algorithm.online_filtering", what=what, fix=_MEND)
 
 
 def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
-    """A loss and an estimator of the user's, imported and tried on made-up inputs."""
-    if not any(True for _ in algorithm.custom_functions()):
+    """A loss and an estimator of the user's, imported and tried on made-up inputs, where their text has no problem."""
+    tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
+    if not tried:
         return
     # Imported here: it loads torch, which only functions of the user's need before the training.
     from rl_core.algorithms.trial import advantage_problem, loss_problem
 
-    if isinstance(algorithm.advantage, CustomAdvantage) and (what := advantage_problem(algorithm.advantage)):
-        yield Problem(where="algorithm.advantage", what=what, fix=_MEND)
-    if isinstance(algorithm.loss, CustomLoss) and (what := loss_problem(algorithm.loss)):
-        yield Problem(where="algorithm.loss", what=what, fix=_MEND)
+    for key, custom in tried.items():
+        what = None
+        if isinstance(custom, CustomLoss):
+            what = loss_problem(custom)
+        elif isinstance(custom, CustomAdvantage):
+            what = advantage_problem(custom)
+        if what is not None:
+            yield Problem(where=key, what=what, fix=_MEND)
 
 
 def _asked(source: DataSource) -> list[Prompt]:

@@ -1,7 +1,7 @@
-"""What the tests of the stages share with those of other rooms: the migrated MLflow database, and dying at a chosen
-moment."""
+"""What the tests of the stages share with those of other rooms: the migrated MLflow database, dying at a chosen moment,
+and a user's files imported here."""
 
-from tests.rl_core.conftest import killed_before_each_call
+from tests.rl_core.conftest import killed_before_each_call, own_imports
 from tests.rl_core.tracking.conftest import empty_database, new_database
 
-__all__ = ["empty_database", "killed_before_each_call", "new_database"]
+__all__ = ["empty_database", "killed_before_each_call", "new_database", "own_imports"]

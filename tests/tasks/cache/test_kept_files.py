@@ -28,7 +28,7 @@ NAMES = {
     "reward.mixture": "[{function: rewards/score.py:score}, {function: length, weight: 0.1}]",
     "reward.by_source": "{a: {function: other/score.py:score}}",
     "algorithm.loss": "{type: custom, function: algorithms/loss.py:mine, kwargs: {scale: 2.0}}",
-    "algorithm.advantage": "{type: custom, function: rewards/score.py:score}",
+    "algorithm.advantage": "{type: custom, function: rewards/score.py:estimate}",
     "tracking.mlflow_uri": "sqlite:///mlflow.db",
 }
 FILES = {
@@ -36,12 +36,18 @@ FILES = {
     "data/held_out.jsonl": '{"problem": "1 + 2?", "answer": "3"}\n',
     "prompts/ask.jinja": "{{ content }} Reply briefly.",
     "prompts/chat.jinja": "{{ messages }}",
-    "rewards/score.py": "from grading.scale import RIGHT\ndef score(sample): return {'overall': RIGHT}\n",
+    "rewards/score.py": (
+        "from grading.scale import RIGHT\ndef score(sample): return {'overall': RIGHT}\n"
+        "def estimate(inputs): return inputs.token_rewards\n"
+    ),
     "rewards/grading/__init__.py": "",
     "rewards/grading/scale.py": "RIGHT = 1.0\n",
     "sources/kept_sums.py": "from words.asked import ASKED\ndef rows(): yield {'problem': ASKED, 'answer': 1}\n",
     "sources/words/asked.py": "ASKED = '0 + 1?'\n",
-    "algorithms/loss.py": "from scales import SCALE\ndef mine(tokens, *, scale): ...\n",
+    "algorithms/loss.py": (
+        "from scales import SCALE\nfrom rl_core.algorithms.losses import PPOLoss\n"
+        "def mine(tokens, *, scale): return PPOLoss().loss(tokens)\n"
+    ),
     "algorithms/scales.py": "SCALE = 1.0\n",
     "other/score.py": "def score(sample): return {'overall': 0.5}\n",
 }
@@ -204,6 +210,7 @@ def test_a_correction_takes_the_place_of_what_was_kept_and_nothing_else_is_writt
     assert read_kept(begun.run).directory == str(begun.project)
 
 
+@pytest.mark.usefixtures("own_imports")
 def test_a_run_whose_data_are_gone_goes_on_with_what_was_prepared(begun: Begun) -> None:
     stand(begun, "prepare")
     shutil.rmtree(begun.project)
