@@ -33,7 +33,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         name="advantage-sign",
-        file="rl_core/algorithms/group_advantages.py",
+        file="rl_core/algorithms/estimators/grpo.py",
         before="(rewards - rewards.mean()) / (",
         after="(rewards.mean() - rewards) / (",
         tests="tests/rl_core/algorithms",

@@ -8,8 +8,8 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from rl_core.algorithms.section import AlgorithmSection
 from rl_core.algorithms.token_advantages import TokenValues, whiten
-from rl_core.section import Section
 
 Rewards = npt.NDArray[np.float64]
 """[n] the rewards of one group's rollouts."""
@@ -33,16 +33,11 @@ class AdvantageInputs:
     values: Grouped = ()
 
 
-class AdvantageSection(Section):
+class AdvantageSection(AlgorithmSection):
     """An advantage estimator: its options, what it needs, and what it computes."""
 
     type: str
     """Selects the estimator."""
-
-    @property
-    def label(self) -> str:
-        """Its name where runs are shown."""
-        return self.type
 
     @property
     def smallest_group(self) -> int:

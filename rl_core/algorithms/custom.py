@@ -4,24 +4,17 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import field_validator
 
-from rl_core.section import Kwargs, Section, refuse_secrets
+from rl_core.algorithms.section import AlgorithmSection, OptionProblem
+from rl_core.section import Kwargs, refuse_secrets
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.function import file_named, find_function, nearest
 
 
-class CustomProblem(NamedTuple):
-    """What is wrong with a function: the key below its section, a sentence, and what to do."""
-
-    key: str
-    what: str
-    fix: str
-
-
-class CustomFunction(Section):
+class CustomFunction(AlgorithmSection):
     """A function that a config names, with its keyword arguments."""
 
     function: str
@@ -61,15 +54,15 @@ class CustomFunction(Section):
             told = failure_text(error, find_function(absolute).file.parent)
             raise ValueError(f"{self.function}: {told}") from error
 
-    def problems(self) -> Iterator[CustomProblem]:
-        """Why it cannot be called, as far as its text says: it is read, and not run."""
+    def problems(self) -> Iterator[OptionProblem]:
+        """Why the function cannot be called, as far as its text says: it is read, and not run."""
         try:
             definition = find_function(self.function).text.functions.get(self.label)
         except ValueError as error:
-            yield CustomProblem("function", f"{error}", "correct the path or the name")
+            yield OptionProblem("function", f"{error}", "correct the path or the name")
             return
         if isinstance(definition, ast.AsyncFunctionDef):
-            yield CustomProblem("function", f"`{self.label}` is an `async def`", "name a plain function")
+            yield OptionProblem("function", f"`{self.label}` is an `async def`", "name a plain function")
         elif definition is not None and not definition.decorator_list:  # which may take other arguments
             yield from _argument_problems(definition, self.kwargs)
 
@@ -84,12 +77,12 @@ def _loaded(function: str) -> Callable[..., Any]:
     return find_function(function).load()
 
 
-def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[CustomProblem]:
+def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[OptionProblem]:
     """A function that takes no input, arguments that it does not take, and those that it wants and does not get."""
     name, arguments = definition.name, definition.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     if not by_place and arguments.vararg is None:
-        yield CustomProblem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
+        yield OptionProblem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
         return
     optional = len(arguments.defaults)
     wanted = [each.arg for each in by_place[1 : len(by_place) - optional]]
@@ -97,7 +90,7 @@ def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]
     wanted += [each.arg for each, default in pairs if default is None]
     taken = [each.arg for each in (*by_place[1:], *arguments.kwonlyargs) if each not in arguments.posonlyargs]
     if missing := [each for each in wanted if each not in kwargs]:
-        yield CustomProblem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
+        yield OptionProblem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
     if arguments.kwarg is None and (unknown := [each for each in kwargs if each not in taken]):
         hint = nearest(unknown[0], taken)
-        yield CustomProblem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")
+        yield OptionProblem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from rl_core.section import Section
+from rl_core.algorithms.section import AlgorithmSection
 
 GroupScores = Mapping[str, npt.NDArray[np.float64]]
 """Reward component -> [n] its value for each scored rollout of a group. Components that one of them lacks are left
@@ -21,7 +21,7 @@ def group_scores(components: Sequence[Mapping[str, float]]) -> GroupScores:
     return {name: np.array([found[name] for found in components], dtype=np.float64) for name in common}
 
 
-class GroupFilterSection(Section):
+class GroupFilterSection(AlgorithmSection):
     """A group filter: its options, what it keeps, and how further prompts are drawn until the batch is full."""
 
     type: str

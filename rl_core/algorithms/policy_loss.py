@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rl_core.section import Section
+from rl_core.algorithms.section import AlgorithmSection
 
 if TYPE_CHECKING:
     import torch
@@ -55,16 +55,11 @@ class PolicyLoss:
     logged: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
 
 
-class PolicyLossSection(Section):
+class PolicyLossSection(AlgorithmSection):
     """A policy loss: its options, and what it computes with them."""
 
     type: str
     """Selects the loss."""
-
-    @property
-    def label(self) -> str:
-        """Its name where runs are shown."""
-        return self.type
 
     @abstractmethod
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:

@@ -12,6 +12,7 @@ from rl_core.algorithms.filters import FILTERS
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.algorithms.losses import LOSSES, PPOLoss
 from rl_core.algorithms.policy_loss import PolicyLossSection
+from rl_core.algorithms.section import AlgorithmSection
 from rl_core.choice import one_of
 from rl_core.section import Section
 
@@ -104,12 +105,16 @@ class AlgorithmConfig(Section):
     correction: Correction | None = None
     """Weighs the loss by trainer / engine probability; needs old_log_probs: recompute. Null leaves the mismatch."""
 
+    def sections(self) -> Iterator[tuple[str, AlgorithmSection]]:
+        """The parts that a `type` chooses, each with its key."""
+        yield "algorithm.advantage", self.advantage
+        yield "algorithm.loss", self.loss
+        if self.online_filtering is not None:
+            yield "algorithm.online_filtering", self.online_filtering
+
     def custom_functions(self) -> Iterator[tuple[str, CustomFunction]]:
-        """The functions of the user's, each with the key of its section."""
-        for key in DEFAULT_TYPES:
-            section = getattr(self, key)
-            if isinstance(section, CustomFunction):
-                yield f"algorithm.{key}", section
+        """Those that are functions of the user's."""
+        yield from ((key, section) for key, section in self.sections() if isinstance(section, CustomFunction))
 
     @property
     def files(self) -> list[str]:

@@ -2,31 +2,25 @@
 
 from collections.abc import Iterator
 
-from rl_core.algorithms.filters import BoundsFilter
-from rl_core.algorithms.losses import GSPOLoss, GSPOTokenLoss
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
-
-# A whole response's ratio, normalised by its length, hardly leaves 1; bounds made for tokens would clip nothing.
-_WIDE_FOR_SEQUENCES = 0.05
 
 
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     """Every such rule that is broken."""
-    yield from _custom_problems(config)
+    yield from _option_problems(config)
     yield from _advantage_problems(config)
     yield from _critic_problems(config)
     yield from _filter_problems(config)
-    yield from _loss_problems(config)
     yield from _kl_problems(config)
     yield from _off_policy_problems(config)
 
 
-def _custom_problems(config: RunConfig) -> Iterator[Problem]:
-    """Functions of the user's that are not there or cannot be called so, as far as their text says."""
-    for section, custom in config.algorithm.custom_functions():
-        for key, what, fix in custom.problems():
-            yield Problem(where=f"{section}.{key}", what=what, fix=fix)
+def _option_problems(config: RunConfig) -> Iterator[Problem]:
+    """What the loss, the estimator and the filter say of their own options."""
+    for key, section in config.algorithm.sections():
+        for found in section.problems():
+            yield Problem(where=f"{key}.{found.key}", what=found.what, fix=found.fix, fatal=found.fatal)
 
 
 def _advantage_problems(config: RunConfig) -> Iterator[Problem]:
@@ -69,34 +63,12 @@ def _filter_problems(config: RunConfig) -> Iterator[Problem]:
     filtering = config.algorithm.online_filtering
     if filtering is None:
         return
-    if (
-        isinstance(filtering, BoundsFilter)
-        and filtering.filter_high is not None
-        and filtering.filter_low >= filtering.filter_high
-    ):
-        yield Problem(
-            where="algorithm.online_filtering.filter_low",
-            what=f"no number is above {filtering.filter_low} and below filter_high {filtering.filter_high}",
-            fix="lower it, or raise filter_high",
-        )
     if filtering.surplus == "keep" and config.algorithm.old_log_probs == "recompute":
         yield Problem(
             where="algorithm.online_filtering.surplus",
             what="a group that was kept was drawn by weights that are gone, so that old_log_probs recompute would give "
             "those of other weights, and the ratio would not see how old it is",
             fix="set it to discard, or algorithm.old_log_probs to engine",
-        )
-
-
-def _loss_problems(config: RunConfig) -> Iterator[Problem]:
-    loss = config.algorithm.loss
-    if isinstance(loss, GSPOLoss | GSPOTokenLoss) and loss.clip_ratio_high > _WIDE_FOR_SEQUENCES:
-        yield Problem(
-            where="algorithm.loss.clip_ratio_high",
-            what=f"{loss.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
-            fix="set algorithm.loss.clip_ratio_low to 3.0e-4 and algorithm.loss.clip_ratio_high to 4.0e-4, as "
-            "published",
-            fatal=False,
         )
 
 

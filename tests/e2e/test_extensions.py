@@ -54,8 +54,8 @@ IN_SHORT = (
 )
 
 
-def test_two_steps_with_a_loss_an_estimator_and_a_filter_of_ones_own(tmp_path: Path) -> None:
-    mine = shutil.copytree(REPOSITORY / "configs" / "extensions", tmp_path / "mine")
+def test_two_steps_with_a_loss_an_estimator_and_a_filter_of_ones_own(new_home: Path) -> None:
+    mine = shutil.copytree(REPOSITORY / "configs" / "extensions", new_home / "mine")
     config = mine / "own.yaml"
     config.write_text(
         f"extends: {REPOSITORY / 'tests/e2e/configs/small.yaml'}\n"
@@ -65,12 +65,12 @@ def test_two_steps_with_a_loss_an_estimator_and_a_filter_of_ones_own(tmp_path: P
         f"  advantage: {{type: custom, function: {mine}/advantage.py:above_median}}\n"
         f"  online_filtering: {{type: custom, function: {mine}/filter.py:differs, kwargs: {{least: 0.0}}}}\n"
     )
-    wrong = sightline("plan", str(config), "algorithm.loss.kwargs={limt: 2.0}", home=tmp_path, check=False)
+    wrong = sightline("plan", str(config), "algorithm.loss.kwargs={limt: 2.0}", home=new_home, check=False)
     assert wrong.returncode == 1
     assert "`truncated` takes no limt; did you mean `limit`?" in " ".join(wrong.stdout.split())
-    arguments = run_arguments(tmp_path, config, *IN_SHORT)
-    sightline(*arguments, home=tmp_path, timeout=600)
-    run = the_run(tmp_path / "runs")
+    arguments = run_arguments(new_home, config, *IN_SHORT)
+    sightline(*arguments, home=new_home, timeout=600)
+    run = the_run(new_home / "runs")
     lines = [line for line in read(run.metrics) if line["step"] > 0]
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["actor/grad_norm"] > 0.0 and "actor/truncated_share" in line for line in lines)
@@ -78,7 +78,7 @@ def test_two_steps_with_a_loss_an_estimator_and_a_filter_of_ones_own(tmp_path: P
     assert "advantage above_median, loss truncated" in (run.merged_model / "README.md").read_text()
 
     shutil.rmtree(mine)
-    again = sightline("run", str(run.root), home=tmp_path, timeout=600).stdout
+    again = sightline("run", str(run.root), home=new_home, timeout=600).stdout
     stages = [line for line in again.splitlines() if line.startswith("✓")]
     assert stages and all("finished before" in line for line in stages), again
     kept = json.loads((run.inputs / "inputs.json").read_text())["copies"]

@@ -1,12 +1,14 @@
 """Groups with something to learn: a statistic of a reward component between two bounds (DAPO's dynamic sampling, arXiv
 2503.14476, section 3.2)."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
+from rl_core.algorithms.section import OptionProblem
 
 FilterStatistic = Literal["mean", "spread"]
 
@@ -24,6 +26,15 @@ class BoundsFilter(GroupFilterSection):
     """Groups at or below it are left out."""
     filter_high: float | None = 0.99
     """Groups at or above it are left out; null has no upper bound (`spread`)."""
+
+    def problems(self) -> Iterator[OptionProblem]:
+        """Bounds with nothing between them."""
+        if self.filter_high is not None and self.filter_low >= self.filter_high:
+            yield OptionProblem(
+                "filter_low",
+                f"no number is above {self.filter_low} and below filter_high {self.filter_high}",
+                "lower it, or raise filter_high",
+            )
 
     @property
     def component(self) -> str | None:

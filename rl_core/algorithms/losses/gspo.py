@@ -1,15 +1,35 @@
 """GSPO: the importance ratio of a whole response, normalised by its length (arXiv 2507.18071)."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from rl_core.algorithms.losses.clipping import PessimisticLoss
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
+from rl_core.algorithms.section import OptionProblem
 
 if TYPE_CHECKING:
     import torch
 
 
-class GSPOLoss(PessimisticLoss):
+# Normalised by its length a response's ratio hardly leaves 1; bounds made for tokens would clip nothing.
+_WIDE = 0.05
+
+
+class ResponseRatioLoss(PessimisticLoss):
+    """A loss that clips the ratio of a whole response."""
+
+    def problems(self) -> Iterator[OptionProblem]:
+        """Bounds that clip nothing."""
+        if self.clip_ratio_high > _WIDE:
+            yield OptionProblem(
+                "clip_ratio_high",
+                f"{self.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
+                "set clip_ratio_low to 3.0e-4 and clip_ratio_high to 4.0e-4, as published",
+                fatal=False,
+            )
+
+
+class GSPOLoss(ResponseRatioLoss):
     """GSPO (arXiv 2507.18071): PPO's clip of a whole response's ratio, which stays near 1 (published bounds: 3e-4 and
     4e-4)."""
 

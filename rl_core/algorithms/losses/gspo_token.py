@@ -2,12 +2,11 @@
 
 from typing import Literal
 
-from rl_core.algorithms.losses.clipping import PessimisticLoss
-from rl_core.algorithms.losses.gspo import response_means
+from rl_core.algorithms.losses.gspo import ResponseRatioLoss, response_means
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
 
 
-class GSPOTokenLoss(PessimisticLoss):
+class GSPOTokenLoss(ResponseRatioLoss):
     """GSPO-token (arXiv 2507.18071): the ratio of a whole response, each token's own gradient, for advantages that
     differ by token (published bounds: 3e-4 and 4e-4)."""
 
