@@ -55,7 +55,7 @@ class _FormerChoice:
         kind = section.get(TYPE, self.kinds[self.default])
         names = {now: before for before, now in self.kinds.items()}
         options = {name: value for name, value in section.items() if name != TYPE}
-        if kind not in names or options.keys() - self.options.keys():
+        if not isinstance(kind, str) or kind not in names or options.keys() - self.options.keys():
             return None
         return ({self.name: names[kind]} if TYPE in section else {}) | options
 

@@ -83,7 +83,9 @@ def _resolved(path: Path, overrides: Sequence[str]) -> Tree:
             "writes one of Sightline for it"
         )
     for override in _types_first(overrides):
-        _bring_to_form(tree, _keys_of(override)[1:2] if _keys_of(override)[0] == _ALGORITHM else ())
+        section, *keys = _keys_of(override)
+        if section == _ALGORITHM:
+            _bring_to_form(tree, dict.fromkeys(keys[:1]))
         apply_override(tree, override)
     return tree
 
@@ -162,14 +164,14 @@ def read_tree(path: Path) -> Tree:
     return merged
 
 
-def _bring_to_form(tree: Tree, keys: Any) -> None:
-    """Write the section `algorithm` of a tree as these `keys` of it do, which are laid over it next: as before, or as
-    now (rl_core.config.former_algorithm)."""
-    if _ALGORITHM not in tree or not isinstance(keys, Mapping | Sequence):
+def _bring_to_form(tree: Tree, over: Any) -> None:
+    """Write the section `algorithm` of a tree as `over` writes it, which is laid over it next: in the keys of before,
+    or in those of now (rl_core.config.former_algorithm)."""
+    if _ALGORITHM not in tree or not isinstance(over, Mapping):
         return
-    if former_keys(dict.fromkeys(keys)):
+    if former_keys(over):
         tree[_ALGORITHM] = downgraded(tree[_ALGORITHM])
-    elif DEFAULT_TYPES.keys() & set(keys):
+    elif DEFAULT_TYPES.keys() & over.keys():
         tree[_ALGORITHM] = upgraded(tree[_ALGORITHM])
 
 

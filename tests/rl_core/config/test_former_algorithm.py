@@ -138,6 +138,14 @@ def test_a_value_that_never_was_one_is_refused(tmp_path: Path, former: dict[str,
         load_config(write(tmp_path, "config.yaml", former))
 
 
+@pytest.mark.parametrize("section", ["{type: [sapo]}", "3", "null", "{type: custom, function: a.py:b}"])
+def test_a_section_that_could_not_be_written_before_is_refused_under_a_key_of_before(
+    tmp_path: Path, section: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm\.loss"):
+        read(tmp_path, {"loss": yaml.safe_load(section)}, "algorithm.loss_type=gspo")
+
+
 LOSSES_OF_BEFORE = st.sampled_from(["default", "gspo", "gspo_token", "cispo", "sapo"])
 ESTIMATORS_OF_BEFORE = st.sampled_from(["grpo", "dr_grpo", "rloo", "reinforce_plus_plus", "remax", "gae"])
 
