@@ -152,11 +152,9 @@ def _located_algorithm(algorithm: AlgorithmConfig, files: NamedFiles) -> Algorit
 def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
     def of_function(function: str | None) -> str | None:
         path = file_named(function or "")
-        return (
-            function
-            if path is None or function is None
-            else f"{files.function_file(path)}{function.removeprefix(path)}"
-        )
+        if path is None or function is None:
+            return function
+        return f"{files.function_file(path)}{function.removeprefix(path)}"
 
     def of_choice(choice: Choice) -> Choice:
         terms = tuple(term.model_copy(update={"function": of_function(term.function)}) for term in choice.mixture)
