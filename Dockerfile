@@ -29,7 +29,7 @@ WORKDIR /app
 
 # What decides the installation comes first and alone: a changed source then installs nothing anew. The empty packages
 # tell the editable installation where the sources will lie.
-COPY Makefile pyproject.toml constraints.txt README.md ./
+COPY Makefile pyproject.toml constraints.txt README.md LICENSE ./
 COPY startup startup
 RUN --mount=type=cache,target=/root/.cache/pip \
     mkdir flows tasks rl_core \
