@@ -1,4 +1,4 @@
-"""Keyed randomness: every draw is seeded by what it is for (design contract 2)."""
+"""Every draw is seeded by what it is for (docs/architecture.md, "Keyed randomness")."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The run directory is the truth (design contract 4): one class that knows where everything of a run lies."""
+"""One class that knows where everything of a run lies (docs/architecture.md, "The run directory is the truth")."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The values that cross rooms and processes: token ids, log-probs, scalars and image uids.
 
 Every sequence is an array of its own length; nothing here is padded and nothing here is a model tensor, so all of it
-pickles cheaply (design contract 1: "ragged, never padded").
+pickles cheaply (docs/architecture.md, "Ragged, never padded").
 """
 
 import hashlib
@@ -87,7 +87,8 @@ class Prompt:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
     """How responses are drawn. Training allows only a temperature: other filters would change the distribution that
-    the trainer's log-probs describe (design contract 7); evaluation may use all of them.
+    the trainer's log-probs describe (docs/architecture.md, "Generator and trainer agree"); evaluation may use all of
+    them.
 
     Attributes:
         temperature: Divides the logits; 0 is greedy.
@@ -104,7 +105,10 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationRequest:
-    """One response to draw. Its 63-bit seed is keyed by what it is for, never by when it runs (contract 2)."""
+    """One response to draw. Its 63-bit seed is keyed by what it is for, never by when it runs.
+
+    See docs/architecture.md, "Keyed randomness".
+    """
 
     prompt: Prompt
     sample_index: int

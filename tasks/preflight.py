@@ -1,4 +1,7 @@
-"""Preflight: everything that a person should change, named at once, before anything expensive starts (contract 8)."""
+"""Preflight: everything that a person should change, named at once, before anything expensive starts.
+
+See docs/architecture.md, "Bad input is named".
+"""
 
 import logging
 

@@ -1,8 +1,9 @@
 """From token losses to one number, over the whole optimizer batch.
 
 The denominators are those of the optimizer batch, never of a micro-batch, so the sum of the micro-batches' losses has
-the same gradient however the batch was cut (design contract 3). A mean of micro-batch means would not: two
-micro-batches of 1 and 3 tokens with losses 4 | 0, 0, 0 have means 4 and 0, whose mean is 2, where the batch's is 1.
+the same gradient however the batch was cut (docs/architecture.md, "Losses know the whole batch"). A mean of micro-batch
+means would not: two micro-batches of 1 and 3 tokens with losses 4 | 0, 0, 0 have means 4 and 0, whose mean is 2, where
+the batch's is 1.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ _RESUME_SHARE = 0.1
 
 
 def agreement_tolerance(config: RunConfig) -> Tolerance:
-    """How far engine and trainer may be apart (design contract 7)."""
+    """How far engine and trainer may be apart (docs/architecture.md, "Generator and trainer agree")."""
     rollout, usual = config.rollout, AGREEMENT[config.model.dtype]
     return Tolerance(
         largest=usual.largest if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,

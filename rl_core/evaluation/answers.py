@@ -1,8 +1,8 @@
 """Responses kept as they come, so that an evaluation that was interrupted goes on from the items already answered.
 
-A response is a function of its request's seed, prompt and weights (design contract 2), so kept and new ones together
-are what an unbroken evaluation draws. Only responses are kept: scoring them again is cheap beside drawing them, and
-gives a scorer that failed another chance.
+A response is a function of its request's seed, prompt and weights (docs/architecture.md, "Keyed randomness"), so the
+kept responses and the new ones together are what an unbroken evaluation draws. Only responses are kept: scoring them
+again is cheap beside drawing them, and gives a scorer that failed another chance.
 """
 
 import base64

@@ -64,7 +64,8 @@ def evaluate_model(
     with ExitStack() as stack:
         store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
         rendered = _render_all(model, measurements, store_path, progress)
-        # Reward processes start before the engine, whose memory and threads they must not find (design contract 11).
+        # Reward processes start before the engine, whose memory and threads they must not find
+        # (docs/architecture.md, "Rewards are isolated").
         asked = [
             _Asked(
                 measurement=measurement,

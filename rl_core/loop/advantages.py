@@ -17,7 +17,7 @@ def scored_groups(
     groups: Sequence[Group], scores: Mapping[RolloutKey, Score], *, config: AlgorithmConfig
 ) -> list[Group]:
     """Leave out rollouts without a score, and groups of which too few are left: fewer than the two that a group
-    baseline compares (design contract 8)."""
+    baseline compares (docs/architecture.md, "Bad input is named")."""
     kept = [Group(prompt=g.prompt, rollouts=[r for r in g.rollouts if not scores[r.key].error]) for g in groups]
     return [group for group in kept if len(group.rollouts) >= config.advantage.smallest_group]
 

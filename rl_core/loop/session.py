@@ -65,7 +65,7 @@ class Session:
     @property
     def workers(self) -> WorkerGroup:
         """The workers. The reward processes start before them: a process spawned later would find the engine's
-        memory and threads already there (design contract 11)."""
+        memory and threads already there (docs/architecture.md, "Rewards are isolated")."""
         if self._workers is None:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))

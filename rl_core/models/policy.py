@@ -1,6 +1,7 @@
 """The policy: one module from packed trees to log-probs and entropy.
 
-FSDP2, LoRA and compile wrap this module; nothing calls the parts of the model around its forward (design contract 1).
+FSDP2, LoRA and compile wrap this module; nothing calls the parts of the model around its forward
+(docs/architecture.md, "Ragged, never padded").
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The plain files that a run's numbers are written to: one JSON object a line, each line on the disk before the next.
 
 metrics.jsonl holds only functions of config, data and seed, so an interrupted and resumed run ends with the same bytes
-as one that was not. What depends on the clock goes to timings.jsonl, incidents go to events.jsonl (design contract 6).
+as one that was not (docs/architecture.md, "Resume is exact"). What depends on the clock goes to timings.jsonl, and
+incidents go to events.jsonl.
 """
 
 import json

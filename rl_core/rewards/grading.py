@@ -1,7 +1,8 @@
 """Whether two answers say the same: the graders that the built-in rewards choose from (`reward.grader`).
 
 A grader may think for ever about an expression that a policy made up. Neither has a limit of its own here: the scoring
-process has one (design contract 11), which is exact, holds for every cause, and records the sample that it cost.
+process has one (docs/architecture.md, "Rewards are isolated"), which is exact, holds for every cause, and records the
+sample that it cost.
 """
 
 import logging

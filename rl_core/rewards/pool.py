@@ -1,4 +1,4 @@
-"""The isolated scoring pool, as the run sees it (design contract 11: rewards are strangers)."""
+"""The isolated scoring pool, as the run sees it (docs/architecture.md, "Rewards are isolated")."""
 
 import contextlib
 import itertools

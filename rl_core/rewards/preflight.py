@@ -1,4 +1,7 @@
-"""Trying the reward on the ground truth, before anything expensive starts (design contract 8)."""
+"""Trying the reward on the ground truth, before anything expensive starts.
+
+See docs/architecture.md, "Bad input is named".
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Sends metrics.jsonl to a tracker, from wherever the tracker's server is (design contract 10)."""
+"""Sends metrics.jsonl to a tracker, from the last step that the tracker's server has.
+
+See docs/architecture.md, "Trackers follow".
+"""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""What a tracker must do. Trackers follow metrics.jsonl, they do not lead (design contract 10)."""
+"""What a tracker must do (docs/architecture.md, "Trackers follow")."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

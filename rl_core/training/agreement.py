@@ -1,4 +1,6 @@
-"""Do the rollout engine and the trainer compute the same log-probs? (design contract 7)
+"""Do the rollout engine and the trainer compute the same log-probs?
+
+See docs/architecture.md, "Generator and trainer agree".
 
 Both hold the same weights, so the engine's log-prob of a sampled token and the trainer's first one may differ by
 rounding only. Stale weights, a missed token ban, another temperature or other images all show here, and nowhere else

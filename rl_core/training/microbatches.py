@@ -1,4 +1,4 @@
-"""Cutting groups into micro-batches by a budget of tree tokens (design contract 1)."""
+"""Cutting groups into micro-batches by a budget of tree tokens (docs/architecture.md, "Ragged, never padded")."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

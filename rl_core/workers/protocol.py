@@ -1,4 +1,7 @@
-"""What the training loop asks of the workers; the driver touches no model tensor (docs/architecture.md)."""
+"""What the training loop asks of the workers; the driver touches no model tensor.
+
+See docs/architecture.md, "The same code everywhere".
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

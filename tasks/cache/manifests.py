@@ -1,4 +1,7 @@
-"""What a finished stage leaves behind, and whether it still stands: the project's only cache (design contract 4)."""
+"""What a finished stage leaves behind, and whether it still stands: the project's only cache.
+
+See docs/architecture.md, "The run directory is the truth".
+"""
 
 import dataclasses
 import hashlib

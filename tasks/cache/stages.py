@@ -1,4 +1,6 @@
-"""Which stages a run has, what each depends on, and the digest that says so (design contract 4).
+"""Which stages a run has, what each depends on, and the digest that says so.
+
+See docs/architecture.md, "The run directory is the truth".
 
 A stage's digest covers the parts of the config that it reads, the digests of the stages before it, the bytes of the
 files that the config names, and a version bumped by hand when the stage's code changes its results. Nothing else: a

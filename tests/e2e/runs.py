@@ -27,7 +27,7 @@ RESULTS = (
     *("metrics.jsonl", "rollouts/*.parquet", "validations/*.parquet"),
     *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*", "model/**/*.safetensors"),
 )
-"""What must be equal to the bit after a run that was killed and resumed (design contract 6)."""
+"""What must be equal to the bit after a run that was killed and resumed (docs/architecture.md, "Resume is exact")."""
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""What the code says about the documentation is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+SOURCES = sorted(
+    path for room in ("rl_core", "tasks", "flows", "tests", "benchmarks") for path in (REPOSITORY / room).rglob("*.py")
+)
+"""Every Python file whose docstrings may name a section."""
+REFERENCE = re.compile(r'(docs/[\w-]+\.md),\s+"([^"]+)"')
+
+
+def references() -> list[tuple[str, str, str]]:
+    """(source, page, heading) of every section that a docstring or a comment names."""
+    return [
+        (str(source.relative_to(REPOSITORY)), page, " ".join(heading.split()))
+        for source in SOURCES
+        for page, heading in REFERENCE.findall(re.sub(r"\n\s*#\s", "\n", source.read_text()))
+    ]
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^#+ (.+)$", (REPOSITORY / page).read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("source", "page", "heading"), references())
+def test_a_section_that_the_code_names_is_there(source: str, page: str, heading: str) -> None:
+    assert heading in headings(page), f"{source} names a section that {page} does not have"
+
+
+def test_the_code_names_sections_and_no_numbers() -> None:
+    """A number says nothing to a reader who has no list of them, and goes wrong when the list changes."""
+    assert len(references()) > 20
+    numbered = re.compile(r"\bcontract \d")
+    assert not [str(path) for path in SOURCES if path != Path(__file__) and numbered.search(path.read_text())]
