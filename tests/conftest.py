@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+pytest_plugins = ["tests.samples"]
+
 # A person's own servers are no place for what tests write, and the bounds are those of float32 on a CPU.
 for variable in [name for name in os.environ if name.startswith(("MLFLOW_TRACKING_", "PREFECT_API_"))]:
     del os.environ[variable]

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import REPOSITORY, run_arguments, sightline, the_run
+from tests.e2e.runs import run_arguments, sightline, the_run
 
-SAMPLES = REPOSITORY.parent / "shared" / "data"
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"needs the published items in {SAMPLES}"),
+    pytest.mark.needs_samples("published Geometry3K and CLEVR items go through every stage of the pipeline"),
 ]
 
 

@@ -1,7 +1,6 @@
 import json
 import shutil
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,7 @@ from rl_core.progress import SilentProgress
 from rl_core.sources.columns import Columns
 from rl_core.sources.mixture import MixtureSource
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes, write_video
-
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+from tests.samples import SAMPLES
 
 
 @pytest.fixture
@@ -465,13 +463,13 @@ def test_progress_reaches_the_number_of_rows(tiny_folder, tmp_path, write_jsonl)
     assert progress.seen == {"Preparing train rows": [71, 71], "Preparing validation rows": [6, 6]}
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the Geometry3K and CLEVR samples in ../shared/data")
+@pytest.mark.needs_samples("published Geometry3K and CLEVR items become prompts, their images unchanged")
 def test_real_geometry3k_and_clevr_items_become_prompts(prepare, tmp_path):
     columns = Columns(image_key="image", images_first=True)
     manifest = prepare(
         family="qwen3_vl",
-        train=local(SHARED / "geometry3k_samples"),
-        validation=local(SHARED / "clevr_samples", columns=columns),
+        train=local(SAMPLES / "geometry3k_samples"),
+        validation=local(SAMPLES / "clevr_samples", columns=columns),
         max_pixels=200_000,
         max_prompt_length=1024,
     )
@@ -482,7 +480,7 @@ def test_real_geometry3k_and_clevr_items_become_prompts(prepare, tmp_path):
     clevr = PreparedDataset.open(tmp_path / "out", "validation")[0]
     assert clevr.question == "<image>How many items are there in the image?"
     assert clevr.answer == "5"
-    original = Image.open(SHARED / "clevr_samples" / "img1.png").convert("RGB")
+    original = Image.open(SAMPLES / "clevr_samples" / "img1.png").convert("RGB")
     assert Image.open(BytesIO(clevr_bytes(tmp_path, clevr))).tobytes() == original.tobytes()
 
 

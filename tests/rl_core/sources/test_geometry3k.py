@@ -1,11 +1,11 @@
 import json
-from pathlib import Path
 
 import pytest
 
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import local, png_bytes
+from tests.samples import SAMPLES
 
 ITEM = {"id": 7, "annotat_text": "Find $x$.", "choices": ["30", "\\frac{1}{2}", "60", "80"], "answer": "B"}
 
@@ -63,12 +63,9 @@ def test_a_limit_takes_the_first_items(tmp_path):
     assert LocalSource(type="local", path=str(tmp_path), limit=2).open().row_count == 2
 
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "geometry3k_samples"
-
-
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs the Geometry3K samples in ../shared/data")
+@pytest.mark.needs_samples("every published Geometry3K item is readable")
 def test_the_published_items_are_all_readable():
-    rows = list(local(SAMPLES).open())
+    rows = list(local(SAMPLES / "geometry3k_samples").open())
     assert len(rows) == 10
     assert all(isinstance(row, Row) for row in rows)
     assert rows[0].question.startswith("<image>In $\\odot X, A B=30")
