@@ -37,7 +37,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs server ui clean
+.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -77,6 +77,9 @@ docs: $(STAMP) ## write docs/configuration.md and docs/migration.md anew from th
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
 	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
 
+site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 server: $(STAMP) ## start Prefect's server, a worker for the deployments, and MLflow, on this machine only
 	$(BIN)/sightline server
 
@@ -95,7 +98,7 @@ $(STAMP): | $(BIN)/pip
 	touch $@
 
 $(STAMP)-dev: | $(BIN)/pip
-	$(call install,$(ACCELERATOR)$(comma)dev$(comma)postgres$(comma)trackers)
+	$(call install,$(ACCELERATOR)$(comma)dev$(comma)docs$(comma)postgres$(comma)trackers)
 	touch $@ $(STAMP)
 
 # TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and
