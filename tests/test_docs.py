@@ -1,6 +1,8 @@
 """What the code says about the documentation is there."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,12 @@ def headings(page: str) -> list[str]:
 @pytest.mark.parametrize(("source", "page", "heading"), references())
 def test_a_section_that_the_code_names_is_there(source: str, page: str, heading: str) -> None:
     assert heading in headings(page), f"{source} names a section that {page} does not have"
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_import_contracts(tmp_path: Path) -> None:
+    """`make docs` writes it anew."""
+    subprocess.run([sys.executable, "docs/rooms.py", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True)
+    assert (tmp_path / "rooms.svg").read_text() == (REPOSITORY / "docs" / "images" / "rooms.svg").read_text()
 
 
 def test_the_code_names_sections_and_no_numbers() -> None:
