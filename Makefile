@@ -53,13 +53,14 @@ demo: $(STAMP) ## train, evaluate and merge a small vision-language model on thi
 test: lint ## every check and every test but the slow ones
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))
 
-lint: $(STAMP)-dev ## format, style, types, the contracts between the rooms, and the container files
+lint: $(STAMP)-dev ## format, style, types, the contracts between the rooms, and the files of containers and CI
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml compose.gpu.yaml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run has drawn before
 	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile search
