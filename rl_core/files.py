@@ -217,6 +217,16 @@ def why_no_folder(path: Path) -> str | None:
     return None
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a finished file, or a copy where the file system has no links between the two places."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        shutil.copy2(source, target)
+
+
 def hash_file(path: Path) -> str:
     """The SHA-256 of a file's content, hexadecimal. Raises ValueError for what is no regular file, and OSError."""
     _check_kind(path)

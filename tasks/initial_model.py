@@ -7,10 +7,9 @@ from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
-from rl_core.files import read_utf8
+from rl_core.files import link_or_copy, read_utf8
 from rl_core.planning.model_sizes import read_sizes
 from rl_core.templates import target_template
-from tasks.cache.reuse import link_or_copy
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
 """Files of a hub checkpoint that nothing here reads."""

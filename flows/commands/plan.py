@@ -13,6 +13,7 @@ from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
+from rl_core.planning.gpu import find_gpu
 from rl_core.planning.memory import GIB, memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, trained_words
@@ -22,7 +23,7 @@ from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts
 from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
 from tasks.planning.known_rows import known_rows
-from tasks.planning.problems import find_gpu, planned_problems
+from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 

@@ -5,14 +5,13 @@ is always complete by itself and everything downstream knows one RunDirectory on
 """
 
 import dataclasses
-import errno
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from rl_core.files import link_or_copy
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import (
     GROWING_FILE,
@@ -110,16 +109,6 @@ def take_file(source: Path, target: Path, output: Output) -> None:
         target.write_bytes(source.read_bytes()[: output.size])
         return
     link_or_copy(source, target)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a finished file, or a copy where the file system has no links between the two places."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
-            raise
-        shutil.copy2(source, target)
 
 
 def discard_stage(run: RunDirectory, stage: str) -> None:

@@ -1,8 +1,5 @@
 """Everything that can be wrong with a run before it starts. Imports no Prefect, and torch only to try the data."""
 
-import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +18,7 @@ from rl_core.data.ordering import check_weighted_batches
 from rl_core.files import files_below
 from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
-from rl_core.planning.memory import Gpu
+from rl_core.planning.gpu import find_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import Problem
@@ -284,18 +281,3 @@ def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Probl
     except ValueError as error:
         fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
         yield Problem(where="data.source_weights", what=str(error), fix=fix)
-
-
-def find_gpu() -> Gpu | None:
-    """The first NVIDIA GPU; None without one, or where CUDA_VISIBLE_DEVICES hides all. Asks the driver: importing torch
-    would take seconds."""
-    if shutil.which("nvidia-smi") is None or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return None
-    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    first = asked.stdout.strip().partition("\n")[0].strip()
-    if asked.returncode != 0:
-        return None
-    if first.startswith("["):  # [N/A], [Insufficient Permissions]: there is a GPU, and this is not known of it
-        return Gpu(memory_gib=None)
-    return Gpu(memory_gib=float(first) / 1024) if first.isdecimal() else None  # else: No devices were found

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rl_core.files import fsync_tree, remove_folder, replace_folder, scratch_folder
+from rl_core.files import fsync_tree, link_or_copy, remove_folder, replace_folder, scratch_folder
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.record import Record, StoredFile
 from rl_core.storage.store import RunStore, StorageDamaged
-from tasks.cache.reuse import discard_stage, link_or_copy, remove_paths
+from tasks.cache.reuse import discard_stage, remove_paths
 from tasks.resuming.training_start import Chain, manifests_of_epochs, started_file
 from tasks.storage.contents import PROGRESS, SETTINGS, checkpoint_records, progress_of, stage_record
 

@@ -8,13 +8,11 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
-from rl_core.planning.memory import Gpu
 from rl_core.planning.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from tasks.planning.problems import (
     data_problems,
-    find_gpu,
     find_problems,
     prepared_column_problems,
     prepared_problems,
@@ -22,6 +20,7 @@ from tasks.planning.problems import (
     static_problems,
 )
 from tasks.preparation import prepare_run
+from tests.rl_core.planning.gpu_driver import put_driver
 
 ROOT = Path(__file__).parents[3]
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
@@ -179,40 +178,6 @@ def test_a_category_that_no_prepared_row_has_is_named(tmp_path: Path) -> None:
     (problem,) = prepared_column_problems(config, run.data)
     assert problem.where == "evaluation.categories" and "'kinb' is no further column" in problem.what
     assert prepared_column_problems(small(held_out, "evaluation.categories=[kind]"), run.data) == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "gpu"),
-    [
-        ("143771\n143771", 0, Gpu(memory_gib=143771 / 1024)),
-        ("[N/A]", 0, Gpu(memory_gib=None)),
-        ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
-        ("No devices were found", 0, None),
-        ("", 0, None),
-        ("143771", 9, None),
-    ],
-)
-def test_the_driver_is_asked_for_the_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, gpu: Gpu | None
-) -> None:
-    put_driver(tmp_path, monkeypatch, answer, code)
-    assert find_gpu() == gpu
-
-
-def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int = 0) -> None:
-    """An nvidia-smi that answers this."""
-    program = folder / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-
-
-def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_driver(tmp_path, monkeypatch, "143771")
-    for nothing in ("", "-1"):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
-        assert find_gpu() is None
 
 
 def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(

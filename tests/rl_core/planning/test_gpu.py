@@ -1,0 +1,34 @@
+"""The GPU is found by asking the driver: no library is loaded for it."""
+
+from pathlib import Path
+
+import pytest
+
+from rl_core.planning.gpu import find_gpu
+from rl_core.planning.memory import Gpu
+from tests.rl_core.planning.gpu_driver import put_driver
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "gpu"),
+    [
+        ("143771\n143771", 0, Gpu(memory_gib=143771 / 1024)),
+        ("[N/A]", 0, Gpu(memory_gib=None)),
+        ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
+        ("No devices were found", 0, None),
+        ("", 0, None),
+        ("143771", 9, None),
+    ],
+)
+def test_the_driver_is_asked_for_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, gpu: Gpu | None
+) -> None:
+    put_driver(tmp_path, monkeypatch, answer, code)
+    assert find_gpu() == gpu
+
+
+def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_driver(tmp_path, monkeypatch, "143771")
+    for nothing in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
+        assert find_gpu() is None
