@@ -10,8 +10,11 @@ from prefect import runtime
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
+from tasks.cache.lineage import WantedStage, lineages_before
 from tasks.cache.manifests import StageManifest
 from tasks.cache.named_files import NamedFiles
+from tasks.cache.software import Software
+from tasks.cache.stages import kind_of
 from tasks.pages.progress_pages import FlowProgress
 from tasks.storage.run_storage import RunStorage
 from tasks.tracking.run_tracking import PipelineTracking
@@ -33,12 +36,15 @@ class RunContext:
         run: Its folder.
         digests: Digest of every stage (tasks.cache.stages).
         parts: What these cover, part by part.
+        software: By which software each kind of stage is made (tasks.cache.software).
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
         progress: Shows bars.
         stop: The request to stop.
         tracking: The run in MLflow.
         storage: The run's copy elsewhere.
         manifests: The stages that stand or were finished, by name, in order.
+        trained_by: By which software the training is made; before it is settled, by this process's.
+        told: Changes of the software that were told already.
     """
 
     config: RunConfig
@@ -47,12 +53,15 @@ class RunContext:
     run: RunDirectory
     digests: Mapping[str, str]
     parts: Mapping[str, Mapping[str, str]]
+    software: Mapping[str, Software]
     reuse: bool
     progress: FlowProgress
     stop: StopRequest
     tracking: PipelineTracking
     storage: RunStorage
     manifests: dict[str, StageManifest] = field(default_factory=dict)
+    trained_by: Software = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
     _owned: ExitStack = field(default_factory=ExitStack)
     _session: "Session | None" = None
 
@@ -72,6 +81,17 @@ class RunContext:
             opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop)
             self._session = self._owned.enter_context(opening)
         return self._session
+
+    def wanted(self, stage: str) -> WantedStage:
+        """A stage as it would be made now, where what comes before it stands; `training` is all epochs together."""
+        parts = self.parts[stage]
+        return WantedStage(
+            name=stage,
+            digest=self.digests[stage],
+            parts=parts,
+            software=self.software.get(kind_of(stage), {}),
+            made_from=lineages_before(self.run, parts),
+        )
 
     def outcome(self) -> dict[str, Any]:
         """What the flow hands back: the facts of the report's stage."""

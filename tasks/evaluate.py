@@ -26,15 +26,19 @@ _TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "ve
 def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageManifest]:
     """Write the answers, verdicts and figures of one model of an open run; continued, it asks for the rest alone."""
 
+    stage = f"evaluate-{model}"
+
     def make(context: RunContext) -> StageOutcome:
         folder = context.run.evaluation(model)
-        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.digests[f"evaluate-{model}"])
+        wanted = context.wanted(stage)
+        # Answers of other software are drawn again, so that one software made all of an evaluation.
+        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=f"{wanted.digest}-{wanted.lineage}")
         items = context.session.evaluate(model, answers)
         results = write_evaluation(folder, items)
         answers.remove()
         return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
 
-    return run_stage(run, f"evaluate-{model}", make=make, show=show_evaluation)
+    return run_stage(run, stage, make=make, show=show_evaluation)
 
 
 def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 from prefect import State
 from prefect.states import Completed
 
+from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import ensure_held
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.cache.reuse import discard_stage, find_complete, why_anew
-from tasks.cache.stages import OWN_STAGES
+from tasks.cache.software import NOT_NOTED, Software, changes_since, in_words
+from tasks.cache.stages import OWN_STAGES, kind_of
 from tasks.context import RunContext, current_context
 from tasks.run_pages import show_stage
 from tasks.tracking.run_tracking import Show
@@ -42,42 +45,67 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     context = current_context(run_name)
     context.stop.raise_if_requested()
     ensure_held(context.run.lock)
-    digest = context.digests[stage]
+    wanted = context.wanted(stage)
     elsewhere = context.reuse and stage not in OWN_STAGES
-    found = find_complete(context.run, stage, digest, elsewhere=elsewhere, fetch=context.storage.bring_stage)
+    found = find_complete(context.run, wanted, elsewhere=elsewhere, fetch=context.storage.bring_stage)
     if found is not None:
+        tell_of_software(context, stage, found.software, said=f"{stage} stands")
         return recognised(context, found, show=show)
-    changed = why_anew(context.run, stage, digest, context.parts[stage])
+    changed = why_anew(context.run, wanted)
     if changed is not None:
         logger.warning("%s is made anew: %s", stage, changed)
     discard_stage(context.run, stage)
     with context.tracking.stage_running(stage):
         started = time.monotonic()
         outcome = make(context)
-        manifest = record(context, stage, digest, outcome, seconds=time.monotonic() - started)
+        manifest = record(context, wanted, outcome, seconds=time.monotonic() - started)
     present(context, manifest, show=show)
     return manifest
 
 
-def record(context: RunContext, stage: str, digest: str, outcome: StageOutcome, *, seconds: float) -> StageManifest:
+def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, seconds: float) -> StageManifest:
     """Hash what a stage made and write its manifest: from here on it stands."""
     manifest = StageManifest(
-        stage=stage,
-        digest=digest,
+        stage=made.name,
+        digest=made.digest,
         outputs=describe_outputs(context.run.root, outcome.outputs),
         result=outcome.result,
         seconds=seconds,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        parts=context.parts[_parts_name(stage)],
+        parts=made.parts,
+        software=made.software,
+        made_from=made.made_from,
     )
     write_manifest(context.run, manifest)
-    logger.info("%s: finished in %.1f s", stage, seconds)
+    logger.info("%s: finished in %.1f s", made.name, seconds)
     context.storage.copy()
     return manifest
 
 
-def _parts_name(stage: str) -> str:
-    return "training" if tracked_stage(stage) == "train" else stage
+def tell_of_software(context: RunContext, stage: str, made_by: Software, *, said: str) -> None:
+    """Warn, and note as an event, that what a run goes on from was made by other software than is here now. What one
+    stage told the next ones do not repeat.
+
+    Args:
+        context: The run.
+        stage: The stage that was made; `training` is all epochs together.
+        made_by: By which software, in the end.
+        said: What becomes of it, in words.
+    """
+    now = context.software.get(kind_of(stage), {})
+    if not now:
+        return
+    changes = changes_since(made_by, now) if made_by else {}
+    news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.told}
+    if news:
+        said = f"{said}, made by other software: {in_words(news)}"
+    elif not made_by and NOT_NOTED not in context.told:
+        said = f"{said}; {NOT_NOTED}"
+    else:
+        return
+    context.told |= {f"{name} {pair}" for name, pair in news.items()} or {NOT_NOTED}
+    RunLogs(context.run).log_event("software-changed", stage=stage, changes=news, said=said)
+    logger.warning("%s", said)
 
 
 def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> State[StageManifest]:

@@ -31,7 +31,7 @@ from tasks.resuming.step_records import step_files
 from tasks.resuming.training_start import WantedTraining, training_start
 from tasks.resuming.training_state import mark_started, settle_training
 from tasks.run_pages import show_plan, steps_shown
-from tasks.staging import StageOutcome, present, recognised, record, tracked_stage
+from tasks.staging import StageOutcome, present, recognised, record, tell_of_software, tracked_stage
 from tasks.storage.fetching import finish_fetching
 from tasks.tracking.inputs import log_split
 
@@ -93,17 +93,26 @@ def settle(run: str) -> range:
     log_event = RunLogs(context.run).log_event
     trainer = context.config.trainer
     store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
-    wanted = WantedTraining(chain=chain, trainer=trainer, parts=context.parts["training"])
+    wanted = wanted_training(context, chain)
     finish_fetching(context.run)
     context.storage.bring_training(chain, here=lambda: training_start(context.run, wanted, store).step)
     start = settle_training(context.run, wanted, store, elsewhere=context.reuse)
     context.storage.copy()
+    if start.step:
+        goes_on = "training is complete" if start.ended else f"training goes on after step {start.step}"
+        tell_of_software(context, "training", start.trained_by, said=goes_on)
+    context.trained_by = start.made_by(wanted.software)
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, said=str(start))
         logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
     return range(1, len(chain) + 1)
+
+
+def wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
+    """The training of an open run, where what comes before it stands."""
+    return WantedTraining.of(context.wanted("training"), chain=chain, trainer=context.config.trainer)
 
 
 def training_chain(context: RunContext) -> EpochChain:
@@ -135,15 +144,15 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     if standing is not None:
         with context.tracking.following("train"):
             return recognised(context, standing, show=_show)
-    link = training_chain(context)[epoch - 1]
-    mark_started(context.run, link, context.parts["training"])
+    wanted = wanted_training(context, training_chain(context)).epoch(epoch, made_by=context.trained_by)
+    mark_started(context.run, wanted)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
         result = _train(context, epoch)
         outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
         outcome = StageOutcome(outputs=outputs, result=_facts(context, result))
         seconds = max(time.monotonic() - started, _seconds_of_steps(context, result))
-        manifest = record(context, stage, link[1], outcome, seconds=seconds)
+        manifest = record(context, wanted, outcome, seconds=seconds)
     present(context, manifest, show=_show)
     return manifest
 

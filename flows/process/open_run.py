@@ -24,6 +24,7 @@ from rl_core.run_lock import RunLock
 from rl_core.stop import stopped_by_signals
 from tasks.cache.kept_files import keep_files
 from tasks.cache.named_files import located_config
+from tasks.cache.software import software_of_stages
 from tasks.cache.stages import stage_digests, stage_parts
 from tasks.context import RunContext, registered
 from tasks.pages.progress_pages import FlowProgress
@@ -116,6 +117,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     with watcher.stop.breaking_off(), watcher.progress.wait("look whether the data are those that were prepared"):
         digests = stage_digests(request.config, files)
         keep_files(run, request.config, files)
+        software = software_of_stages(request.config, files)
     located = located_config(request.config, files)
     logs.log_event("started", flow_run=flow_run_id)
     stack.callback(storage.close)
@@ -128,6 +130,7 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
         run=run,
         digests=digests,
         parts=stage_parts(request.config, digests, files),
+        software=software,
         reuse=request.reuse,
         progress=FlowProgress(watcher.progress),
         stop=watcher.stop,

@@ -1,7 +1,7 @@
 """The files that a user's code is made of: its own, and those that it imports from beside it."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -27,6 +27,21 @@ def files_of_module(name: str, root: Path) -> list[Path]:
     """
     package = name.partition(".")[0]
     return _closure(list(_files_named(name, root)), root, package=package)
+
+
+def imported_names(files: Iterable[Path], root: Path) -> set[str]:
+    """Dotted names that these files import and that lead to none of them; some are of functions.
+
+    Args:
+        files: As of files_of and files_of_module.
+        root: The folder on the import path below which they are.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    known = set(files)
+    names = {name for file in known for name in _imported(file, root)}
+    return {name for name in names if known.isdisjoint(_files_named(name, root))}
 
 
 def _closure(waiting: list[Path], root: Path, *, package: str | None) -> list[Path]:

@@ -48,6 +48,9 @@ class StageManifest:
         finished_at: UTC time, ISO 8601.
         reused_from: Name of the run that it was taken from; None when this run made it.
         parts: What its digest covers, part by part (tasks.cache.stage_parts); empty in those of earlier versions.
+        software: By which software it was made (tasks.cache.software); empty in those of earlier versions, and of
+            stages that compute nothing.
+        made_from: [stage whose result it read] -> the lineage of that one (tasks.cache.lineage).
     """
 
     stage: str
@@ -58,6 +61,8 @@ class StageManifest:
     finished_at: str
     reused_from: str | None = field(default=None)
     parts: Mapping[str, str] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
+    made_from: Mapping[str, str] = field(default_factory=dict)
 
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:

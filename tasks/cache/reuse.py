@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rl_core.files import link_or_copy
 from rl_core.run_directory import RunDirectory
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import (
     GROWING_FILE,
     Output,
@@ -21,7 +22,6 @@ from tasks.cache.manifests import (
     read_manifest,
     write_manifest,
 )
-from tasks.cache.stage_parts import Parts, what_changed
 
 logger = logging.getLogger(__name__)
 
@@ -30,24 +30,51 @@ Fetch = Callable[[str, str], bool]
 
 
 def find_complete(
-    run: RunDirectory, stage: str, digest: str, *, elsewhere: bool = True, fetch: Fetch = lambda stage, digest: False
+    run: RunDirectory,
+    wanted: WantedStage,
+    *,
+    elsewhere: bool = True,
+    fetch: Fetch = lambda stage, digest: False,
 ) -> StageManifest | None:
-    """The manifest of `stage` if it is complete with this digest and every file is as the stage left it.
+    """The manifest of a stage if it is complete as it is wanted and every file is as the stage left it.
 
     Looks in this run first, then in its copy on a storage, which `fetch` brings here if it has the stage, then in the
-    runs beside it when `elsewhere`; what is found there is brought into this run.
+    runs beside it when `elsewhere`; what is found there is brought into this run. A stage of this run, or of its copy,
+    stands whatever software made it; one of another run is taken over if the same software made it.
     """
-    own = standing_manifest(run, stage, digest)
-    if own is None and fetch(stage, digest):
-        own = standing_manifest(run, stage, digest)
+    own = own_manifest(run, wanted)
+    if own is None and fetch(wanted.name, wanted.digest):
+        own = own_manifest(run, wanted)
     if own is not None or not elsewhere:
         return own
     for other in other_runs(run):
-        found = standing_manifest(other, stage, digest)
+        found = manifest_to_take(other, wanted)
         if found is not None:
-            discard_stage(run, stage)
+            discard_stage(run, wanted.name)
             return adopt(found, source=other, into=run)
     return None
+
+
+def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None:
+    """The stage's manifest in the run that wants it, if it is what is asked for, was made from what is there, and its
+    files stand."""
+    manifest = read_manifest(run, wanted.name)
+    if manifest is None or wanted.is_outdated(manifest):
+        return None
+    return standing_manifest(run, wanted.name, wanted.digest)
+
+
+def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest | None:
+    """The stage's manifest in another run, if it can be taken over: the same software made the same, and its files
+    stand."""
+    manifest = read_manifest(other, wanted.name)
+    if manifest is None or manifest.digest != wanted.digest:
+        return None
+    reason = wanted.why_not_taken(manifest)
+    if reason is not None:
+        logger.info("%s of %s is not taken over: %s", wanted.name, other.name, reason)
+        return None
+    return standing_manifest(other, wanted.name, wanted.digest)
 
 
 def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest | None:
@@ -62,16 +89,25 @@ def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManife
     return manifest
 
 
-def why_anew(run: RunDirectory, stage: str, digest: str, parts: Parts) -> str | None:
+def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
+    """Why a stage that runs beside this one have made is taken over from none of them, in words; None where none has
+    made it. Of several the one that changed last tells."""
+    for other in other_runs(run):
+        manifest = read_manifest(other, wanted.name)
+        if manifest is not None and manifest.digest == wanted.digest:
+            reason = wanted.why_not_taken(manifest) or "its files are not what they were"
+            return f"not taken over from {other.name}: {reason}"
+    return None
+
+
+def why_anew(run: RunDirectory, wanted: WantedStage) -> str | None:
     """Why a stage that was finished in this run is not what is asked for, in words; None when it was not, or when its
     files are the reason, which `standing_manifest` has told."""
-    path = run.stage_manifest(stage)
+    path = run.stage_manifest(wanted.name)
     if not path.exists():
         return None
-    manifest = read_manifest(run, stage)
-    if manifest is None:
-        return f"{path} is damaged"
-    return None if manifest.digest == digest else what_changed(manifest.parts, parts)
+    manifest = read_manifest(run, wanted.name)
+    return f"{path} is damaged" if manifest is None else wanted.is_outdated(manifest)
 
 
 def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:

@@ -15,7 +15,8 @@ Parts = Mapping[str, str]
 _HASH_LENGTH = 12
 _MOST_NAMES = 4
 _UPSTREAM = "what comes before: "
-_VERSION = "the stage's code in this version of Sightline"
+_OF_EARLIER_VERSIONS = {"the stage's code in this version of Sightline"}
+"""A part that their notes have and that is none any more: the software is noted by itself (tasks.cache.software)."""
 
 _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
     "prepare": {
@@ -38,19 +39,23 @@ _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
 """By kind of stage: names of its parts that are no keys of the config."""
 
 
-def parts_of(kind: str, depends_on: Mapping[str, Any], *, version: int, after: Mapping[str, str]) -> dict[str, str]:
+def parts_of(kind: str, depends_on: Mapping[str, Any], *, after: Mapping[str, str]) -> dict[str, str]:
     """The hash of each part that a stage's digest covers.
 
     Args:
-        kind: Key of STAGE_VERSIONS.
+        kind: Kind of the stage (tasks.cache.stages).
         depends_on: What the stage depends on (tasks.cache.stages).
-        version: Its version.
         after: Digests of the stages before it, by name.
     """
     called = _CALLED.get(kind, {})
     parts = {_name(path, called): _hash(value) for path, value in _leaves(depends_on, ())}
     upstream = {f"{_UPSTREAM}{name}": digest[:_HASH_LENGTH] for name, digest in after.items()}
-    return {**parts, **upstream, _VERSION: f"{version}"}
+    return {**parts, **upstream}
+
+
+def stages_before(parts: Parts) -> list[str]:
+    """Names of the stages whose results a stage of these parts reads, as `after` had them."""
+    return [name.removeprefix(_UPSTREAM) for name in parts if name.startswith(_UPSTREAM)]
 
 
 def what_changed(before: Parts, now: Parts) -> str:
@@ -58,7 +63,8 @@ def what_changed(before: Parts, now: Parts) -> str:
     changed, for it says itself why it is another one."""
     if not before:
         return "an earlier version of Sightline made it, and kept no note of what it depended on"
-    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    known = (before.keys() | now.keys()) - _OF_EARLIER_VERSIONS
+    names = sorted(name for name in known if before.get(name) != now.get(name))
     own = [name for name in names if not name.startswith(_UPSTREAM)] or names
     more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""
     return f"{', '.join(map(now_called, own[:_MOST_NAMES]))}{more} changed"

@@ -2,9 +2,9 @@
 
 See docs/architecture.md, "The run directory is the truth".
 
-A stage's digest covers the parts of the config that it reads, the digests of the stages before it, the bytes of the
-files that the config names, and a version bumped by hand when the stage's code changes its results. Nothing else: a
-stage whose digest is complete anywhere is not run again.
+A stage's digest covers what is asked for: the parts of the config that the stage reads, the digests of the stages
+before it, and the bytes of the files that the config names. By which software the stage was made is noted beside it
+(tasks.cache.software).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tasks.cache.epoch_chain import EpochChain, Link
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stage_parts import parts_of
 
-STAGE_VERSIONS: Final[Mapping[str, int]] = {
+_FORMS: Final[Mapping[str, int]] = {
     "prepare": 7,
     "cold-start": 2,
     "train": 5,
@@ -30,7 +30,8 @@ STAGE_VERSIONS: Final[Mapping[str, int]] = {
     "push": 1,
     "report": 2,
 }
-"""Bump a stage's number when its code changes what it produces; every stage after it reruns with it."""
+"""By kind of stage: the form of its digest, a part of it since runs were first written. It says nothing of the code,
+and stays what it is, so that these runs go on."""
 
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that speak of their own run, so that another run's cannot stand for them."""
@@ -52,7 +53,7 @@ class Stage:
 
     Attributes:
         name: "prepare", "train-epoch-002", ...: the name of its manifest.
-        kind: Key of STAGE_VERSIONS.
+        kind: What it does: "prepare", "train", "evaluate", ...; stages of one kind are made by the same code.
         after: Names of the stages whose results it reads.
         depends_on: Everything else that its result depends on, JSON values.
     """
@@ -66,6 +67,13 @@ class Stage:
 def epoch_stage(epoch: int) -> str:
     """Name of the stage that trains `epoch`, counted from 1."""
     return f"train-epoch-{epoch:03d}"
+
+
+def kind_of(stage: str) -> str:
+    """The kind of a stage by its name; `training` is all epochs together."""
+    if stage == "training" or stage.startswith("train-epoch-"):
+        return "train"
+    return "evaluate" if stage.startswith("evaluate-") else stage
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
@@ -144,7 +152,7 @@ def stage_parts(
     for stage in stages_of(config, files or NamedFiles()):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
         after = {name: digests[name] for name in stage.after}
-        parts[stage.name] = parts_of(stage.kind, depends_on, version=STAGE_VERSIONS[stage.kind], after=after)
+        parts[stage.name] = parts_of(stage.kind, depends_on, after=after)
     return parts
 
 
@@ -200,7 +208,7 @@ def _rows_seen(config: RunConfig) -> str:
 
 def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
     inputs = {name: digests[name] for name in stage.after}
-    return digest_of([stage.kind, STAGE_VERSIONS[stage.kind], dict(stage.depends_on), inputs])
+    return digest_of([stage.kind, _FORMS[stage.kind], dict(stage.depends_on), inputs])
 
 
 def _training_length(config: RunConfig) -> dict[str, int]:

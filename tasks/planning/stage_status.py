@@ -1,19 +1,23 @@
 """What a run would do: which stages stand, here or in another run, and where training would go on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
 from tasks.cache.epoch_chain import EpochChain
-from tasks.cache.manifests import read_manifest
+from tasks.cache.lineage import WantedStage, lineage_of, stage_names_before
+from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.reuse import other_runs, standing_manifest
-from tasks.cache.stages import OWN_STAGES, epoch_chain, epoch_stage, stage_digests
+from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_anew, why_not_taken
+from tasks.cache.software import NOT_NOTED, Software, changes_since, in_words, software_of_stages
+from tasks.cache.source_closure import SOURCES
+from tasks.cache.stages import OWN_STAGES, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
 from tasks.resuming.training_start import WantedTraining, last_step, training_start
-from tasks.resuming.training_state import complete_epochs
+from tasks.resuming.training_state import longest_to_take, why_no_epochs
 
 _MOST_LINES = 20
 """Epochs of one status that have a line each."""
@@ -21,7 +25,8 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageStatus:
-    """A stage and what would become of it: "finished", "finished in RUN", "continues after step N" or "to do"."""
+    """A stage and what would become of it: "finished", "finished in RUN", "continues after step N" or "to do"; and why,
+    where it was made and is made again, or where other software goes on with it."""
 
     stage: str
     status: str
@@ -58,46 +63,130 @@ def stage_statuses(
     reuse: bool,
     plan: BatchPlan | None,
     files: NamedFiles | None = None,
+    sources: Path = SOURCES,
 ) -> list[StageStatus]:
     """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not
-    known yet, and training is one line."""
+    known yet, and training is one line.
+
+    Args:
+        config: The resolved config.
+        run: Its run.
+        digests: Of its stages.
+        reuse: Whether stages of other runs may be taken over.
+        plan: Its batches, where the number of rows is known.
+        files: How what it names is read; where it says when None.
+        sources: The folder of this project's packages.
+    """
+    named = files or NamedFiles()
+    view = _View(config, run, digests, reuse=reuse, files=named, sources=sources)
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
-    training = (
-        _epoch_statuses(config, run, epoch_chain(config, digests, epochs=plan.epochs, files=files), reuse=reuse)
-        if plan
-        else [StageStatus(stage="training", status="to do; the rows are counted first")]
-    )
     return [
-        *(_status(run, stage, digests[stage], reuse=reuse) for stage in before),
-        *training,
-        *(_status(run, stage, digests[stage], reuse=reuse) for stage in after),
+        *map(view.status, before),
+        *view.training(epoch_chain(config, digests, epochs=plan.epochs, files=named) if plan else None),
+        *map(view.status, after),
     ]
 
 
-def _status(run: RunDirectory, stage: str, digest: str, *, reuse: bool) -> StageStatus:
-    if standing_manifest(run, stage, digest) is not None:
-        return StageStatus(stage=stage, status="finished")
-    places = other_runs(run) if reuse and stage not in OWN_STAGES else ()
-    found = next((place for place in places if standing_manifest(place, stage, digest)), None)
-    return StageStatus(stage=stage, status=f"finished in {found.name}" if found else "to do")
+class _View:
+    """Looks at the stages in the order in which they run: whether one can be taken over depends on those before it."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        digests: Mapping[str, str],
+        *,
+        reuse: bool,
+        files: NamedFiles,
+        sources: Path,
+    ) -> None:
+        self._config = config
+        self._run = run
+        self._digests = digests
+        self._reuse = reuse
+        self._parts = stage_parts(config, digests, files)
+        is_asked = run.root.is_dir() or any(True for _ in self._others())
+        # Reading the sources takes a while, and without any other stage there is none to compare.
+        self._software = software_of_stages(config, files, sources=sources) if is_asked else {}
+        self._lineages: dict[str, str] = {}
+
+    def status(self, stage: str) -> StageStatus:
+        """Of a stage that is no epoch."""
+        wanted = self._wanted(stage)
+        own = own_manifest(self._run, wanted)
+        if own is not None:
+            return self._known(stage, own, f"finished{_by_other_software(own.software, wanted.software)}")
+        is_own = stage in OWN_STAGES
+        for other in () if is_own else self._others():
+            found = manifest_to_take(other, wanted)
+            if found is not None:
+                return self._known(stage, found, f"finished in {other.name}")
+        self._lineages[stage] = wanted.lineage
+        reasons = [
+            why_anew(self._run, wanted),
+            why_not_taken(self._run, wanted) if self._reuse and not is_own else None,
+        ]
+        return StageStatus(stage=stage, status="; ".join(["to do", *filter(None, reasons)]))
+
+    def training(self, chain: EpochChain | None) -> list[StageStatus]:
+        """Of every epoch; of training as a whole where their number is not known."""
+        whole = self._wanted("training")
+        self._lineages["training"] = whole.lineage
+        if chain is None:
+            return [StageStatus(stage="training", status="to do; the rows are counted first")]
+        wanted = WantedTraining.of(whole, chain=chain, trainer=self._config.trainer)
+        store = CheckpointStore(self._run.checkpoints, save_limit=self._config.trainer.save_limit)
+        own = training_start(self._run, wanted, store)
+        other, taken = longest_to_take(self._others(), wanted)
+        if other is not None and len(taken) > len(own.epochs):
+            return _epoch_statuses(chain, len(taken), f"finished in {other.name}")
+        made_by = own.epochs[-1].software if own.ended else own.made_by(wanted.software)
+        self._lineages["training"] = lineage_of(made_by, own.epochs[-1].made_from if own.ended else wanted.made_from)
+        changed = _by_other_software(own.trained_by, wanted.software) if own.step else ""
+        goes_on = f"continues after step {own.step}{changed}" if own.step > last_step(own.epochs) else None
+        refused = why_no_epochs(self._others(), wanted, more_than=len(own.epochs))
+        to_do = f"to do; {refused}" if refused else "to do"
+        return _epoch_statuses(chain, len(own.epochs), f"finished{changed}", next_one=goes_on, others=to_do)
+
+    def _others(self) -> Iterator[RunDirectory]:
+        return other_runs(self._run) if self._reuse else iter(())
+
+    def _wanted(self, stage: str) -> WantedStage:
+        parts = self._parts[stage]
+        before = stage_names_before(parts)
+        return WantedStage(
+            name=stage,
+            digest=self._digests[stage],
+            parts=parts,
+            software=self._software.get(kind_of(stage), {}),
+            made_from={name: self._lineages[name] for name in before if name in self._lineages},
+        )
+
+    def _known(self, stage: str, manifest: StageManifest, status: str) -> StageStatus:
+        self._lineages[stage] = lineage_of(manifest.software, manifest.made_from)
+        return StageStatus(stage=stage, status=status)
 
 
-def _epoch_statuses(config: RunConfig, run: RunDirectory, chain: EpochChain, *, reuse: bool) -> list[StageStatus]:
-    store = CheckpointStore(run.checkpoints, save_limit=config.trainer.save_limit)
-    own = training_start(run, WantedTraining(chain=chain, trainer=config.trainer), store)
-    elsewhere = [(other, complete_epochs(other, chain)) for other in (other_runs(run) if reuse else ())]
-    other, taken = max(elsewhere, key=lambda found: len(found[1]), default=(run, []))
-    if len(taken) > len(own.epochs):
-        finished, origin, step = taken, f"finished in {other.name}", 0
-    else:
-        finished, origin, step = own.epochs, "finished", own.step
-    next_epoch = len(finished) + 1
-    statuses = _same_status(1, len(finished), origin)
-    if next_epoch <= len(chain) and step > last_step(finished):
-        statuses.append(StageStatus(stage=epoch_stage(next_epoch), status=f"continues after step {step}"))
+def _by_other_software(made_by: Software, now: Software) -> str:
+    """What is added to the status of a stage that stands; nothing where the same software would make it now."""
+    if not now:
+        return ""
+    if not made_by:
+        return f"; {NOT_NOTED}"
+    changes = changes_since(made_by, now)
+    return f", by other software: {in_words(changes)}" if changes else ""
+
+
+def _epoch_statuses(
+    chain: EpochChain, finished: int, origin: str, *, next_one: str | None = None, others: str = "to do"
+) -> list[StageStatus]:
+    statuses = _same_status(1, finished, origin)
+    next_epoch = finished + 1
+    if next_epoch <= len(chain) and next_one is not None:
+        statuses.append(StageStatus(stage=epoch_stage(next_epoch), status=next_one))
         next_epoch += 1
-    return [*statuses, *_same_status(next_epoch, len(chain), "to do")]
+    return [*statuses, *_same_status(next_epoch, len(chain), others)]
 
 
 def _same_status(first: int, last: int, status: str) -> list[StageStatus]:

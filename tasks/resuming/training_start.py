@@ -9,9 +9,10 @@ Nothing here writes.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
@@ -19,7 +20,9 @@ from rl_core.config.training import TrainerConfig
 from rl_core.files import read_json
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.software import Software, continued
 from tasks.cache.stage_parts import Parts, what_changed
 from tasks.resuming.step_records import first_loss
 
@@ -35,11 +38,25 @@ class WantedTraining:
         chain: Its epochs.
         trainer: Its checkpoints and validations.
         parts: What its digests cover, part by part.
+        software: By which software it would be made now.
+        made_from: The lineages of the stages before it (tasks.cache.lineage).
     """
 
     chain: Chain
     trainer: TrainerConfig
     parts: Parts = field(default_factory=dict)
+    software: Software = field(default_factory=dict)
+    made_from: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, whole: WantedStage, *, chain: Chain, trainer: TrainerConfig) -> Self:
+        """From all epochs together as one stage."""
+        return cls(chain=chain, trainer=trainer, parts=whole.parts, software=whole.software, made_from=whole.made_from)
+
+    def epoch(self, number: int, *, made_by: Software) -> WantedStage:
+        """An epoch, counted from 1, that `made_by` has made with all before it."""
+        name, digest = self.chain[number - 1]
+        return WantedStage(name=name, digest=digest, parts=self.parts, software=made_by, made_from=self.made_from)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +72,7 @@ class TrainingStart:
         changed: Why what was begun here last is of another training, in words; None when it is of this one.
         dropped: The last step of the other one; 0 when there is none.
         lost: What of the steps before is not there any more, in words; None when all is.
+        trained_by: By which software the steps before were made; empty where nobody noted it.
     """
 
     epochs: list[StageManifest]
@@ -65,6 +83,11 @@ class TrainingStart:
     changed: str | None = None
     dropped: int = 0
     lost: str | None = None
+    trained_by: Software = field(default_factory=dict)
+
+    def made_by(self, software: Software) -> Software:
+        """By which software the whole training is made that this one goes on with."""
+        return continued(self.trained_by, software, step=self.step) if self.step else software
 
     @property
     def costs(self) -> bool:
@@ -112,6 +135,7 @@ def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointS
         changed=changed,
         dropped=max((at for at in reached if at > own_until), default=0),
         lost=loss.what if loss else None,
+        trained_by=_trained_by(run, standing, changed) if step else {},
     )
 
 
@@ -126,10 +150,19 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     return finished
 
 
+def _trained_by(run: RunDirectory, standing: Sequence[StageManifest], changed: str | None) -> Software:
+    """By which software the steps that a training goes on from were made: the note of the epoch that was begun last
+    knows that of all before."""
+    begun = _begun_epoch(run) if changed is None else None
+    if begun is not None:
+        return begun.software
+    return standing[-1].software if standing else {}
+
+
 def begun_epoch(run: RunDirectory) -> tuple[str, str] | None:
     """Stage and digest of the epoch that was begun last; None where no note tells."""
     begun = _begun_epoch(run)
-    return begun[0][:2] if begun else None
+    return (begun.name, begun.digest) if begun else None
 
 
 def started_file(run: RunDirectory) -> Path:
@@ -149,18 +182,29 @@ def _tells_its_steps(epoch: StageManifest) -> bool:
 def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
     """Why training here was begun as another one, in words; None when it was not. Without a note of the epoch that was
     begun last the finished ones tell; without any of them too, what lies in a run's folder is its own."""
-    known = _begun_epoch(run) or [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs_with_manifest(run)]
+    begun = _begun_epoch(run)
+    known = (
+        [(begun.name, begun.digest, begun.parts)]
+        if begun
+        else [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs_with_manifest(run)]
+    )
     other = next((parts for stage, digest, parts in known if (stage, digest) not in wanted.chain), None)
     return None if other is None else what_changed(other, wanted.parts)
 
 
-def _begun_epoch(run: RunDirectory) -> list[tuple[str, str, Parts]]:
-    """Stage, digest and parts of the epoch that was begun last; none when there is no note of it, or a damaged one."""
+def _begun_epoch(run: RunDirectory) -> WantedStage | None:
+    """The epoch that was begun last; None when there is no note of it, or a damaged one. Those of earlier versions tell
+    less of it."""
     try:
         note = dict(read_json(started_file(run)))
-        return [(str(note["stage"]), str(note["digest"]), dict(note.get("parts", {})))]
+        return WantedStage(
+            name=str(note["stage"]),
+            digest=str(note["digest"]),
+            parts=dict(note.get("parts", {})),
+            software={str(name): str(value) for name, value in dict(note.get("software", {})).items()},
+        )
     except (OSError, ValueError, TypeError, KeyError):
-        return []
+        return None
 
 
 def _epochs_with_manifest(run: RunDirectory) -> Iterator[StageManifest]:

@@ -5,6 +5,8 @@ continue from is.
 """
 
 import dataclasses
+import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from rl_core.checkpoints.store import CheckpointStore
@@ -12,13 +14,11 @@ from rl_core.files import atomic_write_json, remove_folder, replace_folder, scra
 from rl_core.records.metrics_log import RunLogs, lines_until
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from tasks.cache.epoch_chain import Link
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, altered_output, read_manifest
 from tasks.cache.reuse import adopt, other_runs, remove_paths
-from tasks.cache.stage_parts import Parts
 from tasks.resuming.step_records import records_of
 from tasks.resuming.training_start import (
-    Chain,
     TrainingStart,
     WantedTraining,
     finished_epochs,
@@ -27,6 +27,8 @@ from tasks.resuming.training_start import (
     started_file,
     training_start,
 )
+
+logger = logging.getLogger(__name__)
 
 
 def settle_training(
@@ -43,27 +45,32 @@ def settle_training(
     _finish_taking_over(run)
     own = training_start(run, wanted, store)
     if elsewhere:
-        taken = _take_longer(run, wanted.chain, len(own.epochs))
+        taken = _take_longer(run, wanted, len(own.epochs))
         if taken:
-            return TrainingStart(epochs=taken, step=last_step(taken), ended=len(taken) == len(wanted.chain))
+            ended = len(taken) == len(wanted.chain)
+            return TrainingStart(epochs=taken, step=last_step(taken), ended=ended, trained_by=wanted.software)
     _make_room(run, wanted, own)
     return own
 
 
-def mark_started(run: RunDirectory, link: Link, parts: Parts) -> None:
-    """Note which epoch is being trained, so that a later start knows whom half-finished state belongs to."""
-    stage, digest = link
+def mark_started(run: RunDirectory, epoch: WantedStage) -> None:
+    """Note which epoch is being trained, and by which software, so that a later start knows whom half-finished state
+    belongs to."""
     path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_json(path, {"stage": stage, "digest": digest, "parts": dict(parts)})
+    note = {"stage": epoch.name, "digest": epoch.digest, "parts": dict(epoch.parts), "software": dict(epoch.software)}
+    atomic_write_json(path, note)
 
 
-def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
-    """The longest row of finished epochs that another run can take over from this one: their records are as they were,
-    and the last one still has its checkpoints."""
+def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageManifest]:
+    """The longest row of finished epochs that another run can take over from this one: the same software made them,
+    their records are as they were, and the last one still has its checkpoints."""
     complete: list[StageManifest] = []
-    for manifest in finished_epochs(run, chain):
-        if altered_output(run.root, records_of(manifest)):
+    for number, manifest in enumerate(finished_epochs(run, wanted.chain), start=1):
+        reason = wanted.epoch(number, made_by=wanted.software).why_not_taken(manifest)
+        if reason is not None:
+            logger.info("%s of %s is not taken over: %s", manifest.stage, run.name, reason)
+        if reason is not None or altered_output(run.root, records_of(manifest)):
             break
         complete.append(manifest)
     while complete and not _has_checkpoints(run, complete[-1]):
@@ -71,11 +78,34 @@ def complete_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     return complete
 
 
+def longest_to_take(
+    runs: Iterable[RunDirectory], wanted: WantedTraining
+) -> tuple[RunDirectory | None, list[StageManifest]]:
+    """The run that has most epochs to take over, and these; None where there is none."""
+    candidates = [(other, complete_epochs(other, wanted)) for other in runs]
+    return max(candidates, key=lambda candidate: len(candidate[1]), default=(None, []))
+
+
+def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_than: int) -> str | None:
+    """Why none of the runs that have finished more epochs gives them away, in words; None where none has. The first of
+    the runs tells."""
+    for other in runs:
+        finished = finished_epochs(other, wanted.chain)
+        if len(finished) > more_than:
+            reasons = [
+                wanted.epoch(number, made_by=wanted.software).why_not_taken(epoch)
+                for number, epoch in enumerate(finished, start=1)
+            ]
+            reason = next(filter(None, reasons), "its files are not what they were")
+            return f"not taken over from {other.name}: {reason}"
+    return None
+
+
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
     """Remove what training does not continue from. What tells whose the rest is, goes last: a process that is killed in
     between leaves the next one the same to do."""
     if start.changed is None and not start.ended:
-        mark_started(run, wanted.chain[len(start.epochs)], wanted.parts)
+        mark_started(run, wanted.epoch(len(start.epochs) + 1, made_by=start.made_by(wanted.software)))
     later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
     remove_paths(sorted(later, key=_step_of, reverse=True))
     if start.changed is not None:
@@ -88,11 +118,10 @@ def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) 
         started_file(run).unlink(missing_ok=True)
 
 
-def _take_longer(run: RunDirectory, chain: Chain, more_than: int) -> list[StageManifest]:
+def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> list[StageManifest]:
     """Take over the epochs of the run beside this one that has most of them, if it has more than this one."""
-    candidates = [(other, complete_epochs(other, chain)) for other in other_runs(run)]
-    source, epochs = max(candidates, key=lambda candidate: len(candidate[1]), default=(run, []))
-    if len(epochs) <= more_than:
+    source, epochs = longest_to_take(other_runs(run), wanted)
+    if source is None or len(epochs) <= more_than:
         return []
     # The other run may change under our hands: this one gives up its own epochs when it holds all files of the other's.
     with scratch_folder(run.taken) as folder:
@@ -103,7 +132,7 @@ def _take_longer(run: RunDirectory, chain: Chain, more_than: int) -> list[StageM
             return []
         replace_folder(folder, run.taken)
     _finish_taking_over(run)
-    return finished_epochs(run, chain)
+    return finished_epochs(run, wanted.chain)
 
 
 def _finish_taking_over(run: RunDirectory) -> None:

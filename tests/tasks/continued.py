@@ -27,6 +27,7 @@ from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
 from rl_core.types import Score
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.resuming.training_start import TrainingStart, WantedTraining
 from tasks.resuming.training_state import mark_started, settle_training
@@ -55,6 +56,8 @@ class Geometry:
     model_only: bool = False
     max_steps: int | None = None
     parts: Mapping[str, str] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=lambda: {"torch": "2.0"})
+    made_from: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[int, str] = field(default_factory=dict)
     """Of epochs; that of another one is its number."""
 
@@ -70,7 +73,13 @@ class Geometry:
 
     @property
     def wanted(self) -> WantedTraining:
-        return WantedTraining(chain=self.chain, trainer=self.config.trainer, parts=self.parts)
+        return WantedTraining(
+            chain=self.chain,
+            trainer=self.config.trainer,
+            parts=self.parts,
+            software=self.software,
+            made_from=self.made_from,
+        )
 
     @property
     def config(self) -> RunConfig:
@@ -231,34 +240,40 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
                 raise Killed
             super()._retain(step)
 
-    mark_started(run, geometry.chain[len(start.epochs)], geometry.parts)
+    made_by = start.made_by(geometry.software)
+    mark_started(run, geometry.wanted.epoch(len(start.epochs) + 1, made_by=made_by))
     store = Store(run.checkpoints, save_limit=geometry.save_limit)
     with patch.object(training_loop, "Collector", Collects), patch.object(training_loop, "learn", learn):
         parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
         loop = TrainingLoop(geometry.config, parts, base_model=run.base_model)
         kept, resumed = intact(run), loop._step
         try:
-            for epoch, (stage, digest) in enumerate(geometry.chain, start=1):
+            for epoch, (stage, _) in enumerate(geometry.chain, start=1):
                 if stage not in {standing.stage for standing in start.epochs}:
-                    mark_started(run, (stage, digest), geometry.parts)
+                    wanted = geometry.wanted.epoch(epoch, made_by=made_by)
+                    mark_started(run, wanted)
                     result = loop.train_epoch(epoch)
                     if at.get("unnoted") == result.last_step:
                         raise Killed
-                    _finish(run, geometry, stage, result, store)
+                    _finish(run, geometry, wanted, result, store)
         except (Killed, Interrupted):
             return Attempt(start=start, kept=kept, resumed=resumed, ended=False)
     return Attempt(start=start, kept=kept, resumed=resumed, ended=True)
 
 
-def _finish(run: RunDirectory, geometry: Geometry, stage: str, result: EpochResult, store: CheckpointStore) -> None:
+def _finish(
+    run: RunDirectory, geometry: Geometry, made: WantedStage, result: EpochResult, store: CheckpointStore
+) -> None:
     outputs = describe_outputs(run.root, epoch_outputs(run, geometry.config.trainer, result, store))
     manifest = StageManifest(
-        stage=stage,
-        digest=dict(geometry.chain)[stage],
+        stage=made.name,
+        digest=made.digest,
         outputs=outputs,
         result={"first_step": result.first_step, "last_step": result.last_step},
         seconds=1.0,
         finished_at="",
+        software=made.software,
+        made_from=made.made_from,
     )
     write_manifest(run, manifest)
 

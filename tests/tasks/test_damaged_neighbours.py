@@ -8,6 +8,7 @@ import pytest
 
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.reproduction.good_runs import good_runs_before
@@ -17,6 +18,7 @@ from tests.tasks.continued import Geometry, attempt, results
 from tests.tasks.finished_run import finish_stage
 
 GEOMETRY = Geometry(steps_per_epoch=1, epochs=2, save_freq=9, save_limit=1)
+PREPARED = WantedStage(name="prepare", digest="d0", software={"torch": "2.0"})
 SMALL_FILES = ("stages/train-epoch-001.json", "stages/prepare.json", "timings.jsonl", "metrics.jsonl", "lock")
 
 
@@ -28,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     run.data.mkdir()
     (run.data / "rows").write_text("rows")
     run.lock.write_text("1")
-    finish_stage(run, "prepare", {}, run.data)
+    finish_stage(run, "prepare", {}, run.data, software=PREPARED.software)
     return run
 
 
@@ -44,7 +46,7 @@ def copied(run: RunDirectory, target: Path) -> RunDirectory:
 
 def goes_on(run: RunDirectory) -> None:
     """The run takes over what is whole, and trains what is not."""
-    found = find_complete(run, "prepare", "d0")
+    found = find_complete(run, PREPARED)
     assert found is None or (run.data / "rows").read_text() == "rows"
     assert attempt(run, GEOMETRY, elsewhere=True).ended
     assert sorted(results(run))[0] == "checkpoints/step-000002/manifest.json"
@@ -100,7 +102,7 @@ def test_a_link_to_the_run_itself_is_no_other_run(other: RunDirectory) -> None:
     (other.root.parent / "again").symlink_to(other.root)
     (other.data / "rows").write_text("ROWS")
     before = {path: path.read_bytes() for path in files_below(other.root)}
-    assert find_complete(other, "prepare", "d0") is None
+    assert find_complete(other, PREPARED) is None
     assert {path: path.read_bytes() for path in files_below(other.root)} == before
 
 

@@ -2,15 +2,24 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rl_core.run_directory import RunDirectory
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, read_manifest, write_manifest
 from tasks.cache.reuse import find_complete, stage_paths
 
+SOFTWARE = {"torch": "2.0", "rl_core.evaluation": "a" * 12}
 
-def finish(run: RunDirectory, stage: str, digest: str, text: str = "result") -> StageManifest:
+
+def wanted(stage: str = "evaluate-base", digest: str = "d1", **changed: Any) -> WantedStage:
+    """A stage that is asked for, which this software would make."""
+    return WantedStage(**{"name": stage, "digest": digest, "software": SOFTWARE, **changed})
+
+
+def finish(run: RunDirectory, stage: str, digest: str, text: str = "result", **changed: Any) -> StageManifest:
     """Write one file for the stage, and its manifest."""
     folder = stage_paths(run, stage)[0]
     folder.mkdir(parents=True)
@@ -22,6 +31,7 @@ def finish(run: RunDirectory, stage: str, digest: str, text: str = "result") -> 
         result={"accuracy": 0.5},
         seconds=1.5,
         finished_at="2026-01-01T00:00:00+00:00",
+        **{"software": SOFTWARE, **changed},
     )
     write_manifest(run, manifest)
     return manifest
@@ -39,25 +49,25 @@ def other(tmp_path: Path) -> RunDirectory:
 
 def test_a_finished_stage_is_found_as_it_was_written(run: RunDirectory) -> None:
     written = finish(run, "evaluate-base", "d1")
-    assert find_complete(run, "evaluate-base", "d1") == written
+    assert find_complete(run, wanted()) == written
 
 
 def test_another_digest_is_not_found(run: RunDirectory) -> None:
     finish(run, "evaluate-base", "d1")
-    assert find_complete(run, "evaluate-base", "d2") is None
+    assert find_complete(run, wanted("evaluate-base", "d2")) is None
 
 
 def test_a_deleted_artefact_is_noticed(run: RunDirectory) -> None:
     finish(run, "evaluate-base", "d1")
     (run.evaluation("base") / "items.parquet").unlink()
-    assert find_complete(run, "evaluate-base", "d1") is None
+    assert find_complete(run, wanted()) is None
 
 
 @pytest.mark.parametrize("text", ["resulT", "result and more", "resul"])
 def test_an_altered_artefact_is_noticed(run: RunDirectory, text: str) -> None:
     finish(run, "evaluate-base", "d1")
     (run.evaluation("base") / "items.parquet").write_text(text)
-    assert find_complete(run, "evaluate-base", "d1") is None
+    assert find_complete(run, wanted()) is None
 
 
 def test_a_growing_log_may_grow_and_may_not_change(run: RunDirectory) -> None:
@@ -73,9 +83,9 @@ def test_a_growing_log_may_grow_and_may_not_change(run: RunDirectory) -> None:
     )
     write_manifest(run, manifest)
     run.metrics.write_text('{"step": 1}\n{"step": 2}\n')
-    assert find_complete(run, "train-epoch-001", "d1") == manifest
+    assert find_complete(run, wanted("train-epoch-001", "d1")) == manifest
     run.metrics.write_text('{"step": 9}\n{"step": 2}\n')
-    assert find_complete(run, "train-epoch-001", "d1") is None
+    assert find_complete(run, wanted("train-epoch-001", "d1")) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"stage": "evaluate-base"}', '{"outputs": {"a": {"b": 1}}}'])
@@ -87,38 +97,38 @@ def test_a_damaged_manifest_counts_as_none(run: RunDirectory, text: str) -> None
 
 def test_a_stage_of_another_run_is_taken_over_and_says_so(run: RunDirectory, other: RunDirectory) -> None:
     finish(other, "evaluate-base", "d1")
-    found = find_complete(run, "evaluate-base", "d1")
+    found = find_complete(run, wanted())
     assert found is not None
     assert found.reused_from == "other"
     assert (run.evaluation("base") / "items.parquet").read_text() == "result"
     assert (run.evaluation("base") / "items.parquet").stat().st_nlink == 2
-    assert find_complete(run, "evaluate-base", "d1", elsewhere=False) == found
+    assert find_complete(run, wanted(), elsewhere=False) == found
 
 
 def test_a_stage_taken_over_twice_keeps_its_first_origin(run: RunDirectory, other: RunDirectory) -> None:
     finish(other, "evaluate-base", "d1")
-    find_complete(run, "evaluate-base", "d1")
-    third = find_complete(RunDirectory(run.root.with_name("third")), "evaluate-base", "d1")
+    find_complete(run, wanted())
+    third = find_complete(RunDirectory(run.root.with_name("third")), wanted())
     assert third is not None and third.reused_from == "other"
 
 
 def test_an_altered_stage_of_another_run_is_not_taken_over(run: RunDirectory, other: RunDirectory) -> None:
     finish(other, "evaluate-base", "d1")
     (other.evaluation("base") / "items.parquet").write_text("altered")
-    assert find_complete(run, "evaluate-base", "d1") is None
+    assert find_complete(run, wanted()) is None
     assert not run.evaluation("base").exists()
 
 
 def test_another_run_is_left_alone_when_only_this_one_may_be_used(run: RunDirectory, other: RunDirectory) -> None:
     finish(other, "evaluate-base", "d1")
-    assert find_complete(run, "evaluate-base", "d1", elsewhere=False) is None
+    assert find_complete(run, wanted(), elsewhere=False) is None
 
 
 def test_taking_over_removes_what_an_older_config_left(run: RunDirectory, other: RunDirectory) -> None:
     finish(run, "evaluate-base", "d0", "old")
     (run.evaluation("base") / "leftover.png").write_text("old")
     finish(other, "evaluate-base", "d1")
-    find_complete(run, "evaluate-base", "d1")
+    find_complete(run, wanted())
     assert [path.name for path in run.evaluation("base").iterdir()] == ["items.parquet"]
 
 
@@ -139,5 +149,5 @@ def test_a_manifest_that_names_a_file_outside_its_run_counts_for_nothing(
     write_manifest(other, dataclasses.replace(written, outputs={path: output}))
     run.root.mkdir(parents=True)
     assert read_manifest(other, "evaluate-base") is None
-    assert find_complete(run, "evaluate-base", "d1") is None
+    assert find_complete(run, wanted()) is None
     assert victim.read_text() == "result"

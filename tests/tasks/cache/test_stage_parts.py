@@ -7,10 +7,11 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
+from tasks.cache.lineage import WantedStage
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import stage_paths, why_anew
 from tasks.cache.stage_parts import what_changed
-from tasks.cache.stages import STAGE_VERSIONS, stage_digests, stage_parts
+from tasks.cache.stages import stage_digests, stage_parts
 from tests.tasks.finished_run import finish_stage
 
 ROOT = Path(__file__).parents[3]
@@ -108,10 +109,10 @@ def test_a_template_is_named_by_its_key(tmp_path: Path) -> None:
     assert what_changed(before, parts(override)["prepare"]) == "the text of data.prompt_template changed"
 
 
-def test_a_version_of_the_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = parts()["merge"]
-    monkeypatch.setitem(STAGE_VERSIONS, "merge", STAGE_VERSIONS["merge"] + 1)
-    assert what_changed(before, parts()["merge"]) == "the stage's code in this version of Sightline changed"
+def test_the_number_that_stood_for_the_code_in_earlier_versions_is_no_change() -> None:
+    now = parts("merge.checkpoint=best")["merge"]
+    before = parts()["merge"] | {"the stage's code in this version of Sightline": "1"}
+    assert what_changed(before, now) == "merge.checkpoint changed"
 
 
 @pytest.mark.parametrize(
@@ -130,5 +131,6 @@ def test_why_a_stage_is_made_anew(tmp_path: Path, happens: Callable[[RunDirector
     (merged / "weights").write_text("weights")
     finish_stage(run, "merge", {}, merged, digest="before", parts=parts()["merge"])
     happens(run)
-    found = why_anew(run, "merge", "now", parts("merge.checkpoint=best")["merge"])
+    wanted = WantedStage(name="merge", digest="now", parts=parts("merge.checkpoint=best")["merge"])
+    found = why_anew(run, wanted)
     assert found is said is None or str(found).endswith(str(said))

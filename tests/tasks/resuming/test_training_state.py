@@ -211,8 +211,8 @@ def test_an_epoch_that_is_noted_late_names_no_checkpoint_of_a_later_step(
     train(other, 2, half=True, save_limit=1)
     other.stage_manifest(EPOCHS[0]).unlink()
     attempt(other, dataclasses.replace(GEOMETRY, save_limit=1))
-    assert len(complete_epochs(other, GEOMETRY.chain)) == 3
-    assert complete_epochs(other, GEOMETRY.chain[:1]) == []
+    assert len(complete_epochs(other, GEOMETRY.wanted)) == 3
+    assert complete_epochs(other, dataclasses.replace(GEOMETRY.wanted, chain=GEOMETRY.chain[:1])) == []
 
 
 def test_the_longest_row_of_epochs_of_the_other_runs_is_taken_over(run: RunDirectory, other: RunDirectory) -> None:
@@ -220,7 +220,7 @@ def test_the_longest_row_of_epochs_of_the_other_runs_is_taken_over(run: RunDirec
     train(other, 2, save_limit=1)
     start = settle(run)
     assert [manifest.reused_from for manifest in start.epochs] == ["other", "other"]
-    assert complete_epochs(run, GEOMETRY.chain) == start.epochs
+    assert complete_epochs(run, GEOMETRY.wanted) == start.epochs
     assert run.metrics.read_bytes() == other.metrics.read_bytes()
     assert run.timings.read_bytes() == other.timings.read_bytes()
     assert run.rollouts(1).exists()
@@ -238,7 +238,7 @@ def test_epochs_of_a_run_that_went_on_are_taken_over_while_their_checkpoint_is_t
 def test_a_run_that_has_lost_its_last_checkpoint_gives_no_epoch_away(run: RunDirectory, other: RunDirectory) -> None:
     train(other, 2, save_limit=1)
     (checkpoint(other, 4) / "state").unlink()
-    assert complete_epochs(other, GEOMETRY.chain) == []
+    assert complete_epochs(other, GEOMETRY.wanted) == []
     assert settle(run).epochs == []
 
 

@@ -13,6 +13,7 @@ from rl_core.files import atomic_write_text, folder_hashes
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
+from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.resuming.training_start import started_file
@@ -24,6 +25,8 @@ from tests.tasks.finished_run import config_with, finish_run, finish_stage
 from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of, unsynced
 
 GEOMETRY = Geometry(steps_per_epoch=4, epochs=1, save_freq=1, save_limit=1)
+
+PREPARED = WantedStage(name="prepare", digest="d1")
 
 
 @pytest.fixture
@@ -56,9 +59,9 @@ def test_a_stage_that_the_copy_has_is_fetched_and_recognised(
     copied: RunDirectory, here: RunDirectory, place: Place
 ) -> None:
     storage = storage_of(here, place)
-    assert find_complete(here, "prepare", "another digest", fetch=storage.bring_stage) is None
-    assert find_complete(here, "cold-start", "d1", fetch=storage.bring_stage) is None
-    assert find_complete(here, "prepare", "d1", fetch=storage.bring_stage) == read_manifest(copied, "prepare")
+    assert find_complete(here, WantedStage(name="prepare", digest="another digest"), fetch=storage.bring_stage) is None
+    assert find_complete(here, WantedStage(name="cold-start", digest="d1"), fetch=storage.bring_stage) is None
+    assert find_complete(here, PREPARED, fetch=storage.bring_stage) == read_manifest(copied, "prepare")
     assert {path.name for path in here.root.iterdir()} == {"data", "stages"}
     assert folder_hashes(here.data) == folder_hashes(copied.data)
 
@@ -83,7 +86,7 @@ def test_a_damaged_stage_of_the_copy_is_made_anew(copied: RunDirectory, here: Ru
     (here.data / "half").write_text("of an earlier attempt")
     for file in Path(place.below(copied.name).root, "objects").iterdir():
         file.write_bytes(b"x")
-    assert find_complete(here, "prepare", "d1", fetch=storage_of(here, place).bring_stage) is None
+    assert find_complete(here, PREPARED, fetch=storage_of(here, place).bring_stage) is None
     assert EVENTS[-1][0] == "storage-failed" and "has another content" in str(EVENTS[-1][1]["reason"])
     assert (here.data / "half").is_file()
 

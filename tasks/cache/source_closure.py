@@ -1,0 +1,154 @@
+"""Which modules of this project a module calls, directly or not, and what they do. They are read, never imported."""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rl_core.source_code import what_it_does
+
+SOURCES: Final = Path(__file__).parents[2]
+"""The folder that the packages of this project lie in, installed or not."""
+
+OWN_PACKAGES: Final = ("rl_core", "tasks", "flows")
+"""The packages of this project."""
+
+_HASH_LENGTH = 12
+_PYTHON = {".py", ".pyc", ".typed"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One module.
+
+    Attributes:
+        digest: Of what it does: neither comments, docstrings nor layout count.
+        names: Every dotted name that it imports, inside functions too, and every text that may be the name of a
+            module of this project: some are run as processes of their own (`python -m`).
+    """
+
+    digest: str
+    names: frozenset[str]
+
+
+def closure(
+    entries: Iterable[str], *, imported: Iterable[str] = (), without: Iterable[str] = (), sources: Path = SOURCES
+) -> Mapping[str, Source]:
+    """The entry modules, and all that they import from this project, directly or not; by name, sorted.
+
+    What is imported for type checkers alone does not count.
+
+    Args:
+        entries: Names of modules.
+        imported: Dotted names that are imported beside these, as in an import statement.
+        without: Modules and packages that are left out with all that only they import, entries apart.
+        sources: The folder of the packages.
+
+    Raises:
+        LookupError: there is no module of an entry's name.
+    """
+    entries, left_out = list(entries), tuple(without)
+    found: dict[str, Source] = {}
+    waiting = [*entries, *_with_packages(imported)]
+    while waiting:
+        name = waiting.pop()
+        if name in found or (name not in entries and is_within(name, left_out)):
+            continue
+        source = read_source(name, sources)
+        if source is not None:
+            found[name] = source
+            waiting += _with_packages([*source.names, name])
+        elif name in entries:
+            raise LookupError(f"there is no module {name} in {sources}")
+    return dict(sorted(found.items()))
+
+
+def is_within(name: str, packages: Iterable[str]) -> bool:
+    """Whether a module is one of these, or lies in one of them."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def rooms_of(modules: Mapping[str, Source], sources: Path = SOURCES) -> dict[str, str]:
+    """[room, such as `rl_core.algorithms`] -> digest of what its modules do, and of the files beside them that are no
+    Python."""
+    parts: dict[str, list[str]] = {}
+    for name, source in modules.items():
+        parts.setdefault(_room(name), []).append(f"{name} {source.digest}")
+    for folder in sorted({_folder(name, sources) for name in modules}):
+        room = _room(".".join(folder.relative_to(sources).parts))
+        parts.setdefault(room, []).extend(_data_files(folder))
+    return {room: _hash("\n".join(lines)) for room, lines in sorted(parts.items()) if lines}
+
+
+@cache
+def read_source(name: str, sources: Path = SOURCES) -> Source | None:
+    """A module of this project; None where there is none of that name. A process reads each once: what it has imported
+    stays what it was, whatever becomes of the file."""
+    file = _file(name, sources)
+    if file is None:
+        return None
+    tree = ast.parse(file.read_bytes())
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    names = frozenset(_names(tree, package))
+    return Source(digest=_hash(what_it_does(tree)), names=names)
+
+
+def _names(tree: ast.Module, package: str) -> Iterator[str]:
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                waiting.extend(node.orelse)
+                continue
+            case ast.Import():
+                yield from (name.name for name in node.names)
+            case ast.ImportFrom():
+                above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+                start = ".".join([*above, *([node.module] if node.module else [])])
+                yield from (f"{start}.{name.name}" for name in node.names)
+            case ast.Constant(value=str(text)) if _may_name_a_module(text):
+                yield text
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def _may_name_a_module(text: str) -> bool:
+    first, *others = text.split(".")
+    return first in OWN_PACKAGES and bool(others) and all(part.isidentifier() for part in others)
+
+
+def _with_packages(names: Iterable[str]) -> Iterator[str]:
+    """The names of this project's modules among them, with the packages that hold them, whose own code runs first."""
+    for name in names:
+        parts = name.split(".")
+        if parts[0] in OWN_PACKAGES:
+            yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _file(name: str, sources: Path) -> Path | None:
+    place = sources.joinpath(*name.split("."))
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _folder(name: str, sources: Path) -> Path:
+    file = _file(name, sources)
+    assert file is not None, f"{name} was read"
+    return file.parent
+
+
+def _data_files(folder: Path) -> Iterator[str]:
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.suffix not in _PYTHON and not file.name.startswith("."):
+            yield f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+
+
+def _room(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]

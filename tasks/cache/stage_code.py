@@ -1,0 +1,80 @@
+"""Which code computes each kind of stage: what is not among it decides no result, and may change without making one
+stale."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tasks.cache.source_closure import SOURCES, Source, closure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageCode:
+    """The code of one kind of stage.
+
+    Attributes:
+        entries: The modules that compute it: all that they import, directly or not, counts.
+        without: What they import for other kinds of stages; an entry counts all the same.
+        scores: Whether responses are scored, so that the code of the configured rewards counts too.
+    """
+
+    entries: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    scores: bool = False
+
+
+_SESSION = "rl_core.loop.session"
+_WEIGHTS = "rl_core.training.saved_model"
+
+STAGE_CODE: Final[Mapping[str, StageCode]] = {
+    "prepare": StageCode(entries=("tasks.preparation",)),
+    "cold-start": StageCode(
+        entries=(_SESSION, "rl_core.loop.cold_start"),
+        without=("rl_core.algorithms", "rl_core.evaluation", "rl_core.loop", "rl_core.rewards", "rl_core.rollout"),
+    ),
+    "train": StageCode(entries=(_SESSION,), scores=True),
+    "evaluate": StageCode(
+        entries=(_SESSION, _WEIGHTS, "rl_core.evaluation.folder"),
+        without=("rl_core.algorithms", "rl_core.loop", "rl_core.training"),
+        scores=True,
+    ),
+    "merge": StageCode(
+        entries=(_SESSION, _WEIGHTS, "rl_core.export.proof"),
+        without=(
+            "rl_core.algorithms",
+            "rl_core.evaluation",
+            "rl_core.loop",
+            "rl_core.rewards",
+            "rl_core.rollout",
+            "rl_core.training",
+        ),
+    ),
+}
+"""By kind of stage. A model card, an upload and a report speak of their own run and are taken over by none."""
+
+NO_RESULT: Final = (
+    "rl_core.events",
+    "rl_core.progress",
+    "rl_core.redaction",
+    "rl_core.run_lock",
+    "rl_core.stop",
+    "rl_core.timing",
+    "rl_core.wording",
+)
+"""What surrounds the computing of every stage: bars, locks, logs, words."""
+
+
+def code_of(kind: str, *, rewards: Iterable[str] = (), sources: Path = SOURCES) -> Mapping[str, Source]:
+    """The modules that compute a kind of stage, by name; none for one that computes nothing.
+
+    Args:
+        kind: Kind of stage (tasks.cache.stages).
+        rewards: Dotted names that the configured rewards import, their own among them.
+        sources: The folder of the packages.
+    """
+    code = STAGE_CODE.get(kind)
+    if code is None:
+        return {}
+    imported = rewards if code.scores else ()
+    return closure(code.entries, imported=imported, without=(*code.without, *NO_RESULT), sources=sources)

@@ -1,0 +1,30 @@
+"""Stages as a process would make them now, one after the other."""
+
+from collections.abc import Mapping
+
+from rl_core.config.run import RunConfig
+from tasks.cache.lineage import WantedStage, stage_names_before
+from tasks.cache.named_files import NamedFiles
+from tasks.cache.software import Software, software_of_stages
+from tasks.cache.stages import kind_of, stage_digests, stage_parts
+
+
+def made_now(
+    config: RunConfig, stage: str, *, software: Mapping[str, Software] | None = None, files: NamedFiles | None = None
+) -> WantedStage:
+    """A stage, and all before it, made by this software; by what is here when None."""
+    files = files or NamedFiles()
+    software = software_of_stages(config, files) if software is None else software
+    digests = stage_digests(config, files)
+    parts = stage_parts(config, digests, files)
+    made: dict[str, WantedStage] = {}
+    for name in digests:
+        before = [one for one in stage_names_before(parts[name]) if one != "cold-start" or config.cold_start]
+        made[name] = WantedStage(
+            name=name,
+            digest=digests[name],
+            parts=parts[name],
+            software=software.get(kind_of(name), {}),
+            made_from={one: made[one].lineage for one in before},
+        )
+    return made[stage]
