@@ -57,11 +57,10 @@ class WantedStage:
         changes = differences(found.software, self.software)
         if changes:
             return f"made by other software: {in_words(changes)}"
-        before = [name for name, lineage in self.made_from.items() if found.made_from.get(name) != lineage]
-        unknown = [name for name, lineage in self.made_from.items() if lineage == UNKNOWN]
-        if before or unknown:
-            return f"what comes before was made by other software: {', '.join(before or unknown)}"
-        return None
+        names = sorted(self.made_from.keys() | found.made_from.keys())
+        lineages = {name: (found.made_from.get(name, UNKNOWN), self.made_from.get(name, UNKNOWN)) for name in names}
+        other = [name for name, (then, now) in lineages.items() if then != now or now == UNKNOWN]
+        return f"what comes before was made by other software: {', '.join(other)}" if other else None
 
 
 def lineage_of(software: Software, made_from: Mapping[str, str]) -> str:

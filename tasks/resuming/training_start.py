@@ -153,16 +153,10 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
 def _trained_by(run: RunDirectory, standing: Sequence[StageManifest], changed: str | None) -> Software:
     """By which software the steps that a training goes on from were made: the note of the epoch that was begun last
     knows that of all before."""
-    begun = _begun_epoch(run) if changed is None else None
+    begun = begun_epoch(run) if changed is None else None
     if begun is not None:
         return begun.software
     return standing[-1].software if standing else {}
-
-
-def begun_epoch(run: RunDirectory) -> tuple[str, str] | None:
-    """Stage and digest of the epoch that was begun last; None where no note tells."""
-    begun = _begun_epoch(run)
-    return (begun.name, begun.digest) if begun else None
 
 
 def started_file(run: RunDirectory) -> Path:
@@ -182,7 +176,7 @@ def _tells_its_steps(epoch: StageManifest) -> bool:
 def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
     """Why training here was begun as another one, in words; None when it was not. Without a note of the epoch that was
     begun last the finished ones tell; without any of them too, what lies in a run's folder is its own."""
-    begun = _begun_epoch(run)
+    begun = begun_epoch(run)
     known = (
         [(begun.name, begun.digest, begun.parts)]
         if begun
@@ -192,7 +186,7 @@ def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
     return None if other is None else what_changed(other, wanted.parts)
 
 
-def _begun_epoch(run: RunDirectory) -> WantedStage | None:
+def begun_epoch(run: RunDirectory) -> WantedStage | None:
     """The epoch that was begun last; None when there is no note of it, or a damaged one. Those of earlier versions tell
     less of it."""
     try:

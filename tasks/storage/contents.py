@@ -99,7 +99,7 @@ class Contents:
         steps = [path for folder in folders for _, path in step_files(folder)]
         loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
         begun = begun_epoch(run)
-        facts = {"step": checkpoints[-1].step, "begun": list(begun) if begun else None}
+        facts = {"step": checkpoints[-1].step, "begun": [begun.name, begun.digest] if begun else None}
         yield Record(
             name=PROGRESS, facts=facts, files=self._existing(run.metrics, run.timings, started_file(run), *loose)
         )

@@ -1,6 +1,7 @@
 """A finished stage is found while its files stand, in this run or in the one beside it, and never otherwise."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from rl_core.run_directory import RunDirectory
 from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, read_manifest, write_manifest
-from tasks.cache.reuse import find_complete, stage_paths
+from tasks.cache.reuse import find_complete, stage_paths, why_anew, why_not_taken
 
 SOFTWARE = {"torch": "2.0", "rl_core.evaluation": "a" * 12}
 
@@ -103,6 +104,42 @@ def test_a_stage_of_another_run_is_taken_over_and_says_so(run: RunDirectory, oth
     assert (run.evaluation("base") / "items.parquet").read_text() == "result"
     assert (run.evaluation("base") / "items.parquet").stat().st_nlink == 2
     assert find_complete(run, wanted(), elsewhere=False) == found
+
+
+@pytest.mark.parametrize("made_by", [{"torch": "2.1"}, {**SOFTWARE, "rl_core.evaluation": "b" * 12}, {}])
+def test_what_other_software_made_elsewhere_is_not_taken_over_and_stands_at_home(
+    run: RunDirectory, other: RunDirectory, made_by: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    written = finish(other, "evaluate-base", "d1", software=made_by)
+    assert find_complete(run, wanted()) is None
+    assert "evaluate-base of other is not taken over: " in caplog.text
+    assert find_complete(other, wanted()) == written
+
+
+def test_of_several_runs_the_one_that_the_same_software_made_gives_its_stage(run: RunDirectory) -> None:
+    for name, version in (("a", "1.0"), ("b", "2.0"), ("c", "3.0")):
+        finish(RunDirectory(run.root.with_name(name)), "evaluate-base", "d1", name, software={"torch": version})
+    found = find_complete(run, wanted(software={"torch": "2.0"}))
+    assert found is not None and found.reused_from == "b"
+
+
+def test_the_own_stage_is_made_anew_after_one_that_was_made_anew(run: RunDirectory) -> None:
+    finish(run, "evaluate-base", "d1", made_from={"prepare": "a"})
+    assert find_complete(run, wanted(made_from={"prepare": "a"})) is not None
+    after = wanted(made_from={"prepare": "b"})
+    assert find_complete(run, after) is None
+    assert why_anew(run, after) == "what comes before was made anew by other software: prepare"
+
+
+def test_why_no_run_gives_its_stage_is_told(run: RunDirectory, other: RunDirectory) -> None:
+    assert why_not_taken(run, wanted()) is None
+    finish(other, "evaluate-base", "another digest")
+    assert why_not_taken(run, wanted()) is None, "another experiment"
+    finish(RunDirectory(run.root.with_name("third")), "evaluate-base", "d1", software={"torch": "2.1"})
+    assert why_not_taken(run, wanted(software={"torch": "2.0"})) == (
+        "not taken over from third: made by other software: torch 2.1 -> 2.0"
+    )
 
 
 def test_a_stage_taken_over_twice_keeps_its_first_origin(run: RunDirectory, other: RunDirectory) -> None:

@@ -18,7 +18,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLockLost, lock_owner
 from tasks.cache.manifests import Output, StageManifest, read_manifest, write_manifest
 from tasks.cache.reuse import take_file
-from tasks.resuming.training_start import Chain, TrainingStart
+from tasks.resuming.training_start import Chain, TrainingStart, begun_epoch, started_file
 from tasks.resuming.training_state import complete_epochs, settle_training
 from tests.tasks.continued import End, Geometry, Workers, attempt, intact, results, unsynced
 
@@ -36,11 +36,10 @@ def train(run: RunDirectory, epochs: int, *, half: bool = False, **changed: Any)
         attempt(run, geometry, End(step=done + 1, kind="killed"))
 
 
-def settle(
-    run: RunDirectory, chain: Chain = GEOMETRY.chain, *, elsewhere: bool = True, **changed: Any
-) -> TrainingStart:
+def settle(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
     """What a start of the run begins with."""
-    wanted = dataclasses.replace(dataclasses.replace(GEOMETRY, **changed).wanted, chain=chain)
+    geometry = dataclasses.replace(GEOMETRY, **changed)
+    wanted = dataclasses.replace(geometry.wanted, chain=geometry.chain if chain is None else chain)
     store = CheckpointStore(run.checkpoints, save_limit=wanted.trainer.save_limit)
     with unsynced():
         return settle_training(run, wanted, store, elsewhere=elsewhere)
@@ -278,6 +277,61 @@ def test_a_process_that_is_killed_while_it_takes_over_loses_neither_its_own_epoc
     assert found == {(1, 1), (2, 2)}
 
 
+@pytest.mark.parametrize(
+    ("changed", "epochs"),
+    [({}, 2), ({"software": {"torch": "2.1"}}, 0), ({"software": {}}, 0), ({"made_from": {"prepare": "b"}}, 0)],
+    ids=["the same", "another version", "not noted", "made from something else"],
+)
+def test_epochs_are_taken_over_from_a_run_that_the_same_software_made(
+    run: RunDirectory, other: RunDirectory, changed: dict[str, Any], epochs: int
+) -> None:
+    train(other, 2, **changed)
+    assert len(settle(run).epochs) == epochs
+    assert len(settle(other, **changed).epochs) == 2
+
+
+def test_the_own_training_goes_on_with_other_software_and_notes_both(run: RunDirectory, other: RunDirectory) -> None:
+    newer = {"torch": "2.1"}
+    train(run, 1, half=True)
+    start = settle(run, software=newer)
+    assert (names(start.epochs), start.step, start.trained_by) == (EPOCHS[:1], 3, GEOMETRY.software)
+    assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
+    made_by = [settled_epoch(run, number).software for number in (1, 2, 3)]
+    both = {"torch": "2.0; 2.1 after step 3"}
+    assert made_by == [GEOMETRY.software, both, both]
+    assert settle(other, software=newer).epochs == []
+    assert names(complete_epochs(run, GEOMETRY.wanted)) == EPOCHS[:1], "what came before the change is whole"
+
+
+def test_a_training_that_goes_on_in_its_first_epoch_knows_what_it_was_begun_with(run: RunDirectory) -> None:
+    for number, step in ((1, 2), (2, 4), (3, 6)):
+        geometry = Geometry(steps_per_epoch=9, epochs=1, save_freq=1, save_limit=2, software={"torch": f"{number}"})
+        attempt(run, geometry, End(step=step, kind="stopped"))
+    begun = begun_epoch(run)
+    assert begun is not None and begun.software == {"torch": "1; 2 after step 2; 3 after step 4"}
+    assert settle(run, software={"torch": "3"}, steps_per_epoch=9, epochs=1).trained_by == begun.software
+
+
+def test_a_training_that_starts_again_was_made_by_what_is_here_now(run: RunDirectory) -> None:
+    train(run, 1)
+    shutil.rmtree(run.checkpoints)
+    newer = {"torch": "2.1"}
+    start = settle(run, software=newer)
+    assert (start.step, start.trained_by, start.made_by(newer)) == (0, {}, newer)
+    assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
+    assert all(settled_epoch(run, number).software == newer for number in (1, 2, 3))
+
+
+def test_a_note_of_an_earlier_version_says_nothing_of_the_software(run: RunDirectory) -> None:
+    train(run, 1, half=True)
+    note = json.loads(started_file(run).read_text())
+    assert note.pop("software") == GEOMETRY.software
+    started_file(run).write_text(json.dumps(note))
+    start = settle(run)
+    assert (start.step, start.trained_by) == (3, {})
+    assert start.made_by({"torch": "2.0"}) == {"torch": "not noted; 2.0 after step 3"}
+
+
 def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, other: RunDirectory) -> None:
     train(other, 3)
     assert len(settle(run, GEOMETRY.chain[:2]).epochs) == 2
@@ -328,8 +382,8 @@ def test_a_training_whose_lock_was_removed_and_taken_writes_nothing_more(
         assert {path: path.read_bytes() for path in files_below(run.root)} == before
 
 
-def settled_epoch(run: RunDirectory) -> StageManifest:
-    manifest = read_manifest(run, EPOCHS[0])
+def settled_epoch(run: RunDirectory, number: int = 1) -> StageManifest:
+    manifest = read_manifest(run, EPOCHS[number - 1])
     assert manifest is not None
     return manifest
 
