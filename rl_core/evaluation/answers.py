@@ -67,6 +67,8 @@ class AnswerFile:
         data = self._path.read_bytes() if self._path.is_file() else b""
         *lines, _ = data.split(b"\n")
         if not lines or lines[0] != self._header:
+            if lines:
+                _LOG.warning("%s is of another evaluation, or of other software: all is drawn anew", self._path)
             atomic_write_bytes(self._path, self._header + b"\n")
             return {}
         kept = _read_until_torn(lines[1:])

@@ -1,9 +1,11 @@
 """The baseline flow on the real engine, seen through Prefect, MLflow and the run's folder."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.train import train_epoch
 from tests.flows.artifacts import artifacts_of
+from tests.tasks.upgrades import install
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
@@ -258,6 +261,29 @@ def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(
     for stages in (merge_part, evaluate_part):
         state = stages(config=run.name, return_state=True)
         assert state.is_completed() and rerun_stages(state) == set()
+
+
+def test_other_software_and_another_number_of_threads_are_told_and_cost_nothing(
+    place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, run = finished
+    run.events.unlink()
+    assert rerun_stages(place.call()) == set()
+    assert software_changes(run) == [], "nothing has changed"
+    before, threads = version("peft"), os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    install(monkeypatch, tmp_path, "peft", "99.0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    state = place.call()
+    assert state.is_completed() and rerun_stages(state) == set()
+    changes = {"device": [f"CPU with {threads} thread(s)", "CPU with 7 thread(s)"], "peft": [before, "99.0"]}
+    assert software_changes(run) == [("cold-start", changes)], "what one stage told the next ones do not repeat"
+    words = f"device {' -> '.join(changes['device'])}, peft {before} -> 99.0"
+    assert f"WARNING tasks.staging: cold-start stands, made by other software: {words}" in run.log.read_text()
+
+
+def software_changes(run: RunDirectory) -> list[tuple[str, dict[str, list[str]]]]:
+    events = map(json.loads, run.events.read_text().splitlines())
+    return [(event["stage"], event["changes"]) for event in events if event["kind"] == "software-changed"]
 
 
 def test_another_evaluation_takes_everything_else_over(place: Place, finished: tuple[State, RunDirectory]) -> None:
