@@ -1,6 +1,7 @@
 """`sightline plan` is complete, loads no large library, and refuses what cannot work."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,12 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from flows.cli import app
+from rl_core.config.loading import load_config
+from rl_core.run_directory import RunDirectory
 from tests.servers import free_port
+from tests.tasks.finished_run import finish_stage
+from tests.tasks.made_stages import made_now
+from tests.tasks.upgrades import copied_sources, edit, pretend
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "matplotlib", "datasets")
@@ -139,3 +145,44 @@ assert not loaded, loaded
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_after_an_upgrade_a_plan_says_why_another_run_gives_nothing_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    """The upgraded package and the edited module are those of the process that plans."""
+    other = RunDirectory(tmp_path / "runs" / "other")
+    other.data.mkdir(parents=True)
+    made = made_now(load_config(Path("configs/quickstart.yaml")), "prepare")
+    rows = {"splits": {"train": {"rows": 2048}}}
+    finish_stage(other, "prepare", rows, other.data, digest=made.digest, software=made.software)
+    assert plan_elsewhere(tmp_path, ROOT) == "finished in other"
+    sources = copied_sources(tmp_path)
+    assert plan_elsewhere(tmp_path, sources) == "finished in other", "a copy is no other code"
+    edit(sources / "rl_core" / "data" / "preparation.py")
+    upgraded = pretend(tmp_path / "upgraded", "torch", "99.0")
+    assert plan_elsewhere(tmp_path, upgraded, sources) == (
+        f"to do; not taken over from other: made by other software: torch {made.software['torch']} -> 99.0, "
+        "the code of rl_core.data"
+    )
+
+
+def plan_elsewhere(folder: Path, *path: Path) -> str:
+    """What a process with these folders on its path plans for the preparation."""
+    script = f"""
+import sys
+from flows.cli import app
+try:
+    app(["plan", "configs/quickstart.yaml", "--runs-dir", {str(folder / "runs")!r}])
+except SystemExit as end:
+    assert not end.code
+assert not [name for name in {HEAVY!r} if name in sys.modules]
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if "prepare" in line]
+    return row.split("│")[2].strip()
