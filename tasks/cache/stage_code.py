@@ -25,7 +25,22 @@ class StageCode:
 
 
 _SESSION = "rl_core.loop.session"
-_WEIGHTS = "rl_core.training.saved_model"
+_UPDATES = tuple(
+    f"rl_core.training.{name}"
+    for name in (
+        "agreement",
+        "critic",
+        "metrics",
+        "objective",
+        "optimizer",
+        "policy_update",
+        "schedule",
+        "split_adamw",
+        "supervised",
+        "value_update",
+    )
+)
+"""The half of that room that changes weights; the rest of it loads and reads them."""
 
 STAGE_CODE: Final[Mapping[str, StageCode]] = {
     "prepare": StageCode(entries=("tasks.preparation",)),
@@ -35,19 +50,19 @@ STAGE_CODE: Final[Mapping[str, StageCode]] = {
     ),
     "train": StageCode(entries=(_SESSION,), scores=True),
     "evaluate": StageCode(
-        entries=(_SESSION, _WEIGHTS, "rl_core.evaluation.folder"),
-        without=("rl_core.algorithms", "rl_core.loop", "rl_core.training"),
+        entries=(_SESSION, "rl_core.evaluation.folder"),
+        without=("rl_core.algorithms", "rl_core.loop", *_UPDATES),
         scores=True,
     ),
     "merge": StageCode(
-        entries=(_SESSION, _WEIGHTS, "rl_core.export.proof"),
+        entries=(_SESSION, "rl_core.export.proof"),
         without=(
             "rl_core.algorithms",
             "rl_core.evaluation",
             "rl_core.loop",
             "rl_core.rewards",
             "rl_core.rollout",
-            "rl_core.training",
+            *_UPDATES,
         ),
     ),
 }
