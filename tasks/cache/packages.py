@@ -16,6 +16,7 @@ COMPUTING: Final[Mapping[str, tuple[str, ...]]] = {
     "mathruler": ("mathruler", "pylatexenc", "sympy"),
     "numpy": ("numpy",),
     "peft": ("peft",),
+    "scipy": ("scipy",),
     "tokenizers": ("tokenizers",),
     "torch": ("torch",),
     "transformers": ("transformers", "tokenizers", "torchvision"),

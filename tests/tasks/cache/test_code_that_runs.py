@@ -28,6 +28,8 @@ from tasks.preparation import prepare_run
 
 CONFIG = "tests/e2e/configs/small.yaml"
 SHORT = ("cold_start.steps=1", "trainer.max_steps=1", "trainer.val_freq=1")
+UNASKED = ("rl_core.rewards", "rl_core.rollout.generator")
+"""A session has scoring processes and a worker has a generator, which stages that draw no response ask for nothing."""
 REWARDS = ("rl_core.rewards.builtin.count",)
 
 
@@ -88,8 +90,8 @@ def test_every_function_that_makes_a_stage_is_of_a_module_that_counts_for_it(con
         checkpoint = opened.export_trained(run.merged_model)
         opened.close()
         prove_merged(run.merged_model, checkpoint.folder / "probe", merge_tolerance(config))
-    for kind in ("cold-start", "merge"):  # a session starts its scoring processes before its workers, asked or not
-        called[kind] = {name for name in called[kind] if not is_within(name, ["rl_core.rewards"])}
+    for kind in ("cold-start", "merge"):
+        called[kind] = {name for name in called[kind] if not is_within(name, UNASKED)}
     counted = {kind: code_of(kind, rewards=REWARDS).keys() for kind in STAGE_CODE}
     missing = {
         kind: [name for name in sorted(called[kind] - counted[kind]) if not is_within(name, NO_RESULT)]

@@ -77,17 +77,17 @@ def test_an_upgraded_package_changes_the_stages_that_call_it(monkeypatch: pytest
 
 
 def test_the_packages_of_the_scorer_are_those_of_the_configured_rewards(tmp_path: Path) -> None:
-    scorers = {"math-verify", "mathruler", "sympy", "scipy"}
+    scorers = {"math-verify", "mathruler", "sympy", "rich"}
     assert not scorers & software()["train"].keys()
     with_math = software("reward.function=math")
-    assert scorers & with_math["train"].keys() == scorers & with_math["evaluate"].keys() == scorers - {"scipy"}
+    assert scorers & with_math["train"].keys() == scorers & with_math["evaluate"].keys() == scorers - {"rich"}
     assert not scorers & with_math["cold-start"].keys()
     (tmp_path / "mine.py").write_text(
         "import helper\nfrom rl_core.rewards import grading\n\n\ndef score(x):\n    ...\n"
     )
-    (tmp_path / "helper.py").write_text("def f():\n    from scipy import stats\n")
+    (tmp_path / "helper.py").write_text("def f():\n    from rich import text\n")
     own = software(f"reward.function={tmp_path}/mine.py:score")
-    assert scorers & own["train"].keys() == scorers, "grading is called by the file, scipy by its neighbour"
+    assert scorers & own["train"].keys() == scorers, "grading is called by the file, rich by its neighbour"
 
 
 def test_the_number_of_threads_decides_what_a_cpu_computes(monkeypatch: pytest.MonkeyPatch) -> None:
