@@ -30,9 +30,7 @@ def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageMani
 
     def make(context: RunContext) -> StageOutcome:
         folder = context.run.evaluation(model)
-        wanted = context.wanted(stage)
-        # Answers of other software are drawn again, so that one software made all of an evaluation.
-        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=f"{wanted.digest}-{wanted.lineage}")
+        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.wanted(stage).key)
         items = context.session.evaluate(model, answers)
         results = write_evaluation(folder, items)
         answers.remove()

@@ -42,6 +42,11 @@ class WantedStage:
         """Of the stage, once it is made."""
         return lineage_of(self.software, self.made_from)
 
+    @property
+    def key(self) -> str:
+        """Under which half of the stage is kept: nobody goes on with what other software made of it."""
+        return f"{self.digest}-{_hash(self.software, self.made_from)}"
+
     def is_outdated(self, own: StageManifest) -> str | None:
         """Why a stage that this run has finished is not what is asked for, in words; None when it is. By which software
         it was made is no reason, as long as it was made from what is there."""
@@ -68,8 +73,7 @@ def lineage_of(software: Software, made_from: Mapping[str, str]) -> str:
     noted."""
     if not software or UNKNOWN in made_from.values():
         return UNKNOWN
-    text = json.dumps([dict(software), dict(made_from)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+    return _hash(software, made_from)
 
 
 def lineages_before(run: RunDirectory, parts: Parts) -> dict[str, str]:
@@ -81,6 +85,11 @@ def lineages_before(run: RunDirectory, parts: Parts) -> dict[str, str]:
 def stage_names_before(parts: Parts) -> list[str]:
     """The stages whose results one of these parts reads; `training` stands for its last epoch."""
     return sorted({_PARTS_OF_STAGES.get(name, name) for name in stages_before(parts)})
+
+
+def _hash(software: Software, made_from: Mapping[str, str]) -> str:
+    text = json.dumps([dict(software), dict(made_from)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
 
 
 def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:

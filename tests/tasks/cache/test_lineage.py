@@ -71,6 +71,14 @@ def test_the_own_stage_is_outdated_where_it_was_made_from_something_else(tmp_pat
     assert unknown.is_outdated(made(tmp_path, {})) is None, "of an earlier version, like all before it"
 
 
+@pytest.mark.parametrize("before", ["a" * 12, UNKNOWN])
+def test_half_of_a_stage_is_kept_for_the_same_software_alone(before: str) -> None:
+    wanted = dataclasses.replace(WANTED, made_from={"training": before})
+    others = [{"software": NEWER}, {"made_from": {"training": "b" * 12}}, {"digest": "d2"}]
+    keys = {dataclasses.replace(wanted, **other).key for other in others}
+    assert len(keys | {wanted.key}) == 4 and dataclasses.replace(wanted).key == wanted.key
+
+
 def test_training_is_known_by_its_last_epoch(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     for epoch in (1, 2, 999, 1000):
