@@ -6,14 +6,17 @@ says so. What another run made is taken over only where all of it is the same.
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import find_gpu
+from rl_core.sources.custom import CustomSource
+from rl_core.sources.mixture import MixtureSource
+from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of, imported_names
-from rl_core.user_code.function import find_function, is_user_function
+from rl_core.user_code.function import file_named, find_function, is_user_function
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.packages import versions_of
 from tasks.cache.source_closure import OWN_PACKAGES, SOURCES, rooms_of
@@ -43,16 +46,15 @@ def software_of_stages(config: RunConfig, files: NamedFiles, *, sources: Path = 
 
     Args:
         config: The run.
-        files: How what it names is read: the files of the rewards.
+        files: How what it names is read: the files of a user's functions.
         sources: The folder of this project's packages.
 
     Raises:
-        OSError: a reward's file cannot be read.
-        ValueError: a reward of an installed package is not there.
+        OSError: the file of a user's function cannot be read.
+        ValueError: a function of an installed package is not there.
     """
-    rewards = _reward_names(config, files)
-    here = device()
-    return {kind: _software_of(kind, rewards, here, sources) for kind in STAGE_CODE}
+    imported, here = _configured_names(config, files), device()
+    return {kind: _software_of(kind, imported.get(kind, set()), here, sources) for kind in STAGE_CODE}
 
 
 def device() -> str:
@@ -115,11 +117,9 @@ def _last(value: str) -> str:
     return value.rpartition(_NEXT)[2].partition(_SINCE)[0]
 
 
-def _software_of(kind: str, rewards: set[str], device: str, sources: Path) -> Software:
-    modules = code_of(kind, rewards=rewards, sources=sources)
-    names = {name for source in modules.values() for name in source.names}
-    if STAGE_CODE[kind].scores:
-        names |= rewards
+def _software_of(kind: str, imported: set[str], device: str, sources: Path) -> Software:
+    modules = code_of(kind, imported=imported, sources=sources)
+    names = imported.union(*(source.names for source in modules.values()))
     return {
         **rooms_of(modules, sources),
         **versions_of(name for name in names if not _is_own(name)),
@@ -128,14 +128,37 @@ def _software_of(kind: str, rewards: set[str], device: str, sources: Path) -> So
     }
 
 
-def _reward_names(config: RunConfig, files: NamedFiles) -> set[str]:
-    """Dotted names of the built-in rewards, and those that a user's files import."""
-    functions = [term.function for _, term in config.reward.keyed_terms()]
-    names = {f"{_BUILTIN}.{function}" for function in functions if not is_user_function(function)}
-    for path in config.reward.files:
-        place = files.reward(path)
-        names |= imported_names(files_of(place), place.parent)
-    for function in config.reward.installed:
+def _configured_names(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
+    """[kind of stage] -> dotted names of the built-in rewards that it calls, and those that a user's functions
+    import."""
+    rewards = {term.function for _, term in config.reward.keyed_terms()}
+    algorithm = {custom.function for _, custom in config.algorithm.custom_functions()}
+    given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
+    sources = {function for source in given for function in _functions_of(source)}
+    scoring = {name for function in rewards for name in _names(function, files.function_file)}
+    return {
+        "prepare": {name for function in sources for name in _names(function, files.source_code)},
+        "train": scoring.union(*(_names(function, files.function_file) for function in algorithm)),
+        "evaluate": scoring,
+    }
+
+
+def _functions_of(source: DataSource | None) -> Iterator[str]:
+    match source:
+        case CustomSource():
+            yield source.function
+        case MixtureSource():
+            for part in source.sources.values():
+                yield from _functions_of(part)
+
+
+def _names(function: str, place: Callable[[str], Path]) -> set[str]:
+    """What a function imports; `place` says where a user's file is read."""
+    if not is_user_function(function):
+        return {f"{_BUILTIN}.{function}"}
+    path = file_named(function)
+    if path is None:
         found = find_function(function)
-        names |= imported_names(found.files, found.root)
-    return names
+        return imported_names(found.files, found.root)
+    file = place(path)
+    return imported_names(files_of(file), file.parent)

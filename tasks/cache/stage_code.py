@@ -16,12 +16,10 @@ class StageCode:
     Attributes:
         entries: The modules that compute it: all that they import, directly or not, counts.
         without: What they import for other kinds of stages; an entry counts all the same.
-        scores: Whether responses are scored, so that the code of the configured rewards counts too.
     """
 
     entries: tuple[str, ...]
     without: tuple[str, ...] = ()
-    scores: bool = False
 
 
 _SESSION = "rl_core.loop.session"
@@ -43,16 +41,15 @@ _UPDATES = tuple(
 """The half of that room that changes weights; the rest of it loads and reads them."""
 
 STAGE_CODE: Final[Mapping[str, StageCode]] = {
-    "prepare": StageCode(entries=("tasks.preparation",)),
+    "prepare": StageCode(entries=("tasks.preparation",), without=("rl_core.algorithms",)),
     "cold-start": StageCode(
         entries=(_SESSION, "rl_core.loop.cold_start"),
         without=("rl_core.algorithms", "rl_core.evaluation", "rl_core.loop", "rl_core.rewards", "rl_core.rollout"),
     ),
-    "train": StageCode(entries=(_SESSION,), scores=True),
+    "train": StageCode(entries=(_SESSION,)),
     "evaluate": StageCode(
         entries=(_SESSION, "rl_core.evaluation.folder"),
         without=("rl_core.algorithms", "rl_core.loop", *_UPDATES),
-        scores=True,
     ),
     "merge": StageCode(
         entries=(_SESSION, "rl_core.export.proof"),
@@ -80,16 +77,15 @@ NO_RESULT: Final = (
 """What surrounds the computing of every stage: bars, locks, logs, words."""
 
 
-def code_of(kind: str, *, rewards: Iterable[str] = (), sources: Path = SOURCES) -> Mapping[str, Source]:
+def code_of(kind: str, *, imported: Iterable[str] = (), sources: Path = SOURCES) -> Mapping[str, Source]:
     """The modules that compute a kind of stage, by name; none for one that computes nothing.
 
     Args:
         kind: Kind of stage (tasks.cache.stages).
-        rewards: Dotted names that the configured rewards import, their own among them.
+        imported: Dotted names that the configured functions import, those of built-in rewards among them.
         sources: The folder of the packages.
     """
     code = STAGE_CODE.get(kind)
     if code is None:
         return {}
-    imported = rewards if code.scores else ()
     return closure(code.entries, imported=imported, without=(*code.without, *NO_RESULT), sources=sources)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.user_code.files import files_of
+from rl_core.user_code.files import files_of, imported_names
 
 FILES = {
     "reward.py": "import json, numpy.linalg\nimport grading as g\nfrom tools.text import clean\n",
@@ -32,6 +32,11 @@ def folder(tmp_path: Path) -> Path:
 def test_a_reward_is_its_file_and_the_neighbours_that_it_imports(folder: Path) -> None:
     found = {path.relative_to(folder).as_posix() for path in files_of(folder / "reward.py")}
     assert found == FILES.keys() - {"stranger.py", "notes/text.py"}
+
+
+def test_what_is_imported_from_elsewhere_is_named(folder: Path) -> None:
+    found = imported_names(files_of(folder / "reward.py"), folder)
+    assert found == {"json", "numpy.linalg"}
 
 
 def test_a_file_that_is_no_python_stands_for_itself(folder: Path) -> None:

@@ -37,7 +37,7 @@ REWARDS = ("rl_core.rewards.builtin.count",)
 def config(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.chdir(SOURCES)
     for kind in STAGE_CODE:  # what runs while a module is imported is no part of a stage
-        for module in code_of(kind, rewards=REWARDS):
+        for module in code_of(kind, imported=REWARDS):
             importlib.import_module(module)
     importlib.import_module("vllm")
     return load_config(Path(CONFIG), SHORT)
@@ -92,7 +92,7 @@ def test_every_function_that_makes_a_stage_is_of_a_module_that_counts_for_it(con
         prove_merged(run.merged_model, checkpoint.folder / "probe", merge_tolerance(config))
     for kind in ("cold-start", "merge"):
         called[kind] = {name for name in called[kind] if not is_within(name, UNASKED)}
-    counted = {kind: code_of(kind, rewards=REWARDS).keys() for kind in STAGE_CODE}
+    counted = {kind: code_of(kind, imported=REWARDS).keys() for kind in STAGE_CODE}
     missing = {
         kind: [name for name in sorted(called[kind] - counted[kind]) if not is_within(name, NO_RESULT)]
         for kind in STAGE_CODE
