@@ -139,6 +139,7 @@ class TrainingLoop:
         )
         record = StepRecord.of(step, collected, learned, seconds=timer.result())
         parts.recorder.record(record, self._validate(step))
+        self._step, self._kept = step, collected.surplus
         if self._kl is not None and learned.mean_kl is not None:
             self._kl = self._kl.after(kl=learned.mean_kl, samples=collected.batch.num_rollouts)
         if learned.nonfinite_streak >= config.trainer.max_nonfinite_steps:
@@ -146,7 +147,6 @@ class TrainingLoop:
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
-        self._step, self._kept = step, collected.surplus
         # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
         stopping = parts.stop.signum is not None
         if stopping or self._is_due(step):

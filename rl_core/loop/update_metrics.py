@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from math import fsum
+from math import fsum, isfinite
 
 import numpy as np
 
@@ -36,7 +36,12 @@ def token_means(parts: Iterable[TokenSums]) -> dict[str, float]:
         weights += part.weights
         for name, values in part.sums.items():
             sums[name] += values
-    return {name: fsum(values) / fsum(weights) for name, values in sums.items()}
+    return {name: _total(values) / _total(weights) for name, values in sums.items()}
+
+
+def _total(values: Sequence[float]) -> float:
+    """The exact sum; infinities of both signs, of a step that diverges, come to nan."""
+    return fsum(values) if all(map(isfinite, values)) else sum(values)
 
 
 def _optimizer_metrics(owner: str, reports: Sequence[OptimizerStepReport]) -> dict[str, float]:

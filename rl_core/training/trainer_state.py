@@ -73,8 +73,8 @@ class TrainerState:
         if trainer.has_lora or trainer.config.model.freeze_vision_tower:
             trainer.load_base()
         lower_bits = load_weights(folder / "model", trainer.policy, trained_only=trainer.has_lora)
-        self.prober().check(folder / "probe")
         counters = read_json(folder / "counters.json")
         trainer.weights_changed(policy_version=counters["policy_version"])
         trainer.forget_optimizer()
+        self.prober().check(folder / "probe")
         return lower_bits, counters

@@ -126,7 +126,7 @@ class LocalWorker:
         self.state.load(folder, model_only=model_only)
 
     def load_saved_policy(self, folder: Path) -> None:
-        """See WorkerGroup. Raises ProbeMismatch as TrainerState.load does."""
+        """See WorkerGroup. Raises ProbeMismatch as TrainerState.load_policy does."""
         self._trainer_with_device()
         self.state.load_policy(folder)
 

@@ -49,9 +49,11 @@ class Returned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Raised:
-    """The end of a call that raised."""
+    """The end of a call that raised: the error, what caused it, and the version of the policy after it."""
 
-    error: BaseException
+    error: Exception
+    cause: BaseException | None
+    policy_version: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

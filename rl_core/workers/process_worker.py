@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ _END_SECONDS = 30.0
 
 
 class WorkerDied(RuntimeError):
-    """The process of a worker has ended in the middle of a call; other workers can be opened in its place."""
+    """The process of a worker has ended, or cannot be talked to any more; another one can be opened in its place."""
 
 
 class ProcessWorker:
@@ -48,12 +49,14 @@ class ProcessWorker:
         self._progress = progress
         self._generator_has_started = False
         self._policy_version = 0
-        self._is_yielding = False
+        self._generation: object | None = None  # stands for the one that has not come to its end
+        self._is_broken = False
         here, there = socket.socketpair()
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rl_core.workers.serving", str(there.fileno())],
+                [sys.executable, "-P", "-m", "rl_core.workers.serving", str(there.fileno())],
                 pass_fds=[there.fileno()],
+                stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": _with_these_sources()},
             )
@@ -96,13 +99,16 @@ class ProcessWorker:
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """See WorkerGroup."""
+        if self._generation is not None:
+            raise RuntimeError("cannot generate: finish or close the earlier generation")
         self._send(Call(method="generate", arguments=(requests, sampling)))
-        self._is_yielding = True
+        generation = self._generation = object()
         try:
             while not isinstance(message := self._receive("generate"), Returned):
                 yield message.value
         finally:
-            self._end_yielding()
+            if self._generation is generation:
+                self._end_generation()
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """See WorkerGroup."""
@@ -160,14 +166,19 @@ class ProcessWorker:
     def close(self) -> None:
         """End the process: by its own means, or by SIGKILL where these take too long."""
         self._connection.close()  # the process reads that there will be no more calls
+        self._ended()
+
+    def _ended(self) -> int:
+        """The exit status, once the process has ended: by itself, or killed with all that it has started."""
         try:
-            self._process.wait(_END_SECONDS)
+            return self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             logger.warning("the worker's process %d did not end within %g s and is killed", self.pid, _END_SECONDS)
-            self._process.kill()
-            self._process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+            return self._process.wait()
 
     def _call(self, method: str, *arguments: object, **options: object) -> Any:
+        self._end_generation()
         self._send(Call(method=method, arguments=arguments, options=options))
         return self._result(method)
 
@@ -176,15 +187,17 @@ class ProcessWorker:
         assert isinstance(message, Returned), "only a generation yields"
         return message.value
 
-    def _end_yielding(self) -> None:
-        """A generation that is left early is ended in the process too; what it still sends is dropped."""
-        if not self._is_yielding:
+    def _end_generation(self) -> None:
+        """A generation that was left early is ended in the process too; what it still sends is dropped."""
+        if self._generation is None:
             return
         self._send(StopYielding())
         while not isinstance(self._receive("generate"), Returned):
             pass
 
     def _send(self, message: object) -> None:
+        if self._is_broken:
+            raise WorkerDied(f"the worker's process {self.pid} was left in the middle of a call: open another one")
         try:
             self._connection.send(message)
         except OSError:
@@ -197,24 +210,27 @@ class ProcessWorker:
                 message: Logged | Yielded | Raised | Returned = self._connection.recv()
             except (EOFError, OSError):
                 self._has_died(method)
+            except BaseException:
+                self._is_broken = True  # what was half read cannot be made up for
+                raise
             if isinstance(message, Logged):
                 logging.getLogger(message.name).log(message.level, "%s", message.text)
                 continue
             if isinstance(message, Yielded):
                 return message
-            self._is_yielding = False
-            if isinstance(message, Raised):
-                raise message.error
+            self._generation = None
             self._policy_version = message.policy_version
+            if isinstance(message, Raised):
+                raise message.error from message.cause
             return message
 
     def _has_died(self, method: str) -> NoReturn:
-        self._is_yielding = False
-        status = self._process.wait()
+        self._generation = None
+        status = self._ended()
         how = f"by signal {-status}" if status < 0 else f"with exit code {status}"
         raise WorkerDied(
-            f"the worker's process {self.pid} ended {how} during {method}: a lack of memory, or a broken device, whose "
-            f"messages stand above; the run goes on from its last checkpoint when it is started again"
+            f"the worker's process {self.pid} ended {how} during {method}; its last messages stand in the run's log or "
+            f"on the terminal. The run goes on from its last checkpoint when it is started again"
         )
 
 

@@ -4,7 +4,7 @@ See docs/architecture.md, "The same code everywhere".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -23,8 +23,8 @@ from rl_core.types import (
 class WorkerGroup(Protocol):
     """The workers that own the model and its generator. Every argument and result pickles cheaply.
 
-    Trainer and generator share the memory of their devices: from `wake` to `rest` the generator has it, and every other
-    call but `policy_version` and `generate` raises RuntimeError.
+    Trainer and generator share the memory of their devices: from `wake` to `rest` the generator has it, and the calls
+    of the trainer raise RuntimeError.
     """
 
     @property
@@ -88,9 +88,12 @@ class WorkerGroup(Protocol):
 def awake_generator(workers: WorkerGroup, timer: PhaseTimer | None = None) -> Iterator[None]:
     """The generator has the devices, with the trainer's weights, for the length of the block. The timer measures how
     long it takes to `sync`."""
-    with timer.phase("sync") if timer else nullcontext():
-        workers.wake()
     try:
+        with timer.phase("sync") if timer else nullcontext():
+            workers.wake()
         yield
-    finally:
-        workers.rest()
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to tell
+            workers.rest()
+        raise
+    workers.rest()

@@ -80,7 +80,7 @@ def answer(worker: LocalWorker, call: Call | StopYielding, channel: Channel) -> 
     except RunHasGone:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the run raises it
-        channel.send(Raised(error=sendable(error)))
+        channel.send(raised(error, policy_version=worker.policy_version))
         return
     channel.send(Returned(value=value, policy_version=worker.policy_version))
 
@@ -91,19 +91,30 @@ def send_each(values: Iterator[object], channel: Channel) -> None:
         for value in values:
             channel.send(Yielded(value=value))
             if channel.has_message():
-                channel.receive()
+                message = channel.receive()
+                assert isinstance(message, StopYielding), f"{message} in the middle of a generation"
                 return
 
 
-def sendable(error: Exception) -> Exception:
-    """The error with its traceback as a note: itself where it survives pickling, else its text."""
-    where = "".join(traceback.format_exception(error))
+def raised(error: Exception, *, policy_version: int) -> Raised:
+    """The error with its traceback as a note, and what caused it, which pickling would lose."""
+    found = _sendable(error)
+    assert isinstance(found, Exception), "made of an Exception"
+    found.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
+    cause = None if error.__cause__ is None else _sendable(error.__cause__)
+    return Raised(error=found, cause=cause, policy_version=policy_version)
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error itself where it survives pickling, else its text in the built-in class that it comes from."""
     try:
         sent = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - an error may be made of anything
         sent = None
-    found = sent if isinstance(sent, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-    found.add_note(f"In the worker's process:\n{where}")
+    if isinstance(sent, BaseException):
+        return sent
+    builtin = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
+    found: BaseException = builtin(f"{type(error).__name__}: {error}")
     return found
 
 
@@ -116,16 +127,14 @@ class _SendingHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(RunHasGone):
-            self._channel.send(Logged(name=record.name, level=record.levelno, text=record.getMessage()))
+            self._channel.send(Logged(name=record.name, level=record.levelno, text=self.format(record)))
 
 
 def send_logs(channel: Channel) -> None:
-    """The records of this project go to the run, without secrets."""
+    """What is logged here goes to the run, without secrets: this project's records, and the warnings of others."""
     redact_logs()
-    package = logging.getLogger("rl_core")
-    package.addHandler(_SendingHandler(channel))
-    package.setLevel(logging.INFO)
-    package.propagate = False
+    logging.getLogger().addHandler(_SendingHandler(channel))
+    logging.getLogger("rl_core").setLevel(logging.INFO)
 
 
 def end_with_parent() -> None:
@@ -143,14 +152,18 @@ def end_with_parent() -> None:
 def main() -> None:
     """Serve on the descriptor that the command line names."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the run decides when its worker stops
+        signal.signal(number, lambda *_: None)  # the run decides when its worker stops; a child keeps its own way
     end_with_parent()
-    channel = Channel(Connection(int(sys.argv[1])))
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # a child that outlives this process must not keep the connection open
+    channel = Channel(Connection(descriptor))
     send_logs(channel)
     try:
         serve(channel)
+    except RunHasGone:
+        return
     except Exception as error:  # noqa: BLE001 - what keeps a worker from being opened, the run raises
-        channel.send(Raised(error=sendable(error)))
+        channel.send(raised(error, policy_version=0))
 
 
 if __name__ == "__main__":

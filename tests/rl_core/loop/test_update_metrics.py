@@ -1,5 +1,7 @@
 """The means of an update: the same whoever computed which group, in whatever order."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,3 +31,8 @@ def test_neither_order_nor_cut_changes_a_mean(drawn: list[tuple[float, float, fl
 def test_a_mean_is_weighted_as_the_loss_is() -> None:
     means = token_means([TokenSums(sums={"a": [0.5, 0.75]}, weights=[0.5, 0.25])])
     assert means == {"a": pytest.approx(1.25 / 0.75)}
+
+
+def test_a_step_that_diverges_has_a_mean_that_is_no_number() -> None:
+    means = token_means([TokenSums(sums={"a": [math.inf, -math.inf], "b": [math.inf, 1.0]}, weights=[0.5, 0.5])])
+    assert math.isnan(means["a"]) and means["b"] == math.inf

@@ -1,12 +1,12 @@
 """A worker in a process of its own computes what one in this process computes, and its death is but an error."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.probing import ProbeMismatch
-from rl_core.types import Prompt, Sampling, TrainGroup
+from rl_core.types import Prompt, Rollout, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.process_worker import ProcessWorker, WorkerDied
@@ -83,6 +83,27 @@ def test_a_generation_that_is_left_early_ends_there_too(
         first = next(rollouts)
         rollouts.close()
         assert first.key in {rollout.key for rollout in apart.generate(requests, sampling)}
+
+
+def test_an_error_beside_a_generation_is_the_one_that_is_raised(
+    apart: ProcessWorker, prepared_run: RunDirectory, prompts: list[Prompt], config: RunConfig
+) -> None:
+    """The traceback keeps the generation alive while the generator is put to rest."""
+    apart.load_policy(prepared_run.initial_model)
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+
+    def fail_in_the_middle(rollouts: Iterator[Rollout]) -> None:
+        next(rollouts)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"), awake_generator(apart):
+        fail_in_the_middle(apart.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling))
+    with awake_generator(apart):
+        open_one = apart.generate(requests_for(prompts, 2, run_seed=1, step=1), sampling)
+        next(open_one)
+        with pytest.raises(RuntimeError, match="finish or close the earlier generation"):
+            next(apart.generate(requests_for(prompts, 1, run_seed=1, step=1), sampling))
+        assert len(list(open_one)) == 2 * len(prompts) - 1
 
 
 def test_what_a_call_raises_there_is_raised_here_with_its_traceback(
@@ -151,10 +172,9 @@ def test_it_ends_with_its_run_however_that_ends(prepared_run: RunDirectory, fold
         [sys.executable, "-c", SLEEPING_RUN, folders.model, folders.data, config], stdout=subprocess.PIPE, text=True
     )
     assert run.stdout is not None
-    worker = psutil.Process(int(run.stdout.readline()))
-    run.kill()
-    run.wait()
-    gone_by = time.monotonic() + 60.0
-    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < gone_by, "the worker outlives its run"
-        time.sleep(0.1)
+    try:
+        worker = psutil.Process(int(run.stdout.readline()))
+    finally:
+        run.kill()
+        run.wait()
+    assert psutil.wait_procs([worker], timeout=60.0)[1] == [], "the worker outlives its run"
