@@ -48,6 +48,8 @@ def guard(lifeline: socket.socket, connection: socket.socket) -> None:
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # A run that a shell has started in the background ignores it, and so would everything below.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(woken)
         os.close(wake)
         lifeline.close()

@@ -38,19 +38,12 @@ asks_its_parent_to_end = harmful(lambda sample: os.kill(os.getppid(), signal.SIG
 stops_its_parent = harmful(lambda sample: os.kill(os.getppid(), signal.SIGSTOP))
 kills_its_group = harmful(lambda sample: os.killpg(0, signal.SIGKILL))
 kills_its_parents_group = harmful(lambda sample: os.killpg(os.getpgid(os.getppid()), signal.SIGKILL) or time.sleep(60))
-interrupts_its_group = harmful(lambda sample: interrupts_and_naps())
+interrupts_its_group = harmful(lambda sample: os.killpg(0, signal.SIGINT) or time.sleep(60))
 closes_what_is_open = harmful(lambda sample: os.closerange(3, 256))
 hangs_in_the_kernel = harmful(lambda sample: signal.pause())
 exits = harmful(lambda sample: sys.exit(3))
 recurses = harmful(lambda sample: recurses_for_ever())
 is_verbose = harmful(lambda sample: {"overall": 1.0, "x" * 10_000_000: 1.0})
-
-
-def interrupts_and_naps() -> None:
-    """Another thread of the process may take the signal, and a long sleep of this one would not end with it."""
-    os.killpg(0, signal.SIGINT)
-    for _ in range(6000):
-        time.sleep(0.01)
 
 
 def recurses_for_ever() -> None:

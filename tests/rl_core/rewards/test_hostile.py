@@ -1,5 +1,6 @@
 """Rewards that do harm, in real processes: each costs the samples that it does it on, and leaves nothing behind."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -197,3 +198,14 @@ def test_what_a_reward_prints_is_bounded(tmp_path: Path) -> None:
     assert done.stderr.startswith("print print")
     assert done.stderr.count("the rewards printed more than 64 KiB within 60 s; the rest of it is left out") == 1
     assert MOST_BYTES < len(done.stderr) < MOST_BYTES + 200
+
+
+def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_background() -> None:
+    """Such a run ignores SIGINT, and so would all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with RewardPool(RewardConfig(function=f"{FILE}:interrupts_its_group", workers=1, **LIMITS)) as pool:
+            (score,) = pool.score_all([make_sample("now")])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert score.error is not None and score.error.startswith(COSTS["interrupts_its_group"])
