@@ -117,7 +117,7 @@ class Collector:
     def _with_greedy_rewards(self, collected: Collected) -> Collected:
         """One greedy response for each prompt, scored as the others; a group without this baseline is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
-        greedy = self._rollouts(prompts, n=1, sampling=replace(training_sampling(self.config), temperature=0.0))
+        greedy = self._draw(prompts, greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
         groups = [group for group in collected.batch.groups if group.prompt.uid in rewards]
         return replace(
@@ -130,11 +130,13 @@ class Collector:
     def _scored(self, drawn: RolloutBatch) -> list[Group]:
         return scored_groups(drawn.groups, drawn.scores, config=self.config.algorithm)
 
-    def _draw(self, prompts: Sequence[Prompt]) -> RolloutBatch:
-        return self._rollouts(prompts, n=self.config.rollout.n, sampling=training_sampling(self.config))
-
-    def _rollouts(self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling) -> RolloutBatch:
-        """n rollouts for each prompt, with their scores, which are made beside the generation."""
+    def _draw(self, prompts: Sequence[Prompt], *, greedily: bool = False) -> RolloutBatch:
+        """The rollouts of some prompts, or one greedy response for each, with their scores, which are made beside the
+        generation."""
+        n = 1 if greedily else self.config.rollout.n
+        sampling = training_sampling(self.config)
+        if greedily:
+            sampling = replace(sampling, temperature=0.0)
         requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
         scoring = StepScores(self.rewards, prompts)
         with self.timer.phase("generate"):
