@@ -91,16 +91,17 @@ class Collector:
         on them, then those of the step before whose prompt has not come round again."""
         first = next_prompts()
         drawn, draws = self._draw(first), 1
+        scored = self._scored(drawn)
         stale = kept.without(first)
         wanted = self.config.data.rollout_batch_size
         missing = wanted - len(stale.groups)
-        while len(informative := informative_groups(self._scored(drawn), drawn.scores, filtering)) < missing:
+        while len(informative := informative_groups(scored, drawn.scores, filtering)) < missing:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
                 raise too_few(found=found, wanted=wanted, drawn=len(drawn.groups), filtering=filtering)
-            drawn += self._draw(_unseen(next_prompts(), [*drawn.groups, *stale.groups]))
-            draws += 1
-        scored = self._scored(drawn)
+            more = self._draw(_unseen(next_prompts(), [*drawn.groups, *stale.groups]))
+            drawn, draws = drawn + more, draws + 1
+            scored += self._scored(more)
         batch = RolloutBatch.of(informative[:missing], drawn.scores) + stale
         collected = Collected(
             drawn=drawn,

