@@ -14,8 +14,7 @@ from flows.process.bars import LogLines, TerminalBars
 from flows.process.temporary_folder import own_temporary_folder
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
-from rl_core.evaluation.verdict import Verdict, reach_verdict, read_verdict, write_verdict
-from rl_core.evaluation.verdict_comparison import compare_verdicts
+from rl_core.evaluation.verdict import Verdict, compare_verdicts, reach_verdict, read_verdict, write_verdict
 from rl_core.files import hash_file
 from rl_core.progress import Progress
 from rl_core.sources.local import LocalSource

@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.commands.tables import category_table, shown_share
+from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.verdict import Verdict
-from rl_core.evaluation.verdict_comparison import VerdictComparison
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
@@ -24,9 +24,9 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     console.print(f"  {_versions(judging['versions'])}protocol digest {verdict.digest}", highlight=False)
 
 
-def print_comparison(comparison: VerdictComparison, against: str, console: Console) -> None:
+def print_comparison(comparison: Comparison, against: str, console: Console) -> None:
     """Whether the new answers are better than those of an earlier evaluation."""
-    low, high = comparison.bootstrap95
+    low, high = comparison.ci95
     console.print(
         f"  against {against}: {comparison.first:.1%} -> {comparison.second:.1%}, difference "
         f"{comparison.difference:+.1%} (95 % {low:+.1%} to {high:+.1%}), p = {comparison.p_value:.3g}; "

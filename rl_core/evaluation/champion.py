@@ -4,49 +4,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rl_core.evaluation.comparison import Comparison, compare_answers
-
-SIGNIFICANT = 0.05
-"""A McNemar p-value below it counts as an improvement that is more than luck."""
+from rl_core.evaluation.statistics import SIGNIFICANT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Challenge:
-    """How a contender did against a rival on the same items.
+class ChampionDecision:
+    """Whether a candidate model becomes the champion.
 
     Attributes:
-        rival: Name of the rival.
-        wins: Whether it is significantly better.
-        comparison: Item by item; None where the two cannot be compared.
+        is_champion: Whether the candidate is significantly better than the current model.
+        comparison: The current model and the candidate, item by item; None where the two cannot be compared.
         reason: One sentence for people.
     """
 
-    rival: str
-    wins: bool
+    is_champion: bool
     comparison: Comparison | None
     reason: str
 
 
-def challenge(rival: str, rival_answers: Mapping[str, bool], answers: Mapping[str, bool]) -> Challenge:
-    """The contender wins when it is right more often and McNemar's p-value is below SIGNIFICANT.
+def decide_champion(name: str, current: Mapping[str, bool], candidate: Mapping[str, bool]) -> ChampionDecision:
+    """The candidate becomes the champion when it is right more often than the current model and McNemar's p-value is
+    below SIGNIFICANT. It does not where the two cannot be compared.
 
     Args:
-        rival: Name of the rival.
-        rival_answers: Whether the rival's answer is right, by the item's uid.
-        answers: The contender's.
+        name: What people call the current model.
+        current: Whether the current model's response is right, by the item's uid.
+        candidate: Whether the candidate's response is right, by the item's uid.
     """
     try:
-        comparison = compare_answers(rival_answers, answers)
+        comparison = compare_answers(current, candidate)
     except ValueError as error:
-        return not_comparable(rival, str(error))
-    wins = comparison.difference > 0 and comparison.p_value < SIGNIFICANT
-    verdict = "better than" if wins else "not significantly better than"
+        return not_comparable(name, str(error))
+    is_better = comparison.difference > 0 and comparison.p_value < SIGNIFICANT
     reason = (
-        f"{verdict} {rival}: {len(comparison.gained)} answers gained, {len(comparison.lost)} lost "
-        f"of {comparison.n}, McNemar p = {comparison.p_value:.3g}"
+        f"{'better than' if is_better else 'not significantly better than'} {name}: {len(comparison.gained)} answers "
+        f"gained, {len(comparison.lost)} lost of {comparison.n}, McNemar p = {comparison.p_value:.3g}"
     )
-    return Challenge(rival=rival, wins=wins, comparison=comparison, reason=reason)
+    return ChampionDecision(is_champion=is_better, comparison=comparison, reason=reason)
 
 
-def not_comparable(rival: str, why: str) -> Challenge:
-    """What cannot be compared wins nothing."""
-    return Challenge(rival=rival, wins=False, comparison=None, reason=f"not comparable with {rival}: {why}")
+def not_comparable(name: str, why: str) -> ChampionDecision:
+    """The decision where the candidate cannot be compared with the current model called `name`."""
+    return ChampionDecision(is_champion=False, comparison=None, reason=f"not comparable with {name}: {why}")

@@ -1,114 +1,215 @@
-"""Two models on the same items."""
+"""Two models, or two groups of models, on the same items.
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
-from typing import Any
+A group is one way of training, repeated with other seeds. There are two questions, and they have different answers.
+Over items: are these trained models better than those, on questions like these? Over seeds: is this way of training
+better than that one, whatever the seed? Few seeds answer the second question weakly, however many items there are.
+"""
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rl_core.evaluation.bootstrap import bootstrap_interval, sign_flip_p_value
 from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.statistics import Interval, PairedCounts, mcnemar, paired_difference_interval
+from rl_core.evaluation.statistics import (
+    Interval,
+    MeanDifference,
+    PairedCounts,
+    clustered_wilson_interval,
+    mcnemar,
+    paired_difference_interval,
+    welch_test,
+)
+
+Shares = Mapping[str, float]
+"""[uid] -> share of a model's responses to the item that are right."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Base and trained model, item by item.
+    """The second model or group of models against the first one, item by item.
 
     Attributes:
         n: Items.
-        both: Items that both answered rightly.
-        only_base: Items that the base model alone answered rightly.
-        only_trained: Items that the trained model alone answered rightly.
-        neither: Items that both answered wrongly.
-        difference: Accuracy of the trained model minus that of the base.
-        difference_ci95: 95 % interval of the difference (statistics.paired_difference_interval).
-        p_value: Exact McNemar p-value that both are equally good.
-        gained: uids of `only_trained`, in the items' order.
-        lost: uids of `only_base`, in the items' order.
+        first, second: Accuracies; the accuracy of a group is the mean over its models.
+        difference: The second accuracy minus the first.
+        ci95: 95 % interval of the difference over items.
+        p_value: Over items, of the hypothesis that both are equally good.
+        flipped: [uid] -> the second share of right responses minus the first, of the items where they differ, the
+            largest difference first.
+        counts: Items by who answered rightly; None where a side has several responses to an item.
+        over_seeds: What the seeds say; None where a side has one seed only, or where neither side varies.
     """
 
     n: int
-    both: int
-    only_base: int
-    only_trained: int
-    neither: int
+    first: float
+    second: float
     difference: float
-    difference_ci95: Interval
+    ci95: Interval
     p_value: float
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
+    flipped: Mapping[str, float]
+    counts: PairedCounts | None = None
+    over_seeds: MeanDifference | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` of them gives an equal comparison."""
-        return asdict(self) | {name: list(getattr(self, name)) for name in _TUPLES}
+    @property
+    def gained(self) -> tuple[str, ...]:
+        """uids of the items that the second answers rightly more often."""
+        return tuple(uid for uid, difference in self.flipped.items() if difference > 0)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Comparison":
-        """The comparison of which `values` is the JSON."""
-        return cls(**(dict(values) | {name: tuple(values[name]) for name in _TUPLES}))
-
-
-_TUPLES = ("difference_ci95", "gained", "lost")
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """uids of the items that the second answers rightly less often."""
+        return tuple(uid for uid, difference in self.flipped.items() if difference < 0)
 
 
-def compare(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem]) -> Comparison:
-    """Pair the verdicts of two models by uid; meant for the greedy mode, which has one response an item.
+def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]) -> Comparison:
+    """Compare two models that gave one response to each item, as in the greedy mode. For the interval and the test see
+    compare_answers.
 
     Raises:
         ValueError: there are no items, an item has several responses, or the two sets of items differ.
     """
-    pairs = pair_items(base, trained)
+    pairs = pair_items(first, second)
     return compare_answers({one.uid: one.verdict for one, _ in pairs}, {other.uid: other.verdict for _, other in pairs})
 
 
-def compare_answers(base: Mapping[str, bool], trained: Mapping[str, bool]) -> Comparison:
-    """The same from the verdicts alone.
+def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Comparison:
+    """Compare two models that gave one response to each item, with Newcombe's interval and McNemar's exact test.
 
     Args:
-        base: Whether an answer is right, by uid; `gained` and `lost` have its order.
-        trained: Likewise.
+        first: Whether the first model's response is right, by the item's uid.
+        second: Whether the second model's response is right, by the item's uid.
 
     Raises:
         ValueError: there are no items, or the two sets of items differ.
     """
-    if (strangers := base.keys() ^ trained.keys()) or not base:
-        raise ValueError(_differ(len(base), len(trained), strangers))
-    gained = tuple(uid for uid, is_right in base.items() if trained[uid] and not is_right)
-    lost = tuple(uid for uid, is_right in base.items() if is_right and not trained[uid])
-    both = sum(is_right and trained[uid] for uid, is_right in base.items())
+    differences = _differences(first, second)
+    values = list(differences.values())
     counts = PairedCounts(
-        both=both, only_first=len(lost), only_second=len(gained), neither=len(base) - both - len(lost) - len(gained)
+        both=sum(first[uid] and second[uid] for uid in first),
+        only_first=values.count(-1),
+        only_second=values.count(1),
+        neither=sum(not first[uid] and not second[uid] for uid in first),
     )
     return Comparison(
         n=counts.n,
-        both=counts.both,
-        only_base=counts.only_first,
-        only_trained=counts.only_second,
-        neither=counts.neither,
-        difference=(counts.only_second - counts.only_first) / counts.n,
-        difference_ci95=paired_difference_interval(counts),
+        first=fmean(first.values()),
+        second=fmean(second.values()),
+        difference=fmean(values),
+        ci95=paired_difference_interval(counts),
         p_value=mcnemar(counts.only_first, counts.only_second),
-        gained=gained,
-        lost=lost,
+        flipped=_flipped(differences),
+        counts=counts,
+    )
+
+
+def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Comparison:
+    """Compare two groups of models, each with any number of responses to an item, by resampling items
+    (bootstrap.bootstrap_interval, bootstrap.sign_flip_p_value), and by Welch's test over the seeds.
+
+    Args:
+        first: The first group, one mapping for each model.
+        second: The second group, one mapping for each model; all mappings have the same items.
+
+    Raises:
+        ValueError: a group has no model, a model has no items, or the models answered different items.
+    """
+    one, other = mean_shares(first), mean_shares(second)
+    differences = _differences(one, other)
+    values = list(differences.values())
+    return Comparison(
+        n=len(values),
+        first=fmean(one.values()),
+        second=fmean(other.values()),
+        difference=fmean(values),
+        ci95=bootstrap_interval(values),
+        p_value=sign_flip_p_value(values),
+        flipped=_flipped(differences),
+        over_seeds=welch_test(group_accuracy(first).by_seed, group_accuracy(second).by_seed),
     )
 
 
 def pair_items(
-    base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem]
+    first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]
 ) -> list[tuple[EvaluationItem, EvaluationItem]]:
-    """(base item, trained item) of each uid, in the base items' order.
+    """(first model's item, second model's item) of each uid, in the order of the first model's items.
 
     Raises:
         ValueError: there are no items, an item has several responses, or the two sets of items differ.
     """
-    by_uid = {item.uid: item for item in trained}
-    if not base or len({item.uid for item in base}) != len(base) or len(by_uid) != len(trained):
+    by_uid = {item.uid: item for item in second}
+    if not first or len({item.uid for item in first}) != len(first) or len(by_uid) != len(second):
         raise ValueError("a paired comparison needs items with one response each: compare the greedy mode")
-    if strangers := {item.uid for item in base} ^ by_uid.keys():
-        raise ValueError(_differ(len(base), len(trained), strangers))
-    return [(item, by_uid[item.uid]) for item in base]
+    _require_same_items({item.uid: item for item in first}, by_uid)
+    return [(item, by_uid[item.uid]) for item in first]
 
 
-def _differ(first: int, second: int, strangers: Set[str]) -> str:
-    return (
-        f"the two evaluations are of different items: {first} and {second}, "
-        f"{len(strangers)} of them in one alone{f', such as {min(strangers)}' if strangers else ''}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupAccuracy:
+    """How well the models of a group do.
+
+    Attributes:
+        by_seed: Accuracy of each model.
+        n: Items.
+        mean: Mean over models and items.
+        ci95: 95 % interval over items, for these models (statistics.clustered_wilson_interval).
+    """
+
+    by_seed: tuple[float, ...]
+    n: int
+    mean: float
+    ci95: Interval
+
+
+def group_accuracy(models: Sequence[Shares]) -> GroupAccuracy:
+    """Sum up a group.
+
+    Args:
+        models: One mapping for each seed, all of the same items.
+
+    Raises:
+        ValueError: there is no model, a model has no items, or the models answered different items.
+    """
+    shares = mean_shares(models)
+    return GroupAccuracy(
+        by_seed=tuple(fmean(model.values()) for model in models),
+        n=len(shares),
+        mean=fmean(shares.values()),
+        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=len(models)),
     )
+
+
+def mean_shares(models: Sequence[Shares]) -> dict[str, float]:
+    """[uid] -> mean share over the models, in the first model's order.
+
+    Raises:
+        ValueError: there is no model, a model has no items, or the models answered different items.
+    """
+    if not models:
+        raise ValueError("a group needs at least one model")
+    for model in models:
+        _require_same_items(models[0], model)
+    # fsum: equal shares in another order must not differ by rounding, which would count as a flipped item.
+    return {uid: math.fsum(model[uid] for model in models) / len(models) for uid in models[0]}
+
+
+def _differences(first: Shares, second: Shares) -> dict[str, float]:
+    """[uid] -> second minus first, in the first's order."""
+    _require_same_items(first, second)
+    return {uid: second[uid] - first[uid] for uid in first}
+
+
+def _flipped(differences: Mapping[str, float]) -> dict[str, float]:
+    uids = sorted((uid for uid in differences if differences[uid]), key=lambda uid: (-abs(differences[uid]), uid))
+    return {uid: differences[uid] for uid in uids}
+
+
+def _require_same_items(first: Mapping[str, object], second: Mapping[str, object]) -> None:
+    if not first:
+        raise ValueError("a comparison needs at least one item")
+    if strangers := first.keys() ^ second.keys():
+        raise ValueError(
+            f"the items differ: {len(first)} and {len(second)} items, {len(strangers)} of them on one side only, "
+            f"such as {min(strangers)}"
+        )

@@ -29,7 +29,7 @@ def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationIte
     next. Which item of a kind is shown depends on its uid alone, so that two runs show the same ones.
 
     Raises:
-        ValueError: as comparison.compare does.
+        ValueError: there are no items, an item has several responses, or the two sets of items differ.
     """
     rows = sorted((_row(one, other) for one, other in pair_items(base, trained)), key=_keyed_order)
     flips = list(_by_turns(_of_kind(rows, base=True, trained=False), _of_kind(rows, base=False, trained=True)))

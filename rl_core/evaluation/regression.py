@@ -1,46 +1,46 @@
 """Has a baseline become worse than it was, or than was published?"""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from rl_core.evaluation.champion import SIGNIFICANT
-from rl_core.evaluation.group_comparison import compare_groups
+from rl_core.evaluation.comparison import Comparison, compare_groups
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.reproduction import Reproduction
 from rl_core.evaluation.result import item_shares
-from rl_core.evaluation.statistics import Interval
+from rl_core.evaluation.statistics import SIGNIFICANT
 
 Standing = Literal["good", "regressed", "not comparable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drift:
-    """A run against an earlier one of the same recipe, on the same items.
+    """A run of a baseline compared with an earlier run of the same recipe.
 
     Attributes:
         earlier: Name of the earlier run.
-        n: Items.
-        difference: Accuracy minus the earlier run's.
-        ci95: 95 % interval of the difference over items, by bootstrap.
-        p_value: That both are equally good (group_comparison.compare_groups); where several baselines are judged
-            together, adjusted for their number.
+        comparison: The earlier run first, the later one second. Where several baselines are judged together, its
+            p-value is adjusted for their number.
     """
 
     earlier: str
-    n: int
-    difference: float
-    ci95: Interval
-    p_value: float
+    comparison: Comparison
 
     @property
     def is_drop(self) -> bool:
         """Whether the later run is significantly worse."""
-        return self.difference < 0 and self.p_value < SIGNIFICANT
+        return self.comparison.difference < 0 and self.comparison.p_value < SIGNIFICANT
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self)
+        found = self.comparison
+        return {
+            "earlier": self.earlier,
+            "n": found.n,
+            "difference": found.difference,
+            "ci95": list(found.ci95),
+            "p_value": found.p_value,
+        }
 
 
 def drift_from(earlier: str, before: Sequence[EvaluationItem], now: Sequence[EvaluationItem]) -> Drift:
@@ -48,14 +48,13 @@ def drift_from(earlier: str, before: Sequence[EvaluationItem], now: Sequence[Eva
 
     Args:
         earlier: Name of the earlier run.
-        before: Its items.
-        now: The later run's.
+        before: The earlier run's items.
+        now: The later run's items.
 
     Raises:
-        ValueError: the two are of different items.
+        ValueError: the two evaluations are of different items.
     """
-    found = compare_groups([item_shares(before)], [item_shares(now)])
-    return Drift(earlier=earlier, n=found.n, difference=found.difference, ci95=found.ci95, p_value=found.p_value)
+    return Drift(earlier=earlier, comparison=compare_groups([item_shares(before)], [item_shares(now)]))
 
 
 def standing_of(reproduction: Reproduction, drifts: Sequence[Drift]) -> Standing:

@@ -1,13 +1,17 @@
 """Intervals and tests for accuracies: how far a difference is more than luck."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_ind
 
 Interval = tuple[float, float]
+
+SIGNIFICANT = 0.05
+"""A difference with a p-value below it counts as more than luck."""
 
 
 def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> Interval:
@@ -132,6 +136,42 @@ def _phi(counts: PairedCounts) -> float:
     cross = counts.both * counts.neither - counts.only_first * counts.only_second
     corrected = max(cross - counts.n / 2, 0.0) if cross > 0 else float(cross)
     return corrected / math.sqrt(margins)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeanDifference:
+    """The difference of two means: its 95 % interval, and the p-value that the means are equal."""
+
+    ci95: Interval
+    p_value: float
+
+
+def welch_test(first: Sequence[float], second: Sequence[float]) -> MeanDifference | None:
+    """Welch's test of the second sample's mean against the first's (Biometrika 34, 1947), which Colas et al. 2019
+    (arXiv 1904.06979) recommend for runs of reinforcement learning with different seeds.
+
+    Returns:
+        None where the test says nothing: a sample has one value only, or neither sample varies.
+    """
+    if min(len(first), len(second)) < 2 or len(set(first)) == len(set(second)) == 1:
+        return None
+    with warnings.catch_warnings():
+        # A sample whose values are all equal has no variance, which is no loss of precision here.
+        warnings.filterwarnings("ignore", message="Precision loss occurred", category=RuntimeWarning)
+        test = ttest_ind(second, first, equal_var=False)
+    interval = test.confidence_interval(0.95)
+    return MeanDifference(ci95=(float(interval.low), float(interval.high)), p_value=float(test.pvalue))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of several tests, adjusted so that the chance of any false alarm stays as small as for one (Holm,
+    Scandinavian Journal of Statistics 6, 1979)."""
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def _z(confidence: float) -> float:

@@ -1,5 +1,6 @@
 """What a protocol says of a model or of saved responses, with all that it depends on."""
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from rl_core.digests import digest_of
+from rl_core.evaluation.comparison import Comparison, compare_groups
 from rl_core.evaluation.folder import ITEMS_FILE
 from rl_core.evaluation.items import EvaluationItem, read_items, write_items
 from rl_core.evaluation.protocols.protocol import OWN_WORDS, Protocol
-from rl_core.evaluation.result import EvaluationResult, summarise
+from rl_core.evaluation.result import EvaluationResult, item_shares, summarise
+from rl_core.evaluation.statistics import mcnemar
 from rl_core.files import atomic_write_json, committed_folder
 
 VERDICT_FILE = "verdict.json"
@@ -102,6 +105,30 @@ def read_verdict(folder: Path) -> tuple[Verdict, list[EvaluationItem]]:
     except FileNotFoundError:
         raise ValueError(f"{folder} holds no verdict: it has no {VERDICT_FILE}") from None
     return Verdict.from_json(values), read_items(folder / ITEMS_FILE)
+
+
+def compare_verdicts(
+    first: tuple[Verdict, Sequence[EvaluationItem]], second: tuple[Verdict, Sequence[EvaluationItem]]
+) -> Comparison:
+    """Compare two verdicts of one protocol, item by item. The interval is found by resampling; the p-value is McNemar's
+    exact one where each item has one response.
+
+    Raises:
+        ValueError: the protocols differ (the message names the parts that do), or the items differ.
+    """
+    if differing := _differing_parts(first[0], second[0]):
+        raise ValueError(f"not comparable: the two verdicts differ in {', '.join(differing)} of their protocols")
+    try:
+        found = compare_groups([item_shares(first[1])], [item_shares(second[1])])
+    except ValueError as error:
+        raise ValueError(f"not comparable: {error}") from None
+    is_single = len(first[1]) == len(second[1]) == found.n
+    return dataclasses.replace(found, p_value=mcnemar(len(found.lost), len(found.gained))) if is_single else found
+
+
+def _differing_parts(first: Verdict, second: Verdict) -> list[str]:
+    keys = first.protocol.keys() | second.protocol.keys()
+    return sorted(key for key in keys if first.protocol.get(key) != second.protocol.get(key))
 
 
 def _prompt_remark(protocol: Protocol, was_asked_here: bool) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from rl_core.evaluation.group_comparison import GroupComparison, Shares, compare_groups, group_accuracy, holm
+from rl_core.evaluation.comparison import Comparison, Shares, compare_groups, group_accuracy
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import item_shares, summarise
+from rl_core.evaluation.statistics import holm
 from tasks.comparison.curves import charts
 from tasks.comparison.groups import ComparedRun, RunGroup, differing_keys, protocols_of
-from tasks.comparison.items import flip_counts, flipped_items
+from tasks.comparison.items import flipped_items
 from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, RunRow
 from tasks.results.report_charts import MOST_SERIES
 from tasks.results.report_page import Accuracy
@@ -29,7 +30,7 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
     mode = common_mode(groups)
     shares = [group_shares(group, mode) for group in groups]
     comparisons, remarks = _compare(groups, shares)
-    flips = {row.place: row.comparison.flipped for row in comparisons}
+    found = {row.place: row.comparison for row in comparisons}
     return ComparisonPage(
         mode=mode,
         num_items=max((row.comparison.n for row in comparisons), default=0),
@@ -38,8 +39,8 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
         charts=charts(groups),
         runs=[_run_row(run, place, mode) for place, group in enumerate(groups) for run in group.runs],
         differing=differing_keys([group.runs[0].config for group in groups]),
-        items=flipped_items(groups, mode, flips, count=num_items),
-        flips={place: flip_counts(flipped) for place, flipped in flips.items()},
+        items=flipped_items(groups, mode, found, count=num_items),
+        flips={place: (len(one.gained), len(one.lost)) for place, one in found.items()},
         remarks=[*remarks, *_remarks(groups)],
     )
 
@@ -67,7 +68,7 @@ def group_shares(group: RunGroup, mode: Mode) -> list[Shares]:
 
 def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> tuple[list[ComparisonRow], list[str]]:
     """Every group against the first; and why a group cannot be."""
-    done: dict[int, GroupComparison] = {}
+    done: dict[int, Comparison] = {}
     remarks = []
     for place in range(1, len(groups)):
         if not shares[0] or not shares[place]:

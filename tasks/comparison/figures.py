@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl_core.evaluation.group_comparison import GroupComparison
 from tasks.comparison.groups import RunGroup
 from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow
 
@@ -33,7 +32,7 @@ def _group_json(row: GroupRow, group: RunGroup) -> dict[str, Any]:
 
 
 def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
-    found: GroupComparison = row.comparison
+    found = row.comparison
     seeds = found.over_seeds
     return {
         "label": row.label,

@@ -6,47 +6,37 @@ from itertools import chain, zip_longest
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.items import EvaluationItem, Mode
 from tasks.comparison.groups import RunGroup
 from tasks.comparison.page import FlippedItem, GroupAnswers, Said
 from tasks.results.report_page import image_uri
 
-Flipped = Mapping[str, float]
-"""[uid] -> a group's share of right answers minus the reference's, the largest first."""
-
 Answers = Mapping[str, Sequence[EvaluationItem]]
 """[uid] -> a model's responses to the item."""
 
 
-def flip_counts(flipped: Flipped) -> tuple[int, int]:
-    """How many items a group answers more often right than the reference, and less often."""
-    gained = sum(difference > 0 for difference in flipped.values())
-    return gained, len(flipped) - gained
-
-
 def flipped_items(
-    groups: Sequence[RunGroup], mode: Mode, flips: Mapping[int, Flipped], *, count: int
+    groups: Sequence[RunGroup], mode: Mode, comparisons: Mapping[int, Comparison], *, count: int
 ) -> list[FlippedItem]:
     """For each group, `count` items: what it gained and what it lost by turns, those with the largest difference first.
 
     Args:
         groups: All groups; the first is the reference.
         mode: The mode whose answers are shown.
-        flips: The items by the group's place.
-        count: Items a group.
+        comparisons: [place of a group] -> its comparison with the reference.
+        count: Items to choose for each group.
     """
-    chosen = list(dict.fromkeys(uid for flipped in flips.values() for uid in _by_turns(flipped)[:count]))
+    chosen = list(dict.fromkeys(uid for found in comparisons.values() for uid in _by_turns(found)[:count]))
     if not chosen:
         return []
     answers = [[_by_uid(run.trained[mode]) for run in group.evaluated] for group in groups]
     images = _open_images(groups)
-    return [_flipped_item(uid, groups, answers, flips, images) for uid in chosen]
+    return [_flipped_item(uid, groups, answers, comparisons, images) for uid in chosen]
 
 
-def _by_turns(flipped: Flipped) -> list[str]:
-    gained = [uid for uid, difference in flipped.items() if difference > 0]
-    lost = [uid for uid, difference in flipped.items() if difference < 0]
-    return [uid for uid in chain.from_iterable(zip_longest(gained, lost)) if uid is not None]
+def _by_turns(found: Comparison) -> list[str]:
+    return [uid for uid in chain.from_iterable(zip_longest(found.gained, found.lost)) if uid is not None]
 
 
 def _by_uid(items: Sequence[EvaluationItem]) -> Answers:
@@ -67,7 +57,7 @@ def _flipped_item(
     uid: str,
     groups: Sequence[RunGroup],
     answers: Sequence[Sequence[Answers]],
-    flips: Mapping[int, Flipped],
+    comparisons: Mapping[int, Comparison],
     images: ImageStore | None,
 ) -> FlippedItem:
     item = next(of_run[uid][0] for of_group in answers for of_run in of_group if uid in of_run)
@@ -81,7 +71,9 @@ def _flipped_item(
             for group, of_group in zip(groups, answers, strict=True)
         ],
         kinds=[
-            f"{'gained' if flipped[uid] > 0 else 'lost'}-{place}" for place, flipped in flips.items() if uid in flipped
+            f"{'gained' if found.flipped[uid] > 0 else 'lost'}-{place}"
+            for place, found in comparisons.items()
+            if uid in found.flipped
         ],
     )
 

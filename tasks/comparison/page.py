@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rl_core.evaluation.champion import SIGNIFICANT
-from rl_core.evaluation.group_comparison import GroupAccuracy, GroupComparison
+from rl_core.evaluation.comparison import Comparison, GroupAccuracy
+from rl_core.evaluation.statistics import SIGNIFICANT
 from tasks.results.report_charts import Chart, draw
 from tasks.results.report_page import Accuracy, points, template
 
@@ -21,12 +21,12 @@ class GroupRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonRow:
-    """A group against the reference. p-values are adjusted for the number of groups (group_comparison.holm)."""
+    """A group against the reference. p-values are adjusted for the number of groups (statistics.holm)."""
 
     label: str
     place: int
     reference: str
-    comparison: GroupComparison
+    comparison: Comparison
     p_items: float
     p_seeds: float | None
 

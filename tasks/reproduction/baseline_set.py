@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import read_evaluation
-from rl_core.evaluation.group_comparison import holm
 from rl_core.evaluation.regression import Drift, drift_from
+from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from tasks.cache.reuse import standing_manifest
@@ -59,7 +59,7 @@ def judge_set(members: Sequence[Member]) -> list[Verdict]:
     """
     verdicts = [_judge(member) for member in members]
     drifts = [drift for verdict in verdicts for drift in verdict.drifts]
-    adjusted = iter(holm([drift.p_value for drift in drifts]))
+    adjusted = iter(holm([drift.comparison.p_value for drift in drifts]))
     verdicts = [_adjusted(verdict, adjusted) for verdict in verdicts]
     for verdict in verdicts:
         if verdict.reproduction is not None:
@@ -69,7 +69,10 @@ def judge_set(members: Sequence[Member]) -> list[Verdict]:
 
 def _adjusted(verdict: Verdict, p_values: Iterator[float]) -> Verdict:
     def adjusted(drift: Drift | None) -> Drift | None:
-        return drift and dataclasses.replace(drift, p_value=next(p_values))
+        if drift is None:
+            return None
+        comparison = dataclasses.replace(drift.comparison, p_value=next(p_values))
+        return dataclasses.replace(drift, comparison=comparison)
 
     last, first = adjusted(verdict.drift), adjusted(verdict.drift_from_first)
     return dataclasses.replace(verdict, drift=last, drift_from_first=first)

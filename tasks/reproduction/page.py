@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rl_core.evaluation.champion import SIGNIFICANT
-from rl_core.evaluation.statistics import Interval
+from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 from rl_core.run_directory import RunDirectory
 from tasks.cache.code_version import PACKAGE
 from tasks.comparison.curves import charts
@@ -54,7 +53,7 @@ class BaselineRow:
     @property
     def headline(self) -> str:
         """The difference to the last good run in percentage points; empty where there is none."""
-        return points(self.verdict.drift.difference) if self.verdict.drift else ""
+        return points(self.verdict.drift.comparison.difference) if self.verdict.drift else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +110,7 @@ def _row(verdict: Verdict) -> BaselineRow:
         verdict=verdict,
         accuracy=Accuracy(accuracy=found.accuracy, n=result.n, low=found.ci95[0], high=found.ci95[1]),
         base=found.accuracy_before,
-        earlier=found.accuracy - verdict.drift.difference if verdict.drift else None,
+        earlier=found.accuracy - verdict.drift.comparison.difference if verdict.drift else None,
         seconds=sum(manifest.seconds for manifest in facts.stages if manifest.reused_from is None),
         code=_code(facts),
         chart=_reward(verdict, facts),

@@ -96,7 +96,7 @@ def headline_metrics(conclusion: Conclusion) -> dict[str, float]:
         if verdict.reproduction is not None:
             metrics[f"accuracy/{verdict.name}"] = verdict.reproduction.accuracy
         if verdict.drift is not None:
-            metrics[f"difference/{verdict.name}"] = verdict.drift.difference
+            metrics[f"difference/{verdict.name}"] = verdict.drift.comparison.difference
     return metrics
 
 
@@ -120,5 +120,5 @@ def _row(verdict: Verdict) -> str:
     cells = [verdict.name, verdict.standing]
     cells += [percent(found.accuracy)] if found else [""]
     cells += [" to ".join(map(percent, found.band)) if found and found.band else ""]
-    cells += [points(verdict.drift.difference) if verdict.drift else "", f"`{verdict.run.name}`"]
+    cells += [points(verdict.drift.comparison.difference) if verdict.drift else "", f"`{verdict.run.name}`"]
     return "| " + " | ".join(cells) + " |"

@@ -99,8 +99,9 @@ def _against_published(found: Reproduction) -> Iterator[str]:
 
 
 def _against_good_run(which: str, drift: Drift) -> str:
-    low, high = drift.ci95
+    found = drift.comparison
+    low, high = found.ci95
     return (
         f"{_WORSE if drift.is_drop else 'no significant drop from'} the {which} good run {drift.earlier}: "
-        f"{points(drift.difference)} points ({points(low)} to {points(high)}, p {p_value(drift.p_value)})"
+        f"{points(found.difference)} points ({points(low)} to {points(high)}, p {p_value(found.p_value)})"
     )

@@ -21,7 +21,6 @@ from tasks.results.report_page import (
     EvaluationRow,
     Fact,
     GalleryItem,
-    Paired,
     ReportPage,
     TimeShare,
     image_uri,
@@ -46,7 +45,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         finished_at=stages[-1].finished_at.replace("T", " ").replace("+00:00", " UTC"),
         base=_accuracy(facts.headline("base")),
         trained=_accuracy(facts.headline("trained")),
-        paired=_paired(facts),
+        comparison=facts.comparison(),
         facts=_key_figures(facts, trained),
         charts=charts(facts),
         evaluations=[
@@ -210,13 +209,6 @@ def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
 def _accuracy(result: EvaluationResult) -> Accuracy:
     low, high = result.ci95
     return Accuracy(accuracy=result.accuracy, n=result.n, low=low, high=high)
-
-
-def _paired(facts: RunFacts) -> Paired | None:
-    comparison = facts.comparison()
-    if comparison is None:
-        return None
-    return Paired(gained=comparison.only_trained, lost=comparison.only_base, p_value=comparison.p_value)
 
 
 def _evaluation_row(evaluated: str, result: EvaluationResult) -> EvaluationRow:

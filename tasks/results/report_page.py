@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from rl_core.evaluation.comparison import Comparison
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
 
@@ -24,15 +25,6 @@ class Accuracy:
     n: int
     low: float
     high: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Paired:
-    """Base and trained on the same items: how many answers became right, became wrong, and the McNemar p-value."""
-
-    gained: int
-    lost: int
-    p_value: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +94,7 @@ class ReportPage:
     finished_at: str
     base: Accuracy
     trained: Accuracy
-    paired: Paired | None
+    comparison: Comparison | None
     facts: Sequence[Fact]
     charts: Sequence[Chart]
     evaluations: Sequence[EvaluationRow]

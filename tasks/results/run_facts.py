@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from rl_core.config.loading import stored_config
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.comparison import Comparison, compare
+from rl_core.evaluation.comparison import Comparison, compare_items
 from rl_core.evaluation.folder import read_evaluation, read_results
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import EvaluationResult
@@ -79,9 +79,9 @@ class RunFacts:
         return base, trained
 
     def comparison(self) -> Comparison | None:
-        """The paired comparison of base and trained."""
+        """The trained model against the base model; None where no mode has one response an item."""
         pair = self.paired_items()
-        return compare(*pair) if pair else None
+        return compare_items(*pair) if pair else None
 
 
 def stage_order(stage: str) -> tuple[int, str]:

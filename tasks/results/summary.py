@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.result import EvaluationResult
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
 
@@ -16,8 +17,7 @@ def summarise_run(facts: RunFacts) -> dict[str, Any]:
     evaluation: dict[str, Any] = {name: _figures(facts.headline(name)) for name in EVALUATED_MODELS}
     comparison = facts.comparison()
     if comparison is not None:
-        shown = ("both", "only_base", "only_trained", "neither", "difference", "difference_ci95", "p_value")
-        evaluation["comparison"] = {name: comparison.to_json()[name] for name in shown}
+        evaluation["comparison"] = _comparison_figures(comparison)
     rewards = [record["reward/overall"] for record in facts.metrics if "reward/overall" in record]
     return {
         "run": run.name,
@@ -30,6 +30,19 @@ def summarise_run(facts: RunFacts) -> dict[str, Any]:
         "throughput": throughput(facts.timings),
         "merged_model": str(run.merged_model),
         "report": str(run.report),
+    }
+
+
+def _comparison_figures(comparison: Comparison) -> dict[str, Any]:
+    assert comparison.counts is not None, "both models gave one response to each item"
+    return {
+        "both": comparison.counts.both,
+        "only_base": comparison.counts.only_first,
+        "only_trained": comparison.counts.only_second,
+        "neither": comparison.counts.neither,
+        "difference": comparison.difference,
+        "difference_ci95": list(comparison.ci95),
+        "p_value": comparison.p_value,
     }
 
 

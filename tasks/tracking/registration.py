@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rl_core.digests import digest_of
-from rl_core.evaluation.champion import Challenge, challenge, not_comparable
+from rl_core.evaluation.champion import ChampionDecision, decide_champion, not_comparable
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
@@ -47,7 +47,7 @@ def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
     if champion is not None and champion.version == version.version:
         return  # a process ended between the alias and the tag
     decided = _decide(registry, champion, version, facts)
-    if decided.wins:
+    if decided.is_champion:
         registry.crown(version)
     registry.tag(version, decision_tags(decided))
     logger.info("%s is version %s of the registered model: %s", facts.run.name, version.version, decided.reason)
@@ -86,9 +86,9 @@ def _figures(result: EvaluationResult) -> dict[str, str]:
     return {"accuracy": f"{result.accuracy:.4f}", "ci95": f"{low:.4f} to {high:.4f}", "items": f"{result.n}"}
 
 
-def decision_tags(decided: Challenge) -> dict[str, str]:
-    """What a version says about its challenge."""
-    tags = {DECISION: f"{'champion' if decided.wins else 'not champion'}: {decided.reason}"}
+def decision_tags(decided: ChampionDecision) -> dict[str, str]:
+    """The tags of a version that say whether it became the champion."""
+    tags = {DECISION: f"{'champion' if decided.is_champion else 'not champion'}: {decided.reason}"}
     if decided.comparison is not None:
         tags["champion.difference"] = f"{decided.comparison.difference:+.4f}"
         tags["champion.p_value"] = f"{decided.comparison.p_value:.3g}"
@@ -106,21 +106,23 @@ def describe(facts: RunFacts) -> str:
 
 def _decide(
     registry: "ModelRegistry", champion: "RegisteredVersion | None", version: "RegisteredVersion", facts: RunFacts
-) -> Challenge:
+) -> ChampionDecision:
     pair = facts.paired_items()
     name = "its base model" if champion is None else f"version {champion.version}"
     if pair is None:
         return not_comparable(name, "no mode has one response an item")
     base, trained = pair
     if champion is None:
-        return challenge(name, _answers(base), _answers(trained))
+        return decide_champion(name, _answers(base), _answers(trained))
     if champion.tags.get("protocol") != version.tags["protocol"]:
         return not_comparable(name, "it was measured by another protocol")
     table = registry.table(champion.tags["evaluation_run"], ITEMS_TABLE)
     if table is None:
         return not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
     rows = zip(table["uid"], table["mode"], table["verdict"], strict=True)
-    return challenge(name, {uid: right for uid, mode, right in rows if mode == trained[0].mode}, _answers(trained))
+    return decide_champion(
+        name, {uid: right for uid, mode, right in rows if mode == trained[0].mode}, _answers(trained)
+    )
 
 
 def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:

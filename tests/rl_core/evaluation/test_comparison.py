@@ -1,45 +1,137 @@
-import json
+"""Two models, or two groups of models, on the same items: what items say of their difference, and what seeds say."""
+
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rl_core.evaluation.comparison import Comparison, compare
-from rl_core.evaluation.statistics import mcnemar
+from rl_core.evaluation.bootstrap import bootstrap_interval
+from rl_core.evaluation.comparison import compare_answers, compare_groups, compare_items, group_accuracy, mean_shares
+from rl_core.evaluation.statistics import (
+    PairedCounts,
+    clustered_wilson_interval,
+    mcnemar,
+    paired_difference_interval,
+)
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 
-def test_verdicts_are_paired_by_uid_whatever_their_order() -> None:
-    base, trained = make_items("++--+---"), make_items("+-+++++-")
-    comparison = compare(base, trained[::-1])
-    assert (comparison.n, comparison.both, comparison.only_base, comparison.only_trained, comparison.neither) == (
-        8,
-        2,
-        1,
-        4,
-        1,
-    )
+def test_items_are_paired_by_uid_whatever_their_order() -> None:
+    first, second = make_items("++--+---"), make_items("+-+++++-")
+    comparison = compare_items(first, second[::-1])
+    counts = PairedCounts(both=2, only_first=1, only_second=4, neither=1)
+    assert (comparison.n, comparison.counts) == (8, counts)
     assert (comparison.gained, comparison.lost) == (("p2", "p3", "p5", "p6"), ("p1",))
-    assert comparison.difference == 3 / 8
+    assert (comparison.first, comparison.second, comparison.difference) == (3 / 8, 6 / 8, 3 / 8)
     assert comparison.p_value == mcnemar(1, 4)
-    assert comparison.difference_ci95[0] < 3 / 8 < comparison.difference_ci95[1]
-    assert Comparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison
+    assert comparison.ci95 == paired_difference_interval(counts)
+    assert comparison.over_seeds is None
 
 
 def test_a_model_equals_itself() -> None:
-    comparison = compare(make_items("+-+"), make_items("+-+"))
+    comparison = compare_items(make_items("+-+"), make_items("+-+"))
     assert (comparison.difference, comparison.p_value, comparison.gained, comparison.lost) == (0.0, 1.0, (), ())
 
 
 @pytest.mark.parametrize(
-    ("base", "trained", "named"),
+    ("first", "second", "named"),
     [
         ([], [], "one response each"),
         ([ITEM, replace(ITEM, sample_index=1)], [ITEM], "one response each"),
         ([ITEM], [ITEM, ITEM], "one response each"),
-        ([ITEM], [replace(ITEM, uid="p5")], "1 and 1, 2 of them in one alone, such as p0"),
-        ([ITEM], [], "1 and 0, 1 of them in one alone, such as p0"),
+        ([ITEM], [replace(ITEM, uid="p5")], "1 and 1 items, 2 of them on one side only, such as p0"),
+        ([ITEM], [], "1 and 0 items, 1 of them on one side only, such as p0"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(base: list, trained: list, named: str) -> None:
+def test_what_cannot_be_paired_is_refused(first: list, second: list, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        compare(base, trained)
+        compare_items(first, second)
+
+
+def model(signs: str) -> dict[str, float]:
+    """One item a sign: "+" is right, "-" is wrong."""
+    return {f"p{place}": float(sign == "+") for place, sign in enumerate(signs)}
+
+
+groups = st.integers(1, 12).flatmap(
+    lambda n: st.tuples(*[st.lists(st.text("+-", min_size=n, max_size=n).map(model), min_size=1, max_size=4)] * 2)
+)
+
+
+def test_a_group_of_one_is_that_model() -> None:
+    accuracy = group_accuracy([model("++-+")])
+    assert (accuracy.by_seed, accuracy.n, accuracy.mean) == ((0.75,), 4, 0.75)
+    assert accuracy.ci95 == clustered_wilson_interval([1, 1, 0, 1], samples_an_item=1)
+
+
+def test_seeds_are_averaged_item_by_item() -> None:
+    seeds = [model("++--"), model("+-+-"), model("+---")]
+    assert mean_shares(seeds) == {"p0": 1.0, "p1": 1 / 3, "p2": 1 / 3, "p3": 0.0}
+    accuracy = group_accuracy(seeds)
+    assert accuracy.by_seed == (0.5, 0.5, 0.25)
+    assert accuracy.mean == pytest.approx(5 / 12)
+    comparison = compare_groups(seeds, [model("-+++")])
+    assert comparison.flipped == pytest.approx({"p0": -1.0, "p3": 1.0, "p1": 2 / 3, "p2": 2 / 3})
+    assert list(comparison.flipped) == ["p0", "p3", "p1", "p2"]
+    assert comparison.ci95 == pytest.approx(bootstrap_interval([-1.0, 2 / 3, 2 / 3, 1.0]))
+
+
+@given(groups)
+def test_the_other_way_round_everything_changes_its_sign(pair: tuple[list, list]) -> None:
+    first, second = pair
+    there, back = compare_groups(first, second), compare_groups(second, first)
+    assert there.difference == pytest.approx(-back.difference)
+    assert there.difference == pytest.approx(group_accuracy(second).mean - group_accuracy(first).mean)
+    assert there.p_value == back.p_value
+    assert there.flipped == {uid: -difference for uid, difference in back.flipped.items()}
+    assert (there.over_seeds is None) == (back.over_seeds is None)
+    if there.over_seeds and back.over_seeds:
+        low, high = back.over_seeds.ci95
+        assert there.over_seeds.ci95 == pytest.approx((-high, -low))
+
+
+@given(groups)
+def test_the_order_of_seeds_does_not_matter(pair: tuple[list, list]) -> None:
+    first, second = pair
+    there, other = compare_groups(first, second), compare_groups(first[::-1], second[::-1])
+    assert there.flipped == other.flipped
+    assert (there.ci95, there.p_value) == (other.ci95, other.p_value)
+
+
+def test_with_one_seed_each_the_items_say_what_mcnemar_says() -> None:
+    base, trained = model("+" * 5 + "-" * 25), model("-" * 5 + "+" * 20 + "-" * 5)
+    assert compare_groups([base], [trained]).p_value == pytest.approx(mcnemar(5, 20), abs=2e-3)
+
+
+def test_many_items_make_models_different_and_few_seeds_leave_the_recipe_open() -> None:
+    """Each pair of models differs clearly on the items, but which group is ahead is the seeds' luck."""
+    first = [model("+" * 300 + "-" * 700), model("+" * 600 + "-" * 400)]
+    second = [model("+" * 350 + "-" * 650), model("+" * 650 + "-" * 350)]
+    comparison = compare_groups(first, second)
+    assert comparison.p_value < 0.001
+    assert comparison.over_seeds is not None and comparison.over_seeds.p_value > 0.5
+
+
+@given(st.integers(1, 30).flatmap(lambda n: st.tuples(*[st.text("+-", min_size=n, max_size=n)] * 2)))
+def test_single_answers_and_groups_of_one_see_the_same_difference(pair: tuple[str, str]) -> None:
+    first, second = map(model, pair)
+    items = compare_answers(*({uid: share == 1 for uid, share in one.items()} for one in (first, second)))
+    shares = compare_groups([first], [second])
+    seen = ("n", "first", "second", "difference", "flipped", "gained", "lost")
+    assert all(getattr(items, name) == getattr(shares, name) for name in seen)
+    assert items.counts is not None and shares.counts is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ([], [model("+")], "a group needs at least one model"),
+        ([{}], [model("+")], "at least one item"),
+        ([model("+")], [model("++")], "the items differ: 1 and 2 items, 1 of them on one side only, such as p1"),
+        ([model("+"), model("++")], [model("+")], "the items differ: 1 and 2"),
+    ],
+)
+def test_groups_that_cannot_be_compared_are_refused(first: list, second: list, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        compare_groups(first, second)

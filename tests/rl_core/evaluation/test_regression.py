@@ -24,13 +24,14 @@ GOOD = make_items("+" * 60 + "-" * 40)
 
 def test_a_run_like_the_last_one_has_not_become_worse() -> None:
     drift = drift_from("last", GOOD, GOOD)
-    assert (drift.difference, drift.p_value, drift.is_drop) == (0.0, 1.0, False)
+    assert (drift.comparison.difference, drift.comparison.p_value, drift.is_drop) == (0.0, 1.0, False)
 
 
 def test_twenty_answers_lost_and_none_gained_are_a_drop() -> None:
     drift = drift_from("last", GOOD, make_items("+" * 40 + "-" * 60))
-    assert drift.difference == pytest.approx(-0.2)
-    assert drift.ci95[1] < 0 and drift.p_value < 0.001 and drift.is_drop
+    assert drift.comparison.difference == pytest.approx(-0.2)
+    assert drift.comparison.ci95[1] < 0 and drift.comparison.p_value < 0.001 and drift.is_drop
+    assert drift.to_json().keys() == {"earlier", "n", "difference", "ci95", "p_value"}
 
 
 def test_three_answers_lost_are_luck() -> None:
@@ -39,7 +40,7 @@ def test_three_answers_lost_are_luck() -> None:
 
 def test_an_improvement_is_no_drop_however_certain() -> None:
     drift = drift_from("last", GOOD, make_items("+" * 90 + "-" * 10))
-    assert drift.p_value < 0.001 and not drift.is_drop
+    assert drift.comparison.p_value < 0.001 and not drift.is_drop
 
 
 def test_other_items_are_refused() -> None:

@@ -1,6 +1,7 @@
 import math
 import random
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from scipy import stats
 from rl_core.evaluation.statistics import (
     PairedCounts,
     clustered_wilson_interval,
+    holm,
     mcnemar,
     paired_difference_interval,
+    welch_test,
     wilson_interval,
 )
 
@@ -157,3 +160,46 @@ def test_the_paired_interval_holds_the_difference_and_turns_round_with_the_model
         both=counts.both, only_first=counts.only_second, only_second=counts.only_first, neither=counts.neither
     )
     assert paired_difference_interval(turned) == pytest.approx((-high, -low), abs=1e-12)
+
+
+def test_welch_against_a_worked_example() -> None:
+    """Two samples, t and degrees of freedom by hand: means 3 and 6, variances 1 and 4, n = 3 each: t = 3 / sqrt(5/3),
+    df = (5/3)^2 / ((1/3)^2/2 + (4/3)^2/2) = 2.941; the p-value is that of Student's distribution with it."""
+    found = welch_test([2, 3, 4], [4, 6, 8])
+    t, df = 3 / math.sqrt(5 / 3), (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    assert found is not None
+    assert found.p_value == pytest.approx(2 * _student_tail(t, df), rel=1e-4)
+    assert sum(found.ci95) / 2 == pytest.approx(3.0)
+
+
+def _student_tail(t: float, df: float) -> float:
+    """P(T > t) by Simpson's rule over x = t + u / (1 - u)."""
+    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
+
+    def density(u: float) -> float:
+        x = t + u / (1 - u)
+        return scale * (1 + x * x / df) ** (-(df + 1) / 2) / (1 - u) ** 2
+
+    steps, end = 2000, 1 - 1e-6
+    width = end / steps
+    inner = sum((4 if k % 2 else 2) * density(k * width) for k in range(1, steps))
+    return width / 3 * (density(0.0) + inner + density(end))
+
+
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.6, 0.7]), ([0.5, 0.6], [0.7]), ([0.5, 0.5], [0.7, 0.7])])
+def test_without_repetition_or_variance_seeds_say_nothing(first: list[float], second: list[float]) -> None:
+    assert welch_test(first, second) is None
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=6))
+def test_holm_never_makes_a_test_more_certain_and_keeps_their_order(values: list[float]) -> None:
+    adjusted = holm(values)
+    assert all(value <= after <= 1 for value, after in zip(values, adjusted, strict=True))
+    pairs = product(zip(values, adjusted, strict=True), repeat=2)
+    assert all(a[1] <= b[1] for a, b in pairs if a[0] <= b[0])

@@ -7,8 +7,7 @@ import pytest
 from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
-from rl_core.evaluation.verdict import Verdict, reach_verdict, read_verdict, write_verdict
-from rl_core.evaluation.verdict_comparison import compare_verdicts
+from rl_core.evaluation.verdict import Verdict, compare_verdicts, reach_verdict, read_verdict, write_verdict
 from tests.rl_core.evaluation.builders import make_items
 
 SUBJECT = {"model": "somewhere"}
@@ -54,7 +53,7 @@ def test_two_verdicts_compare_item_by_item() -> None:
     found = compare_verdicts((verdict_on(first), first), (verdict_on(second), second))
     assert (found.n, found.first, found.second, found.difference, found.p_value) == (5, 0.6, 0.6, 0.0, 1.0)
     assert (found.gained, found.lost) == (("p3",), ("p1",))
-    low, high = found.bootstrap95
+    low, high = found.ci95
     assert low < 0 < high
 
 
@@ -79,5 +78,5 @@ def test_what_does_not_compare_is_refused() -> None:
     other_words = replace(SUPERCLEVR_R1V, prompt="{{ content }} Count.", max_pixels=10)
     with pytest.raises(ValueError, match="differ in max_pixels, prompt of their protocols"):
         compare_verdicts((verdict_on(items), items), (verdict_on(items, other_words), items))
-    with pytest.raises(ValueError, match="items differ, 2 and 3, such as p2"):
+    with pytest.raises(ValueError, match="not comparable: the items differ: 2 and 3 items"):
         compare_verdicts((verdict_on(items), items), (verdict_on(make_items("+-+")), make_items("+-+")))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.evaluation.group_comparison import compare_groups
+from rl_core.evaluation.comparison import compare_groups
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.curves import charts
 from tasks.comparison.data import comparison_page, group_shares
@@ -98,7 +98,7 @@ def test_what_stands_in_the_way_of_a_comparison_is_said(tmp_path: Path) -> None:
     twice = finish_run(tmp_path / "again", trained="++--")
     page = page_of(group_runs([first, longer], {}))
     assert page.comparisons == []
-    assert "4 and 5, 1 of them in one alone" in page.remarks[0]
+    assert "4 and 5 items, 1 of them on one side only" in page.remarks[0]
     assert "not measured in the same way" in page_of(group_runs([first, otherwise])).remarks[0]
     (repeated,) = page_of(group_runs([first, twice])).remarks
     assert "runs with one seed" in repeated

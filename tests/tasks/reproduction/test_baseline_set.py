@@ -41,7 +41,7 @@ def test_the_first_good_run_is_what_the_next_one_is_compared_with(tmp_path: Path
     ]
     second = judged(week(tmp_path, 2, 285))
     assert (second.standing, second.last_good) == ("good", first.run.name)
-    assert second.drift.difference == pytest.approx(-5 / 601)
+    assert second.drift.comparison.difference == pytest.approx(-5 / 601)
 
 
 def test_a_drop_inside_the_published_band_is_a_regression_and_no_reference(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_many_baselines_raise_no_more_false_alarms_than_one(tmp_path: Path) -> N
     judge_set([week(tmp_path, 1, 300), week(tmp_path, 1, 300, name=UNPUBLISHED)])
     later = [week(tmp_path, 2, 294), week(tmp_path, 2, 295, name=UNPUBLISHED)]
     together, alone = judge_set(later)[0], judged(later[0])
-    assert together.drift.p_value == pytest.approx(2 * alone.drift.p_value)
+    assert together.drift.comparison.p_value == pytest.approx(2 * alone.drift.comparison.p_value)
     assert alone.standing == "regressed" and together.standing == "good"
 
 

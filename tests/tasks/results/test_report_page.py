@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
+from rl_core.evaluation.comparison import compare_answers
 from tasks.results.report_charts import MOST_SERIES, Chart, Series, draw
 from tasks.results.report_page import (
     Accuracy,
@@ -14,7 +15,6 @@ from tasks.results.report_page import (
     EvaluationRow,
     Fact,
     GalleryItem,
-    Paired,
     ReportPage,
     TimeShare,
     image_uri,
@@ -73,7 +73,7 @@ def page(**changes) -> ReportPage:
         "finished_at": "2026-01-01 00:00 UTC",
         "base": low,
         "trained": high,
-        "paired": Paired(gained=310, lost=0, p_value=1e-20),
+        "comparison": compare_answers(*({f"{n}": n < right for n in range(400)} for right in (80, 390))),
         "facts": [Fact(label="Steps", value="64")],
         "charts": [REWARD, EMPTY],
         "evaluations": [

@@ -1,0 +1,24 @@
+"""summary.json keeps the keys that scripts read."""
+
+from pathlib import Path
+
+import pytest
+
+from rl_core.evaluation.statistics import PairedCounts, mcnemar, paired_difference_interval
+from tasks.results.run_facts import RunFacts
+from tasks.results.summary import summarise_run
+from tests.tasks.finished_run import finish_run
+
+
+def test_the_comparison_of_base_and_trained_has_counts_difference_interval_and_p_value(tmp_path: Path) -> None:
+    run = finish_run(tmp_path, base="++---", trained="+-++-")
+    counts = PairedCounts(both=1, only_first=1, only_second=2, neither=1)
+    assert summarise_run(RunFacts(run))["evaluation"]["comparison"] == {
+        "both": 1,
+        "only_base": 1,
+        "only_trained": 2,
+        "neither": 1,
+        "difference": pytest.approx(0.2),
+        "difference_ci95": list(paired_difference_interval(counts)),
+        "p_value": mcnemar(1, 2),
+    }
