@@ -40,7 +40,6 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
         runs=[_run_row(run, place, mode) for place, group in enumerate(groups) for run in group.runs],
         differing=differing_keys([group.runs[0].config for group in groups]),
         items=flipped_items(groups, mode, found, count=num_items),
-        flips={place: (len(one.gained), len(one.lost)) for place, one in found.items()},
         remarks=[*remarks, *_remarks(groups)],
     )
 

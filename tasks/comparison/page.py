@@ -102,8 +102,7 @@ class FlippedItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonPage:
-    """Everything on the page. `differing`: config key -> its value in each group. `flips`: how many items flipped for
-    and against each group, by its place."""
+    """Everything on the page. `differing`: config key -> its value in each group."""
 
     mode: str
     num_items: int
@@ -113,7 +112,6 @@ class ComparisonPage:
     runs: Sequence[RunRow]
     differing: Mapping[str, Sequence[str]]
     items: Sequence[FlippedItem]
-    flips: Mapping[int, tuple[int, int]]
     remarks: Sequence[str]
 
     @property

@@ -120,9 +120,8 @@ def _decide(
     if table is None:
         return not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
     rows = zip(table["uid"], table["mode"], table["verdict"], strict=True)
-    return decide_champion(
-        name, {uid: right for uid, mode, right in rows if mode == trained[0].mode}, _answers(trained)
-    )
+    current = {uid: is_right for uid, mode, is_right in rows if mode == trained[0].mode}
+    return decide_champion(name, current, _answers(trained))
 
 
 def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:

@@ -90,7 +90,7 @@ def test_the_alias_moves_only_for_a_significant_improvement(uri: str, tmp_path: 
     ("overrides", "items", "reason"),
     [
         (["evaluation.limit=40"], BEST, "measured by another protocol"),
-        ([], BEST + "+", "different items: 40 and 41"),
+        ([], BEST + "+", "the items differ: 40 and 41"),
     ],
 )
 def test_what_cannot_be_compared_wins_nothing(
