@@ -11,6 +11,9 @@ from rl_core.types import Group, RolloutKey, Score
 
 _EXPLAINED_FLOOR = 1e-5  # as in EasyR1: returns that are all equal leave nothing to foresee
 
+_OWN_NAMES = frozenset({"failed", "greedy", "group_std", "zero_std_groups"})
+"""The metrics `reward/NAME` that are not means of a component."""
+
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Lengths in tokens, and the share of responses cut at the limit."""
@@ -40,14 +43,17 @@ def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) 
 
 
 def component_means(good: Sequence[Score]) -> dict[str, float]:
-    """`reward/NAME`: the mean of a component that every one of these scores has. A mean over those alone that have it
-    would be taken for one over all, so of any other component there is `reward/NAME/mean_where_given` and
-    `reward/NAME/given_share`."""
+    """The mean of each component over the scores.
+
+    A component that every score has is `reward/NAME`, or `reward/NAME/mean` if `reward/NAME` is a metric of this
+    project. A component that only some scores have is `reward/NAME/mean_where_given` and `reward/NAME/given_share`,
+    because its mean must not be taken for a mean over all scores.
+    """
     means = {}
     for name in sorted({name for score in good for name in score.components}):
         given = [score.components[name] for score in good if name in score.components]
         if len(given) == len(good):
-            means[f"reward/{name}"] = float(np.mean(given))
+            means[f"reward/{name}/mean" if name in _OWN_NAMES else f"reward/{name}"] = float(np.mean(given))
         else:
             means[f"reward/{name}/mean_where_given"] = float(np.mean(given))
             means[f"reward/{name}/given_share"] = len(given) / len(good)

@@ -1,4 +1,4 @@
-"""How long a call may take, and what is said of one that took longer."""
+"""How long a call of a reward function may take, and the message for one that took longer."""
 
 import asyncio
 from collections import defaultdict
@@ -8,19 +8,19 @@ from rl_core.rewards.calling import SLICE_SECONDS
 from rl_core.rewards.messages import PoolOrder
 
 ASYNC_GRACE_SECONDS = 2.0
-"""Calls of `async def` functions end their own time in the process. It is killed after this much more: one of them
-blocks the others."""
+"""The process of an `async def` function ends each call at its time limit by itself. If it has not done so after this
+much more time, one of the calls blocks the others, and the process is killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallLimit:
-    """The limit of a task.
+    """The time limit of a task.
 
     Attributes:
-        seconds: After so many its process is ended.
+        seconds: The task's process is killed after this time.
         call_seconds: Limit of one call of an `async def` function.
-        reason: What is said of a call that took longer.
-        later: The same for a call that is not the first one of its function in a process; None for such a call.
+        reason: Message for a call that took longer.
+        later: The limit of later calls, if this is the first call of its function in a process; else None.
     """
 
     seconds: float
@@ -29,16 +29,17 @@ class CallLimit:
     later: "CallLimit | None" = None
 
     def words(self, seconds: float) -> str:
-        """What is said of a call that was ended after so many seconds."""
+        """The message for a call that was killed after `seconds`."""
         return self.reason if self.later is None or seconds >= self.seconds else self.later.reason
 
 
 class CallLimits:
-    """The limits of every lane, and what was seen of first calls.
+    """The time limits of all functions, by their index, and what was learned from first calls.
 
-    The first call of a function in a process may have a model to load, so it has `load_timeout_seconds` more than later
-    ones. A function whose first call ended in the time of later ones shows that it needs no more, and one whose first
-    call did not end in all that time gets no more: from then on all its calls have one limit, the running ones too.
+    The first call of a function in a process may have to load a model, so it may take `load_timeout_seconds` longer
+    than later ones. If a first call ends within the limit of later calls, the function does not need the extra time.
+    If a first call does not even end within the longer limit, extra time does not help. In both cases all calls of the
+    function get the shorter limit from then on, including those that are running.
     """
 
     def __init__(self, order: PoolOrder) -> None:
@@ -46,9 +47,9 @@ class CallLimits:
         self._loads_long: dict[int, bool] = {}
         self._first_calls: dict[int, dict[asyncio.Timeout, float]] = defaultdict(dict)
 
-    def of(self, lane: int, *, samples: int, is_first: bool) -> CallLimit:
-        """The limit of a task of so many samples."""
-        order, spec = self._order, self._order.specs[lane]
+    def of(self, index: int, *, samples: int, is_first: bool) -> CallLimit:
+        """The limit of a task of function `index` with `samples` samples."""
+        order, spec = self._order, self._order.specs[index]
         if spec.style == "batch" and samples > 1:
             key, seconds, more = "batch_timeout_seconds", order.batch_timeout_seconds, 0.0
         else:
@@ -58,7 +59,7 @@ class CallLimits:
         later = CallLimit(
             seconds=seconds + more, call_seconds=seconds, reason=f"no result within reward.{key} = {seconds:g}"
         )
-        if not is_first or self._loads_long.get(lane) is False:
+        if not is_first or self._loads_long.get(index) is False:
             return later
         load = order.load_timeout_seconds
         keys = f"reward.load_timeout_seconds + reward.{key}"
@@ -69,26 +70,26 @@ class CallLimits:
             later=later,
         )
 
-    def watch(self, lane: int, limit: CallLimit, timeout: asyncio.Timeout) -> None:
-        """A call begins, under `timeout`."""
+    def watch(self, index: int, limit: CallLimit, timeout: asyncio.Timeout) -> None:
+        """A call of function `index` begins under `timeout`."""
         ends = timeout.when()
         if limit.later is not None and ends is not None:
-            self._first_calls[lane][timeout] = ends - limit.seconds + limit.later.seconds
+            self._first_calls[index][timeout] = ends - limit.seconds + limit.later.seconds
 
-    def forget(self, lane: int, timeout: asyncio.Timeout) -> None:
-        """A call ended in a way that says nothing about its time."""
-        self._first_calls[lane].pop(timeout, None)
+    def forget(self, index: int, timeout: asyncio.Timeout) -> None:
+        """A call ended in a way that tells nothing about how long the function takes."""
+        self._first_calls[index].pop(timeout, None)
 
-    def learn(self, lane: int, limit: CallLimit, timeout: asyncio.Timeout, *, seconds: float | None) -> None:
-        """A call ended after `seconds` in its function; None when its time was over."""
-        self.forget(lane, timeout)
+    def learn(self, index: int, limit: CallLimit, timeout: asyncio.Timeout, *, seconds: float | None) -> None:
+        """A call ended after `seconds` in the function, or by its time limit (None)."""
+        self.forget(index, timeout)
         if limit.later is None:
             return
         if seconds is not None and seconds > limit.later.seconds:
-            self._loads_long[lane] = True
-        elif not self._loads_long.get(lane, False):
-            self._loads_long[lane] = False
-            for other, when in self._first_calls[lane].items():
+            self._loads_long[index] = True
+        elif not self._loads_long.get(index, False):
+            self._loads_long[index] = False
+            for other, when in self._first_calls[index].items():
                 if not other.expired():
                     other.reschedule(when)
-            self._first_calls[lane].clear()
+            self._first_calls[index].clear()

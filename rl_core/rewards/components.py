@@ -1,4 +1,4 @@
-"""From what a reward function returned to named, finite numbers."""
+"""Turns what a reward function returned into named, finite numbers."""
 
 import math
 from collections.abc import Mapping
@@ -9,26 +9,27 @@ from rl_core.wording import plain_text
 OVERALL = "overall"
 
 LONGEST_NAME = 100
-"""Characters of a component's name: trackers cut longer ones, and two that were cut alike would be one metric."""
+"""Most characters of a component's name. Trackers cut longer names, and two names may be equal after the cut."""
 
 LARGEST = 1e30
-"""No component may be further from 0: sums and squares of such numbers over any batch are still finite, and float32
-holds them."""
+"""Largest absolute value of a component. Sums and squares of such numbers over a batch are still finite, and float32
+can hold them."""
 
 
 def components_of(result: object) -> dict[str, float]:
-    """Named numbers, `overall` among them. A bare number is the `overall` of a score without other components.
+    """The components by name, `overall` among them. A single number is taken as `overall`.
 
     Raises:
-        ValueError: it is no number and no dict, a component is no finite number or further than LARGEST from 0, its
-            name is empty or longer than LONGEST_NAME, or `overall` is missing; the message names which.
+        ValueError: the result is neither a number nor a dict; a component is not a finite number, or its absolute value
+            exceeds LARGEST; a name is empty or longer than LONGEST_NAME; or `overall` is missing. The message says
+            which.
     """
     named = {OVERALL: result} if isinstance(result, SupportsFloat) else result
     if not isinstance(named, Mapping):
         raise ValueError(f"returned {type(result).__name__}, not a number or a dict of numbers with `{OVERALL}`")
     components = {_checked_name(name): _checked_number(name, value) for name, value in named.items()}
     if OVERALL not in components:
-        raise ValueError(f"returned no `{OVERALL}`, just {sorted(components)}")
+        raise ValueError(f"returned no `{OVERALL}`, only {sorted(components)}")
     return components
 
 
@@ -42,19 +43,19 @@ def _checked_name(name: object) -> str:
 
 
 def _checked_number(name: object, value: object) -> float:
-    if not isinstance(value, SupportsFloat):  # numpy's and torch's scalars are such, and no Real
+    if not isinstance(value, SupportsFloat):  # not numbers.Real: scalars of numpy and torch are not
         raise ValueError(f"component `{name}` is {type(value).__name__}, not a number")
     try:
         number = float(value)
     except Exception as error:  # noqa: BLE001 - an array of several numbers, an integer beyond any float, ...
-        raise ValueError(f"component `{name}` is no single float: {error}") from None
+        raise ValueError(f"component `{name}` is not a single number: {error}") from None
     if (reason := number_problem(number)) is not None:
         raise ValueError(f"component `{name}` {reason}")
     return number
 
 
 def number_problem(number: float) -> str | None:
-    """Why a number is no reward, "is ..."; None for one that is."""
+    """Why a number cannot be a component, as "is ..."; None if it can."""
     if not math.isfinite(number):
         return f"is {number}, not a finite number"
-    return None if abs(number) <= LARGEST else f"is {number:g}, further than {LARGEST:g} from 0"
+    return None if abs(number) <= LARGEST else f"is {number:g}, larger than {LARGEST:g} in absolute value"

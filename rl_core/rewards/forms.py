@@ -1,4 +1,4 @@
-"""Forms of a response: what it must look like, and how the answer is read from it."""
+"""The formats of a response that the built-in rewards ask for, and how they read the answer from it."""
 
 import re
 
@@ -9,21 +9,21 @@ _ONE_LINE_ANSWER = re.compile(r"<answer>(.*?)</answer>")  # as published by R1-V
 
 
 def tighten(response: str) -> str:
-    """Without white space around `<`, `>` and `/`, wherever they stand: what EasyR1's `math` does before all else."""
+    """The response without white space around `<`, `>` and `/`, which EasyR1's `math` removes first."""
     return _SPACED_SIGN.sub(r"\1", response)
 
 
 def has_boxed_form(tightened: str) -> bool:
-    r"""`<think>...</think>` at the very start and a `\boxed{}` somewhere after it; what follows the box is free."""
+    r"""Whether a response starts with `<think>...</think>` and has a `\boxed{}` after it, followed by any text."""
     return _BOXED.fullmatch(tightened) is not None
 
 
 def has_tagged_form(response: str) -> bool:
-    """Thoughts and answer in their tags, with nothing before, after or, but for white space, between them."""
+    """Whether a response is `<think>...</think><answer>...</answer>` and nothing else but white space between."""
     return _TAGGED.fullmatch(response) is not None
 
 
 def one_line_answer(response: str) -> str | None:
-    """The first answer that stands on one line inside its tags, stripped; None without one."""
+    """The content of the first `<answer></answer>` on a single line, stripped; None if there is none."""
     match = _ONE_LINE_ANSWER.search(response)
     return match.group(1).strip() if match else None

@@ -1,4 +1,4 @@
-"""Loading reward functions, in a scoring process and nowhere else."""
+"""Loading reward functions, which happens in scoring processes only."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from rl_core.user_code.modules import import_file
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scorer:
-    """A loaded reward function with its keyword arguments. What it returns is not yet checked.
+    """A loaded reward function with its keyword arguments bound. The values that it returns are not checked here.
 
     Attributes:
-        spec: What was loaded.
-        function: Takes what its style asks for.
-        parse: The answer it reads from a response; None where the source offers no `parse`.
+        spec: Names the function.
+        function: Takes one sample, one dict or a list of dicts, by `spec.style`.
+        parse: The module's function `parse`, which reads the answer from a response; None if it has none.
     """
 
     spec: RewardSpec
@@ -27,16 +27,16 @@ class Scorer:
     parse: Callable[[str], str | None] | None
 
     def score(self, sample: RewardSample) -> object:
-        """Call it with one sample; an awaitable is handed on."""
+        """Call the function with one sample. What it returns may be an awaitable."""
         return self.function(sample if self.spec.style == "sample" else easyr1_input(sample))
 
     def score_batch(self, samples: Sequence[RewardSample]) -> object:
-        """Call a function of style `batch` with all of them."""
+        """Call a function of style `batch` with all samples."""
         return self.function([easyr1_input(sample) for sample in samples])
 
 
 def easyr1_input(sample: RewardSample) -> dict[str, Any]:
-    """What EasyR1 hands to a reward function (its `workers/reward/function.py`), key by key."""
+    """The dict that EasyR1 passes to a reward function (`workers/reward/function.py`)."""
     return {
         "response": sample.response,
         "response_length": sample.response_length,
@@ -45,18 +45,18 @@ def easyr1_input(sample: RewardSample) -> dict[str, Any]:
 
 
 def load_scorer(spec: RewardSpec) -> Scorer:
-    """Import the source, unless another function of it was loaded before, and bind the keyword arguments.
+    """Import the module of a function, unless it was imported before, and bind the keyword arguments.
 
     Raises:
-        BaseException: whatever the file raises while it is imported.
-        AttributeError: it does not define the function after all.
-        TypeError: what it defines by that name cannot be called.
+        BaseException: anything that the module raises while it is imported.
+        AttributeError: the module does not define the function.
+        TypeError: what the module defines by that name cannot be called.
     """
     module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
     if not hasattr(module, spec.function):
         raise AttributeError(f"{spec.source} defines no `{spec.function}` when it is imported")
     function = getattr(module, spec.function)
     if not callable(function):
-        raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, no function")
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
     bound = partial(function, **spec.kwargs)
     return Scorer(spec=spec, function=bound, parse=getattr(module, PARSER) if spec.has_parser else None)

@@ -1,4 +1,4 @@
-"""What passes between the run, the reward server and its scoring processes."""
+"""The messages between the run, the reward server and its scoring processes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from rl_core.rewards.spec import RewardSpec
 
 
 class CallResult(NamedTuple):
-    """One function's verdict in plain values: the fields of rl_core.types.Score, whose module would load numpy."""
+    """What one function gave for one sample: the fields of rl_core.types.Score as plain values. Score itself would
+    load numpy."""
 
     components: dict[str, float]
     parsed: str | None
@@ -17,9 +18,9 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolOrder:
-    """The server's first message: which functions, on how many processes, within which limits.
+    """The first message to the server: the functions, the number of processes, and the limits.
 
-    A function is named by its place in `specs`, its lane.
+    All later messages name a function by its index in `specs`.
     """
 
     specs: Sequence[RewardSpec]
@@ -32,13 +33,13 @@ class PoolOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """What the server asks a scoring process for: the function `lane` on the samples start .. stop-1 of a pickled list.
+    """The server asks a scoring process to score the samples start .. stop-1 of a pickled list with one function.
 
-    `timeout_seconds` is the limit of one call of an `async def` function, `timeout_reason` says that it was passed; the
-    server watches over all other functions by itself.
+    `timeout_seconds` is the limit of one call of an `async def` function, and `timeout_reason` the message for a call
+    that exceeds it. The server itself enforces the limits of all other functions.
     """
 
-    lane: int
+    function_index: int
     samples: bytes
     start: int
     stop: int
@@ -48,23 +49,23 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """Samples that travel together to the function `lane`. `samples` is their pickled list: just a scoring process
-    opens it."""
+    """Samples that the run sends together for one function. `samples` is their pickled list, which only a scoring
+    process unpickles."""
 
     number: int
-    lane: int
+    function_index: int
     count: int
     samples: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """Outcomes of the samples `start`, `start + 1`, ... of a chunk, and the seconds that scoring them took."""
+    """Results of the samples `start`, `start + 1`, ... of a chunk, and the seconds that scoring them took."""
 
     chunk: int
-    lane: int
+    function_index: int
     start: int
-    outcomes: Sequence[CallResult]
+    results: Sequence[CallResult]
     seconds: float
 
 
@@ -72,6 +73,6 @@ class Report:
 class BatchRetry:
     """A call with a whole batch failed for `reason`; its samples are scored one by one."""
 
-    lane: int
+    function_index: int
     count: int
     reason: str

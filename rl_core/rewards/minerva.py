@@ -1,7 +1,7 @@
-r"""Minerva's normal form of a final answer (Lewkowycz et al. 2022, arXiv 2206.14858, appendix D.1), which `dapo` uses.
+r"""Minerva's normalisation of a final answer (Lewkowycz et al. 2022, arXiv 2206.14858, appendix D.1), used by `dapo`.
 
-The order of the replacements matters and is the published one, with its oddities: every "a " goes, also at the end of
-"alpha ", and "\text{m}" ends as nothing.
+The order of the replacements matters and is the published one, with its oddities: every "a " is removed, even at the
+end of "alpha ", and "\text{m}" becomes nothing.
 """
 
 import re
@@ -58,7 +58,7 @@ _REWRITTEN = tuple(
 
 
 def normalise_answer(answer: str) -> str:
-    """The normal form; two answers are equal when their forms are the same text."""
+    """The normalised answer; two answers are equal if their normalised texts are."""
     form = answer.split("=")[-1]
     for before, after in _REPLACED:
         form = form.replace(before, after)

@@ -1,4 +1,4 @@
-"""From the outcomes of a sample's functions to its score."""
+"""Combines the results of a sample's reward functions into its score."""
 
 import math
 import threading
@@ -11,32 +11,33 @@ from rl_core.rewards.routing import Route
 from rl_core.types import Score
 
 
-def combine(route: Route, outcomes: Sequence[CallResult]) -> Score:
-    """The score of a sample, given one outcome a term of its route.
+def combine(route: Route, results: Sequence[CallResult]) -> Score:
+    """The score of a sample, given one result for each term of its route.
 
-    A mixture's `overall` is the weighted sum of its terms'. The first term's other components keep their names, those
-    of the others read `term/component`, and every term's own overall is `term/overall`. One failure is the sample's.
+    The `overall` of a mixture is the weighted sum of the terms' `overall`. The other components of the first term keep
+    their names; components of the other terms are named `term/component`, and each term's own `overall` is named
+    `term/overall`. If one term fails, the sample has no score.
     """
-    pairs = list(zip(route.terms, outcomes, strict=True))
-    parsed = None if route.reader is None else outcomes[route.reader].parsed
+    pairs = list(zip(route.terms, results, strict=True))
+    parsed = None if route.reader is None else results[route.reader].parsed
     if not route.is_mixture:
-        (outcome,) = outcomes
-        return Score(components=outcome.components, parsed=parsed, error=outcome.error)
-    if errors := [f"{term.name}: {outcome.error}" for term, outcome in pairs if outcome.error is not None]:
+        (result,) = results
+        return Score(components=result.components, parsed=parsed, error=result.error)
+    if errors := [f"{term.name}: {result.error}" for term, result in pairs if result.error is not None]:
         return Score(components={}, error="; ".join(errors))
-    overall = _sum([term.weight * outcome.components[OVERALL] for term, outcome in pairs])
+    overall = _sum([term.weight * result.components[OVERALL] for term, result in pairs])
     if (reason := number_problem(overall)) is not None:
         return Score(components={}, error=f"the weighted sum {reason}")
     components = {OVERALL: overall}
-    for place, (term, outcome) in enumerate(pairs):
-        for name, value in outcome.components.items():
-            is_bare = place == 0 and name != OVERALL
-            components[name if is_bare else f"{term.name}/{name}"] = value
+    for place, (term, result) in enumerate(pairs):
+        for name, value in result.components.items():
+            has_no_prefix = place == 0 and name != OVERALL
+            components[name if has_no_prefix else f"{term.name}/{name}"] = value
     return Score(components=components, parsed=parsed)
 
 
 def _sum(numbers: Sequence[float]) -> float:
-    """NaN where there is none: numbers beyond all floats, or infinities that cancel each other."""
+    """The exact sum; NaN if it overflows, or if infinities cancel each other."""
     try:
         return math.fsum(numbers)
     except (OverflowError, ValueError):
@@ -44,16 +45,16 @@ def _sum(numbers: Sequence[float]) -> float:
 
 
 class PendingScore:
-    """Combines the outcomes of a sample once the last one has come, in whichever thread brings it."""
+    """Combines the results of a sample when the last one has come, in the thread that delivers it."""
 
-    def __init__(self, route: Route, outcomes: Sequence["Future[CallResult]"]) -> None:
+    def __init__(self, route: Route, results: Sequence["Future[CallResult]"]) -> None:
         self.score: Future[Score] = Future()
         self._route = route
-        self._outcomes = outcomes
-        self._missing = len(outcomes)
+        self._results = results
+        self._missing = len(results)
         self._lock = threading.Lock()
-        for outcome in outcomes:
-            outcome.add_done_callback(self._one_came)
+        for result in results:
+            result.add_done_callback(self._one_came)
 
     def _one_came(self, _: "Future[CallResult]") -> None:
         with self._lock:
@@ -63,11 +64,11 @@ class PendingScore:
             self._finish()
 
     def _finish(self) -> None:
-        if any(outcome.cancelled() for outcome in self._outcomes):
+        if any(result.cancelled() for result in self._results):
             self.score.cancel()
             return
-        error = next(filter(None, (outcome.exception() for outcome in self._outcomes)), None)
+        error = next(filter(None, (result.exception() for result in self._results)), None)
         if error is not None:
             self.score.set_exception(error)
         else:
-            self.score.set_result(combine(self._route, [outcome.result() for outcome in self._outcomes]))
+            self.score.set_result(combine(self._route, [result.result() for result in self._results]))

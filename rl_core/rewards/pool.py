@@ -1,4 +1,4 @@
-"""The isolated scoring pool, as the run sees it (docs/architecture.md, "Rewards are isolated")."""
+"""The reward pool: scores samples in isolated processes (docs/architecture.md, "Rewards are isolated")."""
 
 import contextlib
 import itertools
@@ -17,31 +17,33 @@ from types import TracebackType
 import rl_core
 from rl_core.config.reward import RewardConfig
 from rl_core.events import LogEvent
-from rl_core.rewards.lane import Lane
 from rl_core.rewards.messages import BatchRetry, Chunk, PoolOrder, Report
 from rl_core.rewards.mixture import PendingScore
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
+from rl_core.rewards.sample_queue import SampleQueue
 from rl_core.types import Score
 
 IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
-"""Names the file of prepared images to reward functions: `rl_core.data.images.ImageStore` opens it."""
+"""Environment variable with the path of the prepared images, for reward functions: `rl_core.data.images.ImageStore`
+opens that file."""
 
 _CLOSE_SECONDS = 20
 
 _SERVER_IS_GONE = (BrokenPipeError, ConnectionResetError)
-"""What sending to it raises then; the second one when it left something unread."""
+"""What sending to a server that has ended raises; the second one if it left something unread."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class RewardPool:
-    """Scores samples in processes of their own, beside generation. A context manager; enter it before the engine.
+    """Scores samples in processes of their own while the generator works. A context manager; enter it before the
+    generator starts.
 
-    A call that hangs, crashes, raises, takes too much memory or returns no finite numbers costs its own sample: that
-    one's Score has an `error` and no components. What a sample scores depends on the sample alone, not on the order of
-    arrival, its neighbours or the number of processes; but a function of REWARD_TYPE batch sees the whole batch at
-    once, the samples ordered by prompt uid and sample index.
+    A call that hangs, crashes, raises, takes too much memory or does not return finite numbers costs its own sample:
+    the Score of this sample has an `error` and no components. A sample's score depends on the sample alone, not on the
+    order of arrival, on other samples or on the number of processes. The exception is a function of REWARD_TYPE batch,
+    which gets all samples at once, ordered by prompt uid and sample index.
     """
 
     def __init__(
@@ -51,20 +53,20 @@ class RewardPool:
 
         Args:
             config: The functions and their limits.
-            log_event: Takes the batches that failed.
+            log_event: Called for every batch that failed.
             image_store: The file of the prepared images, for functions that look at them; they find its path in the
                 environment variable SIGHTLINE_IMAGES.
 
         Raises:
-            ValueError: as resolve_rewards does.
+            ValueError: the configuration names a function that cannot be found; see resolve_rewards.
         """
         self._routing = resolve_rewards(config)
         self._config = config
         self._log_event = log_event
         self._image_store = image_store
         self._lock = threading.Lock()
-        self._lanes = [
-            Lane(spec, workers=config.workers, async_calls=config.async_calls) for spec in self._routing.specs
+        self._queues = [
+            SampleQueue(spec, workers=config.workers, async_calls=config.async_calls) for spec in self._routing.specs
         ]
         self._numbers = itertools.count()
         self._closing = False
@@ -101,29 +103,29 @@ class RewardPool:
         self.close()
 
     def submit(self, sample: RewardSample) -> "Future[Score]":
-        """Hand in a sample; its score follows. A fast reward may wait for more samples, until `flush`; one of
-        REWARD_TYPE batch does.
+        """Have a sample scored; the future gets its score. The samples of a fast reward may be held back until
+        `flush`, those of REWARD_TYPE batch are.
 
         Raises:
-            RuntimeError: the reward server is gone, or its reports cannot be taken any more.
+            RuntimeError: the reward server has ended, or its reports cannot be processed any more.
         """
         route = self._routing.route_of(sample.data_source)
         if route is None:
             return _failed(f"no reward for data source {sample.data_source!r}: name it in reward.by_source")
         with self._lock:
             if self._end is not None:
-                raise self._loss()
-            outcomes = [self._lanes[term.lane].add(sample) for term in route.terms]
+                raise self._no_scores_error()
+            results = [self._queues[term.function_index].add(sample) for term in route.terms]
             for term in route.terms:
-                self._send_what_is_due(term.lane)
-        return PendingScore(route, outcomes).score
+                self._send_what_is_due(term.function_index)
+        return PendingScore(route, results).score
 
     def flush(self) -> None:
-        """No more samples come for now: score what waits."""
+        """No more samples come for now: score those that were held back."""
         with self._lock:
-            for number, lane in enumerate(self._lanes):
-                lane.flush()
-                self._send_what_is_due(number)
+            for index, queue in enumerate(self._queues):
+                queue.flush()
+                self._send_what_is_due(index)
 
     def score_all(self, samples: Sequence[RewardSample]) -> list[Score]:
         """Scores in the order of the samples; waits for them."""
@@ -132,7 +134,7 @@ class RewardPool:
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """End the processes, those in the middle of a call too; scores that have not come are cancelled."""
+        """End all processes, even in the middle of a call, and cancel the scores that have not come."""
         if self._closing:
             return
         with self._lock:
@@ -144,81 +146,83 @@ class RewardPool:
         self._connection.close()
 
     def _wait_for_server(self) -> int:
-        """Its exit code. It is killed if it does not end by itself."""
+        """Wait for the server's exit, and kill it if it does not exit by itself. Returns its exit code."""
         try:
             return self._server.wait(timeout=_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._server.kill()
             return self._server.wait()
 
-    def _send_what_is_due(self, lane: int) -> None:
-        while samples := self._lanes[lane].depart(number := next(self._numbers)):
+    def _send_what_is_due(self, function_index: int) -> None:
+        while samples := self._queues[function_index].next_chunk(number := next(self._numbers)):
             pickled = pickle.dumps(samples, protocol=pickle.HIGHEST_PROTOCOL)
-            with contextlib.suppress(*_SERVER_IS_GONE):  # the reader sees the end too, and tells those who wait
-                self._connection.send(Chunk(number=number, lane=lane, count=len(samples), samples=pickled))
+            with contextlib.suppress(*_SERVER_IS_GONE):  # the reading thread notices it too, and fails the futures
+                self._connection.send(
+                    Chunk(number=number, function_index=function_index, count=len(samples), samples=pickled)
+                )
 
     def _read_reports(self) -> None:
-        """The reader's thread. Whoever waits for a score waits for it, so whatever ends it is told to them."""
+        """The reading thread. It must not end silently: the futures of all pending scores depend on it."""
         try:
             for message in self._messages():
                 if isinstance(message, BatchRetry):
-                    self._note(message)
+                    self._log_retry(message)
                 else:
                     self._take(message)
-        except Exception as error:  # noqa: BLE001 - the thread's last door; a full disk under the event log, above all
-            self._server.kill()  # first: whoever is stuck in sending to it holds the lock
+        except Exception as error:  # noqa: BLE001 - most likely the disk with the event log is full
+            self._server.kill()  # first, because a thread that is stuck in sending to the server holds the lock
             self._abandon(error)
         else:
             self._abandon(None)
 
     def _messages(self) -> Iterator[Report | BatchRetry]:
-        """What the server sends, until it ends: also in the middle of a message, which is an OSError."""
+        """Messages of the server until it ends, which is an OSError if it happens in the middle of a message."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 yield self._connection.recv()
 
     def _take(self, report: Report) -> None:
-        """Deliver the outcomes and let the next chunks go."""
+        """Deliver the results and send the next chunks."""
         with self._lock:
-            futures = self._lanes[report.lane].arrive(report)
-        # Their lane has forgotten these, so nothing that may fail comes in between.
-        for future, outcome in zip(futures, report.outcomes, strict=True):
-            future.set_result(outcome)
+            futures = self._queues[report.function_index].take_report(report)
+        # The queue no longer knows these futures, so nothing that may fail comes before they have their results.
+        for future, result in zip(futures, report.results, strict=True):
+            future.set_result(result)
         with self._lock:
-            self._send_what_is_due(report.lane)
+            self._send_what_is_due(report.function_index)
 
-    def _note(self, retry: BatchRetry) -> None:
-        name = self._routing.specs[retry.lane].name
+    def _log_retry(self, retry: BatchRetry) -> None:
+        name = self._routing.specs[retry.function_index].name
         _LOG.warning("reward %s failed on a batch of %d (%s); trying one by one", name, retry.count, retry.reason)
         if self._log_event is not None:
             self._log_event("reward_batch_retried", function=name, samples=retry.count, reason=retry.reason)
 
     def _abandon(self, cause: Exception | None) -> None:
-        """No report comes any more: `cause` ended their reader, or the server has ended, asked or against all plans."""
+        """There are no more reports: the reading thread failed with `cause`, or the server has ended (None)."""
         with self._lock:
             asked = self._closing
             self._end = "the reward pool is closed" if asked else self._end_words(cause)
             self._cause = cause
-            futures = [future for lane in self._lanes for future in lane.abandon()]
+            futures = [future for queue in self._queues for future in queue.abandon()]
         for future in futures:
             if asked:
                 future.cancel()
             else:
-                future.set_exception(self._loss())
+                future.set_exception(self._no_scores_error())
 
     def _end_words(self, cause: Exception | None) -> str:
         if cause is None:
-            return f"the reward server ended with exit code {self._wait_for_server()}; what it printed last says why"
+            return f"the reward server ended with exit code {self._wait_for_server()}; its last output says why"
         return (
-            f"the reports of the reward server cannot be taken: {type(cause).__name__}: {cause}; "
-            "mend this (on a full disk, free some), then start the run again to continue"
+            f"the reports of the reward server cannot be processed: {type(cause).__name__}: {cause}; "
+            "fix this (if the disk is full, free some space), then start the run again to continue"
         )
 
-    def _loss(self) -> RuntimeError:
-        """Why there are no scores any more, made anew for each who is told."""
-        loss = RuntimeError(self._end)
-        loss.__cause__ = self._cause
-        return loss
+    def _no_scores_error(self) -> RuntimeError:
+        """The error that says why there are no more scores; each caller gets its own exception object."""
+        error = RuntimeError(self._end)
+        error.__cause__ = self._cause
+        return error
 
 
 def _failed(reason: str) -> "Future[Score]":
@@ -228,8 +232,8 @@ def _failed(reason: str) -> "Future[Score]":
 
 
 def _start_server(connection: int, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Spawn the server with one end of the connection, in a session of its own: Ctrl-C in a terminal and signals to the
-    run's process group are for the run, which ends its step first."""
+    """Start the server with one end of the connection. It has a session of its own, so that Ctrl-C in a terminal and
+    signals to the process group reach the run alone, which first finishes its step."""
     command = [sys.executable, "-P", "-m", "rl_core.rewards.server", str(connection)]
     return subprocess.Popen(
         command, pass_fds=[connection], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
@@ -237,8 +241,8 @@ def _start_server(connection: int, environment: dict[str, str]) -> "subprocess.P
 
 
 def _server_environment(image_store: Path | None) -> dict[str, str]:
-    """This process's environment, with this rl_core, one thread a process beside the generating ones, and an order of
-    sets and dicts that is the same in every run."""
+    """This process's environment with three changes: rl_core is found where this process has it; each process has one
+    thread, because the generator needs the cores; and hashes, with them the order of sets, are equal in every run."""
     images = {} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())}
     root = str(Path(rl_core.__file__).parent.parent)
     search = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

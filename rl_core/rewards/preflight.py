@@ -6,28 +6,26 @@ See docs/architecture.md, "Bad input is named".
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.true_answers import TrueAnswer, true_answers, try_answers
 from rl_core.types import Prompt, Score
 
 _IN_EVERY_FORM = (
-    ", bare and in every usual form (in \\boxed{}, in <answer></answer>, after `Answer:` and ####): look at the answers"
-    " and the reward; if it reads another form than these, nothing is wrong"
+    ", alone and in every usual form (in \\boxed{}, in <answer></answer>, after `Answer:` and ####): check the answers"
+    " and the reward; if it reads a different form, nothing is wrong"
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroundTruthTrial:
-    """How the reward judged the true answers.
+    """How the reward scored the true answers.
 
     Attributes:
-        responses: The true answer of each prompt, in the form that the reward calls right, where there is one.
-        scores: One a response.
-        problems: Sentences about what would stop the run; empty when all is well.
-        warnings: Sentences about what looks wrong and may be meant.
+        responses: The true answer of each prompt, in a form that the reward calls right if there is one.
+        scores: One for each response.
+        problems: Sentences about what would stop the run; empty if there is nothing.
+        warnings: Sentences about what looks wrong but may be intended.
     """
 
     responses: Sequence[str] = ()
@@ -48,18 +46,17 @@ def try_on_ground_truth(
 
     Args:
         config: The reward.
-        prompts: Some rows. All of them are tried, but those of a reward that only let time pass on its first one.
-        target_template: Jinja text (variables `answer`, `question`) that turns an answer into a response; null takes
-            the form that a built-in reward gives its full score to; a reward of the user's is tried on all USUAL_FORMS.
+        prompts: Some rows. All of them are tried, unless the reward needed all its time on its first row and still gave
+            no score.
+        target_template: Jinja text (variables `answer`, `question`) that turns an answer into a response. If None, a
+            built-in reward is tried on the form that it gives its full score, and a user's reward on all USUAL_FORMS.
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
-        filter_key: The one that groups are filtered by (`algorithm.online_filtering.filter_key`); None for none.
+        filter_key: The component that groups are filtered by (`algorithm.online_filtering.filter_key`), if any.
     """
     try:
         answers = true_answers(prompts, resolve_rewards(config), target_template)
     except ValueError as error:
         return GroundTruthTrial(problems=f"{error}".splitlines())
-    except jinja2.TemplateError as error:
-        return GroundTruthTrial(problems=f"{error}".splitlines()[:1])
     try_answers(answers, config, accuracy_key=accuracy_key)
     answers = [answer for answer in answers if answer.scores]
     best = [answer.best(accuracy_key) for answer in answers]
@@ -76,7 +73,7 @@ def try_on_ground_truth(
 
 
 def _problems(answers: Sequence[TrueAnswer], scores: Sequence[Score], read: Mapping[str, str]) -> list[str]:
-    """Failed scores, and components that are missing of those that are `read`, by the key that names each."""
+    """Failed scores, and missing components. `read` maps the key of the config to the component that it names."""
     rows_of: dict[tuple[str, str], list[str]] = {}
     for answer, score in zip(answers, scores, strict=True):
         for reason in _reasons(score, read):
@@ -95,7 +92,7 @@ def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wrong(answers: Sequence[TrueAnswer], accuracy_key: str) -> list[str]:
-    """True answers that are called wrong in every form."""
+    """Warnings about true answers that the reward calls wrong in every form."""
     wrong: dict[tuple[str, bool], list[str]] = {}
     for answer in answers:
         if answer.is_judged and not answer.is_called_right(accuracy_key):
@@ -103,21 +100,21 @@ def _wrong(answers: Sequence[TrueAnswer], accuracy_key: str) -> list[str]:
     tried = [answer.reward for answer in answers]
     return [
         f"{name} calls the true answer wrong for {_few(uids)} (of {tried.count(name)} tried)"
-        + (_IN_EVERY_FORM if was_guessed else ": look at the answers' form, the target template and the reward")
+        + (_IN_EVERY_FORM if was_guessed else ": check the form of the answers, the target template and the reward")
         for (name, was_guessed), uids in wrong.items()
     ]
 
 
 def _fragile(answers: Sequence[TrueAnswer]) -> list[str]:
-    """Rewards that judge one form of an answer and fail on another."""
+    """Warnings about rewards that score one form of an answer and fail on another."""
     failures: dict[tuple[str, str], str] = {}
     for answer in answers:
         for form, score in answer.scores.items():
             if answer.is_judged and score.error is not None:
                 failures.setdefault((answer.reward, score.error), answer.forms[form])
     return [
-        f"{name} fails on the response {response!r:.80} ({reason}): every response of such a form costs its sample, "
-        "and more than reward.max_failed_share of them the run; return a score for it"
+        f"{name} fails on the response {response!r:.80} ({reason}): every response of this form loses its sample, and "
+        "more than reward.max_failed_share of them stop the run; return a score for it"
         for (name, reason), response in failures.items()
     ]
 

@@ -1,4 +1,4 @@
-"""What reward functions print: passed on to the error stream, so much of it and no more."""
+"""Passes what reward functions print on to the error stream, up to a limit."""
 
 import os
 import queue
@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable
 
 MOST_BYTES = 64 * 1024
-"""Of all scoring processes together, in each period."""
+"""Limit for all scoring processes together in each period."""
 
 PERIOD_SECONDS = 60.0
 
 _FLUSH_SECONDS = 2.0
 
 _REMARK = (
-    f"\n[reward] the rewards printed more than {MOST_BYTES // 1024} KiB within {PERIOD_SECONDS:g} s; the rest of it is "
-    "left out\n"
+    f"\n[reward] the rewards printed more than {MOST_BYTES // 1024} KiB within {PERIOD_SECONDS:g} s; the rest is left "
+    "out\n"
 ).encode()
 
 
 class Allowance:
-    """How much of what is printed may be passed on."""
+    """How much of the output may still be passed on in this period."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class Allowance:
         self._is_over = False
 
     def cut(self, printed: bytes) -> bytes:
-        """The part to pass on; the first time that it is less, it ends with a remark."""
+        """The part that may be passed on. The first part that is cut in a period ends with a remark."""
         if self._clock() - self._began >= PERIOD_SECONDS:
             self._began, self._left, self._is_over = self._clock(), MOST_BYTES, False
         passed = printed[: self._left]
@@ -41,7 +41,7 @@ class Allowance:
 
 
 class Printer:
-    """Writes to a file descriptor from a thread of its own: whoever does not read it holds nobody up."""
+    """Writes to a file descriptor in a thread of its own, so that nothing waits for a slow reader."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -51,12 +51,12 @@ class Printer:
         self._thread.start()
 
     def take(self, printed: bytes) -> None:
-        """Pass on what may be."""
+        """Pass on as much as the limit allows."""
         if part := self._allowance.cut(printed):
             self._parts.put(part)
 
     def close(self) -> None:
-        """Give what is left a moment to be written."""
+        """Wait a moment for what is left to be written."""
         self._parts.put(None)
         self._thread.join(timeout=_FLUSH_SECONDS)
 
@@ -65,5 +65,5 @@ class Printer:
             while part:
                 try:
                     part = part[os.write(self._descriptor, part) :]
-                except OSError:  # nobody reads it any more
+                except OSError:  # nobody reads the stream any more
                     return

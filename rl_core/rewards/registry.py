@@ -1,4 +1,4 @@
-"""From the reward's section of the config to what the scoring processes load. Nothing of a user's file runs here."""
+"""Finds the reward functions that the config names. A user's file is read as text here and never run."""
 
 from pathlib import Path
 
@@ -19,12 +19,12 @@ _EASYR1_DEFAULT_TYPE: Style = "batch"
 
 
 def resolve_rewards(config: RewardConfig) -> Routing:
-    """Find every configured function. A user's file, or an installed package, is read as text and never imported in
-    this process.
+    """Find every configured function. A user's file or an installed package is read as text and never imported in this
+    process.
 
     Raises:
-        ValueError: no such built-in, no such file, a file that is no Python, no such function in it, or a REWARD_TYPE
-            that is none; a line a problem, naming it and the nearest thing there is.
+        ValueError: there is no such built-in reward, file or function, a file is not Python, or its REWARD_TYPE is
+            unknown. The message has one line for each problem, with the most similar name if there is one.
     """
     specs: list[RewardSpec] = []
     routes: dict[str, Route] = {}
@@ -45,35 +45,39 @@ def resolve_rewards(config: RewardConfig) -> Routing:
 
 
 def _route(choice: RewardChoice, config: RewardConfig, specs: list[RewardSpec]) -> Route:
-    """The route of a choice, whose new functions are added to `specs`."""
+    """The route of a choice. Functions that are not in `specs` yet are appended to it."""
     resolved = [resolve_function(term, grader=config.grader) for term in choice.terms]
     terms = [
-        Term(lane=_lane_of(spec, specs), name=term.label, weight=term.weight)
+        Term(function_index=_index_of(spec, specs), name=term.label, weight=term.weight)
         for term, spec in zip(choice.terms, resolved, strict=True)
     ]
     reader = next((place for place, spec in enumerate(resolved) if spec.has_parser), None)
     return Route(terms=terms, is_mixture=choice.function is None, reader=reader)
 
 
-def _lane_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
-    """Its place in `specs`, to which a new one is added. Arguments that are equal and differ in type (1, 1.0 and true)
-    are not the same."""
-    for lane, known in enumerate(specs):
+def _index_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
+    """The index of a function in `specs`, to which a new one is appended. Arguments that are equal but of different
+    types (1, 1.0 and true) make different functions."""
+    for index, known in enumerate(specs):
         if repr(known) == repr(spec):
-            return lane
+            return index
     specs.append(spec)
     return len(specs) - 1
 
 
 def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
-    """Find one function; `grader` goes to a built-in that takes one. Raises ValueError as resolve_rewards does."""
+    """Find one function. A built-in reward that takes a `grader` gets it.
+
+    Raises:
+        ValueError: the function cannot be found, or the REWARD_TYPE of its file is unknown.
+    """
     name = term.function
     if is_user_function(name):
         return _resolve_file(term)
     if name not in BUILTIN:
         raise ValueError(
-            f"reward.function {name!r} is no built-in reward{nearest(name, BUILTIN)}; "
-            "for one of your own write path/to/file.py:function"
+            f"reward.function {name!r} is not a built-in reward{nearest(name, BUILTIN)}; "
+            "for your own function write path/to/file.py:function"
         )
     source = read_source(_FOLDER / f"{name}.py")
     chosen = {_GRADER: grader} if grader is not None and _GRADER in source.parameters(BUILTIN_FUNCTION) else {}
@@ -97,7 +101,7 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
         source=found.module or found.file,
         function=found.name,
         kwargs=term.kwargs,
-        # A function of that name in a file of EasyR1's may be anything.
+        # In a reward file written for EasyR1 a function named `parse` has no special meaning.
         has_parser=style == "sample" and PARSER in found.text.names,
         style=style,
         is_async=found.text.is_async(found.name),
@@ -105,8 +109,8 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
 
 
 def _style(term: RewardTerm, source: SourceText) -> Style:
-    """EasyR1's interface where the config or the file says so. A file that names REWARD_NAME alone is of its default
-    type."""
+    """How the function is called: as in EasyR1 if the config or the file says so. A file that has REWARD_NAME but no
+    REWARD_TYPE has EasyR1's default type."""
     if term.reward_type is not None:
         return term.reward_type
     if _EASYR1_TYPE not in source.names:

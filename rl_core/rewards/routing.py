@@ -1,4 +1,4 @@
-"""Which functions judge a sample: by its data source, with which weights."""
+"""Which reward functions score a sample, by its data source, and with which weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,21 +8,27 @@ from rl_core.rewards.spec import RewardSpec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Term:
-    """One function of a route. `lane`: its place in Routing.specs; `name`: prefix of its components."""
+    """One function of a route.
 
-    lane: int
+    Attributes:
+        function_index: Its index in Routing.specs.
+        name: Prefix of its components.
+        weight: Weight of its `overall` in a mixture.
+    """
+
+    function_index: int
     name: str
     weight: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """The functions that judge a sample together.
+    """The functions that score a sample together.
 
     Attributes:
         terms: At least one.
-        is_mixture: Whether their weighted sum is the score; else the only one's components are.
-        reader: Place of the first term that tells the answer it read; None without one.
+        is_mixture: Whether the score is the weighted sum of the terms; if not, it is the score of the only term.
+        reader: Index of the first term whose function has a parser; None if there is none.
     """
 
     terms: Sequence[Term]
@@ -37,12 +43,12 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing:
-    """All functions, each once, and who goes by which.
+    """All reward functions, each once, and the routes of the data sources.
 
     Attributes:
-        specs: What the scoring processes load.
-        by_source: Routes of data sources that have their own.
-        fallback: The route of all other samples; None where every source must have its own.
+        specs: The functions that the scoring processes load.
+        by_source: Routes of the data sources that have their own.
+        fallback: The route of all other samples; None if every data source must have its own.
     """
 
     specs: Sequence[RewardSpec]
@@ -50,5 +56,5 @@ class Routing:
     fallback: Route | None
 
     def route_of(self, data_source: str) -> Route | None:
-        """The route of a source's samples; None when the config gives it none."""
+        """The route of a data source's samples; None if the config has none."""
         return self.by_source.get(data_source, self.fallback)

@@ -1,4 +1,4 @@
-"""What a reward function sees of a response."""
+"""The sample that a reward function gets: a response with its row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,8 @@ if TYPE_CHECKING:  # the scoring processes import this file and need neither num
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSample:
-    """One response with all that may help to judge it; plain values, so it pickles cheaply and needs no library.
+    """One response with everything that may help to score it. All values are plain: it pickles cheaply, and no library
+    is needed to unpickle it.
 
     Attributes:
         response: The decoded response, special tokens left out.
@@ -22,8 +23,8 @@ class RewardSample:
         question: The user's text before the prompt template.
         data_source: Name of the source that the row came from.
         prompt_uid: Identity of the row; the samples of a group share it.
-        sample_index: Place in the group.
-        image_uids: One uid an image, in the order of their places in the prompt.
+        sample_index: Index in the group.
+        image_uids: The uid of each image, in the order of the images in the prompt.
         extra: Every other column of the row (JSON values).
         response_ids: The sampled token ids.
         finish_reason: "stop" at an end-of-sequence token, "length" at the token limit.
@@ -44,7 +45,7 @@ class RewardSample:
 
     @property
     def ground_truth_text(self) -> str:
-        """The answer as text: itself, or its JSON (3 is "3", [1, 2] is "[1, 2]")."""
+        """The answer if it is text, else its JSON (3 is "3", [1, 2] is "[1, 2]")."""
         return answer_text(self.ground_truth)
 
     @classmethod
@@ -69,7 +70,7 @@ class RewardSample:
     def of_text(
         cls, prompt: "Prompt", response: str, *, sample_index: int = 0, response_length: int = 0
     ) -> "RewardSample":
-        """The sample of a response that was written, not sampled: it has no token ids."""
+        """The sample of a response that no model has sampled: it has no token ids."""
         return cls(
             response=response,
             ground_truth=prompt.answer,

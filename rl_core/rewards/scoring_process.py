@@ -1,4 +1,4 @@
-"""A scoring process and its keeper, as the server sees them: started, talked to, ended."""
+"""Starting a scoring process with its supervisor, talking to it, and ending it; used by the server."""
 
 import asyncio
 import contextlib
@@ -17,16 +17,16 @@ from rl_core.rewards.messages import Call, PoolOrder
 from rl_core.rewards.printed import Printer
 
 _LONGEST_MESSAGE = 256 * 2**20
-"""Bytes of one answer. A batch of thousands of samples comes to less."""
+"""Most bytes of one answer. The answer to a batch of thousands of samples is shorter."""
 
-_LAST_WORDS_SECONDS = 2.0
-"""A process whose connection is closed is ending; for so long it may do that by itself."""
+_FATE_SECONDS = 2.0
+"""A process that has closed its connection is about to exit: so long the server waits for its exit status."""
 
 _LONGEST_STATUS = 16
-"""Bytes of the keeper's last words: a number."""
+"""Most bytes of the exit status that the supervisor sends, a number in text."""
 
 _END_SECONDS = 10.0
-"""The keeper needs its grace and the time to kill; one that was stopped is killed itself then."""
+"""The supervisor's grace period and its time to kill fit into this. A supervisor that takes longer is killed."""
 
 _ORPHAN_SECONDS = 5.0
 
@@ -35,62 +35,62 @@ Heard = TypeVar("Heard")
 
 
 class Ended(Exception):
-    """The process has ended; its `fate` tells how."""
+    """The process has ended; `ScoringProcess.fate` tells how."""
 
 
 class ScoringProcess:
-    """Made by `start`. Whatever a stranger does to it ends in `Ended`."""
+    """One scoring process, made by `start`. Whatever a user's code does to it, the server sees an `Ended`."""
 
-    _keepers: set[int] = set()
+    _supervisors: set[int] = set()
 
     def __init__(
         self,
-        keeper: "subprocess.Popen[bytes]",
+        supervisor: "subprocess.Popen[bytes]",
         *,
         lifeline: "_Stream",
         connection: "_Stream",
         output: "_Output",
     ) -> None:
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._lifeline = lifeline
         self._connection = connection
         self._output = output
         self._fate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._end = asyncio.ensure_future(self._wait_for_end())
         self.loaded: list[int] = []
-        """Lanes whose function is loaded here."""
+        """Indices of the functions that are loaded here."""
         self.called: set[int] = set()
-        """Lanes whose function was called here."""
+        """Indices of the functions that were called here."""
 
     @classmethod
-    async def start(cls, order: PoolOrder, lanes: Sequence[int], printer: Printer) -> "ScoringProcess":
-        """Start a process that loads these lanes."""
+    async def start(cls, order: PoolOrder, function_indices: Sequence[int], printer: Printer) -> "ScoringProcess":
+        """Start a process that loads the functions with these indices."""
         lifeline, its_lifeline = socket.socketpair()
         connection, its_connection = socket.socketpair()
         output, its_output = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
         with its_lifeline, its_connection, its_output:
             descriptors = [its_lifeline.fileno(), its_connection.fileno()]
-            keeper = subprocess.Popen(
-                [sys.executable, "-P", "-u", "-m", "rl_core.rewards.keeper", *map(str, descriptors)],
+            supervisor = subprocess.Popen(
+                [sys.executable, "-P", "-u", "-m", "rl_core.rewards.supervisor", *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=its_output,
                 stderr=its_output,
                 start_new_session=True,
             )
-            cls._keepers.add(keeper.pid)
+            cls._supervisors.add(supervisor.pid)
         _, read = await asyncio.get_running_loop().connect_read_pipe(lambda: _Output(printer), output)
         process = cls(
-            keeper,
+            supervisor,
             lifeline=_Stream(*await asyncio.open_unix_connection(sock=lifeline)),
             connection=_Stream(*await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_MESSAGE)),
             output=read,
         )
-        process._connection.writer.write(pickle.dumps((order, list(lanes))))
+        process._connection.writer.write(pickle.dumps((order, list(function_indices))))
         return process
 
     def tell_end(self, waiting: "asyncio.Future[Any]") -> None:
-        """Resolve this future to None when the process ends, unless it has a result by then."""
+        """Set the result of this future to None when the process ends, unless it has a result by then."""
 
         def tell(_: object) -> None:
             if not waiting.done():
@@ -100,7 +100,7 @@ class ScoringProcess:
 
     async def ask(self, call: Call) -> None:
         """Send a call. Raises Ended."""
-        self._keeper.send_signal(signal.SIGCONT)  # the call before may have stopped it
+        self._supervisor.send_signal(signal.SIGCONT)  # the previous call may have stopped it
         try:
             self._connection.writer.write(pickle.dumps(call, protocol=pickle.HIGHEST_PROTOCOL))
             await self._connection.writer.drain()
@@ -108,11 +108,11 @@ class ScoringProcess:
             raise Ended from None
 
     async def hear(self, read: Callable[[list[Any]], Heard]) -> Heard:
-        """What the process says next, as `read` makes it of its words.
+        """Wait for the next message of the process. Returns what `read` makes of its words.
 
         Raises:
-            Ended: it has ended, or should: `read` found that its words mean nothing (a ValueError or TypeError),
-                because the reward wrote to a connection that is not its own.
+            Ended: the process has ended, or must be ended because `read` raised ValueError or TypeError: the reward
+                function wrote to the process's connection.
         """
         try:
             line = await self._connection.reader.readline()
@@ -126,39 +126,39 @@ class ScoringProcess:
 
     @property
     def has_died(self) -> bool:
-        """Whether its end has come, by itself or not."""
+        """Whether the process has ended, or is being ended."""
         return self._fate.done()
 
     async def fate(self) -> str:
-        """How it ended by itself, in words. It and all that it started have ended then."""
-        self._keeper.send_signal(signal.SIGCONT)
-        await asyncio.wait([self._fate], timeout=_LAST_WORDS_SECONDS)
+        """How the process ended by itself, in words. Waits until it and all that it started have ended."""
+        self._supervisor.send_signal(signal.SIGCONT)
+        await asyncio.wait([self._fate], timeout=_FATE_SECONDS)
         self._settle("its connection was closed")
         await self.end()
         return self._fate.result()
 
     async def end(self) -> None:
-        """End it with all that it started, if it has not ended yet."""
+        """End the process and all that it started, if they have not ended yet."""
         self._settle("it was ended")
-        with contextlib.suppress(OSError, RuntimeError):  # it is closed already
+        with contextlib.suppress(OSError, RuntimeError):  # the lifeline is closed already
             self._lifeline.writer.write_eof()
-        self._keeper.send_signal(signal.SIGCONT)
+        self._supervisor.send_signal(signal.SIGCONT)
         try:
             await asyncio.wait_for(asyncio.shield(self._end), _END_SECONDS)
         except TimeoutError:
-            self._keeper.kill()
+            self._supervisor.kill()
             await self._end
 
     async def _wait_for_end(self) -> None:
-        """Learn how the scoring process ended, and wait until its keeper has."""
+        """Learn how the scoring process ended, and wait until its supervisor has exited."""
         status = b""
         with contextlib.suppress(OSError):
             status = await self._lifeline.reader.read(_LONGEST_STATUS)
             if status:
                 self._settle(exit_words(int(status)))
                 await self._lifeline.reader.read()
-        code = await asyncio.to_thread(self._keeper.wait)
-        self._keepers.discard(self._keeper.pid)
+        code = await asyncio.to_thread(self._supervisor.wait)
+        self._supervisors.discard(self._supervisor.pid)
         if not status:
             self._settle(f"{exit_words(code)} to its parent process")
             await end_orphans()
@@ -167,17 +167,17 @@ class ScoringProcess:
         self._connection.writer.close()
 
     def _settle(self, fate: str) -> None:
-        """What is known first of its end is what is said of it."""
+        """The first account of how the process ended is kept."""
         if not self._fate.done():
             self._fate.set_result(fate)
 
 
 async def end_orphans() -> None:
-    """Kill the children of this process that are no keepers: a keeper that was killed left them to it."""
-    import psutil  # most rewards kill nobody, and the server starts sooner
+    """Kill the children of this process that are not supervisors: a supervisor that was killed has left them."""
+    import psutil  # rarely needed, and without it the server starts sooner
 
     deadline = time.monotonic() + _ORPHAN_SECONDS
-    while orphans := [child for child in psutil.Process().children() if child.pid not in ScoringProcess._keepers]:
+    while orphans := [child for child in psutil.Process().children() if child.pid not in ScoringProcess._supervisors]:
         for orphan in orphans:
             with contextlib.suppress(psutil.NoSuchProcess):
                 orphan.kill()
@@ -194,7 +194,7 @@ class _Stream(NamedTuple):
 
 
 class _Output(asyncio.Protocol):
-    """What a process and those it starts write to standard output and error."""
+    """Reads what a process, and the processes that it starts, write to standard output and error."""
 
     _DRAIN_SECONDS = 1.0
 
@@ -207,20 +207,20 @@ class _Output(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Hand it on."""
+        """Pass the output on."""
         self._printer.take(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody holds the other end any more."""
+        """No process holds the other end any more."""
         if not self._closed.done():
             self._closed.set_result(None)
 
     async def wait_closed(self) -> None:
-        """Take what is left in the pipe, and close it."""
+        """Read what is left in the pipe, and close it."""
         await asyncio.wait([self._closed], timeout=self._DRAIN_SECONDS)
         self._transport.close()
 
 
 def exit_words(code: int) -> str:
-    """An exit status: that of a process which ended by itself, or the signal that ended it."""
+    """The exit code of a process, or the signal that ended it, in words."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""What a scoring process must know to load a reward function. Imports nothing, for their sake."""
+"""What a scoring process needs to load a reward function. Imports no library, so that scoring processes start fast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
 
 Style = Literal["sample", "sequential", "batch"]
-"""How a function is called: with a RewardSample; or, in EasyR1's interface, with a dict, or with the list of all."""
+"""How a function is called: with a RewardSample; or, in EasyR1's interface, with a dict or a list of dicts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSpec:
-    """A reward function by name; pickles to the processes that load it.
+    """Names a reward function. Scoring processes get it pickled and load the function.
 
     Attributes:
-        name: As configured, for messages.
-        source: Dotted module of a built-in, or the absolute path of a user's file.
+        name: The name in the config, for messages.
+        source: Dotted name of a module, or the absolute path of a user's file.
         function: Name of the function in it.
-        kwargs: Keyword arguments bound to every call, JSON values.
-        has_parser: Whether the source also offers `parse`.
-        style: How it is called.
-        is_async: Whether it is an `async def`, of which a process has several under way.
+        kwargs: Keyword arguments of every call, JSON values.
+        has_parser: Whether the module also has a function `parse`.
+        style: How the function is called.
+        is_async: Whether it is an `async def`; a process runs several of its calls concurrently.
     """
 
     name: str

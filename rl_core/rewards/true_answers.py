@@ -1,4 +1,4 @@
-"""The true answers of some rows as responses, and what a reward says to them."""
+"""Writes the true answers of some rows as responses, and scores them."""
 
 import importlib
 import re
@@ -6,13 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import jinja2
-from jinja2.sandbox import SandboxedEnvironment
-
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.routing import Routing
 from rl_core.rewards.sample import RewardSample
+from rl_core.templates import TextTemplate, target_template
 from rl_core.types import Prompt, Score
 
 _ANSWER = "ANSWER"
@@ -24,21 +22,21 @@ USUAL_FORMS = (
     "I think.\nAnswer: ANSWER",
     "I think.\n#### ANSWER",
 )
-"""What responses look like that rewards in the field read; a user's reward is tried on all of them, because which one
-it reads is known to its author alone."""
+"""The usual forms of a response. A user's reward is tried on all of them, because only its author knows which one it
+reads."""
 
 _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(kw_only=True, slots=True)
 class TrueAnswer:
-    """A row, the responses that say its true answer, and the scores of those that were tried.
+    """A row, responses that give its true answer in several forms, and the scores of the responses that were tried.
 
     Attributes:
-        reward: Name of the functions that judge it.
+        reward: Name of the functions that score the row.
         prompt: The row.
         forms: The responses.
-        scores: By the place of the response in `forms`; empty for a row that was left out.
+        scores: By the index of the response in `forms`; empty for a row that was left out.
     """
 
     reward: str
@@ -47,7 +45,8 @@ class TrueAnswer:
     scores: dict[int, Score] = field(default_factory=dict)
 
     def best(self, accuracy_key: str) -> int:
-        """The form that is called right; without one, one that has a score; else the first."""
+        """The index of the first form that is called right; if there is none, of the first form that has a score; else
+        of the first form."""
 
         def rank(form: int) -> tuple[bool, bool]:
             score = self.scores[form]
@@ -61,7 +60,7 @@ class TrueAnswer:
         return any(score.error is None for score in self.scores.values())
 
     def is_called_right(self, accuracy_key: str) -> bool:
-        """Whether any form is."""
+        """Whether any form is called right."""
         return any(is_right(score, accuracy_key) for score in self.scores.values())
 
 
@@ -70,23 +69,25 @@ def is_right(score: Score, accuracy_key: str) -> bool:
     return score.error is None and score.components.get(accuracy_key, score.overall) > 0.0
 
 
-def true_answers(prompts: Sequence[Prompt], routing: Routing, target_template: str | None) -> list[TrueAnswer]:
+def true_answers(prompts: Sequence[Prompt], routing: Routing, template_text: str | None) -> list[TrueAnswer]:
     """The rows with their responses, none of them scored.
 
     Raises:
-        jinja2.TemplateError: the template uses a name that it does not get.
+        ValueError: the template is not valid, or an answer cannot be rendered with it.
     """
+    template = None if template_text is None else target_template(template_text)
     return [
-        TrueAnswer(reward=_name_of(prompt, routing), prompt=prompt, forms=_forms(prompt, routing, target_template))
+        TrueAnswer(reward=_name_of(prompt, routing), prompt=prompt, forms=_forms(prompt, routing, template))
         for prompt in prompts
     ]
 
 
 def try_answers(answers: Sequence[TrueAnswer], config: RewardConfig, *, accuracy_key: str) -> None:
-    """Score them in a pool of one process, which ends before this returns.
+    """Score the answers in a pool of one process, which ends before this returns.
 
-    The first row of each reward is tried in all its forms, the others in the one that suited it best, and in all only
-    where that is not called right. A reward that let time pass and judged nothing is not asked about its other rows.
+    The first row of each reward is tried in all its forms. Its other rows are tried in the form that was best for the
+    first one, and in all forms only if that one is not called right. A reward that gave no score for its first row and
+    reached its time limit is not tried on its other rows.
     """
     first = {answer.reward: answer for answer in reversed(answers)}
     others = [answer for answer in answers if answer is not first[answer.reward]]
@@ -115,17 +116,16 @@ def _score(pool: RewardPool, pairs: Sequence[tuple[TrueAnswer, int]]) -> None:
 
 
 def _plausible_length(response: str) -> int:
-    """Tokens, about: words, marks and the end of the sequence. The tokenizer need not be there yet, and a reward that
-    divides by the length must not meet 0, which no sampled response has."""
+    """An estimate of the number of tokens: words, punctuation marks and the end of the sequence. There may be no
+    tokenizer yet, and the length must not be 0, by which a reward may divide."""
     return len(_WORD_OR_MARK.findall(response)) + 1
 
 
-def _forms(prompt: Prompt, routing: Routing, target_template: str | None) -> list[str]:
-    if target_template is not None:
-        template = SandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(target_template)
+def _forms(prompt: Prompt, routing: Routing, template: TextTemplate | None) -> list[str]:
+    if template is not None:
         return [template.render(answer=prompt.answer_text, question=prompt.question)]
     route = routing.route_of(prompt.data_source)
-    source = None if route is None else routing.specs[route.terms[0].lane].source
+    source = None if route is None else routing.specs[route.terms[0].function_index].source
     if isinstance(source, str):
         return [str(importlib.import_module(source).exemplar(prompt.answer_text))]
     return [form.replace(_ANSWER, prompt.answer_text) for form in USUAL_FORMS]

@@ -1,7 +1,7 @@
 """What runs in a scoring process: the only place where a reward function is called.
 
-It reads pickled orders from the server and answers with lines of JSON: the server opens nothing of a stranger's that
-could run code.
+It reads pickled calls from the server and answers with lines of JSON, because the server must not unpickle anything
+that a user's function could have written.
 """
 
 import asyncio
@@ -22,35 +22,35 @@ from rl_core.rewards.spec import RewardSpec
 
 def serve(connection: socket.socket) -> None:
     """Load the functions, then score until the server closes the connection."""
-    orders, words = connection.makefile("rb"), _Words(connection)
-    order, lanes = pickle.load(orders)  # noqa: S301 - from the server
+    received, answers = connection.makefile("rb"), _Answers(connection)
+    order, indices = pickle.load(received)  # noqa: S301 - from the server
     resource.setrlimit(resource.RLIMIT_AS, (order.memory_limit_bytes, order.memory_limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    words.say("started")
+    answers.send("started")
     functions = Functions(order)
-    for lane in lanes:
-        functions.load(lane)
-        words.say("loaded", lane)
-    for call in _calls(orders):
-        words.say("begun")
-        words.say(*functions.answer(call))
+    for index in indices:
+        functions.load(index)
+        answers.send("loaded", index)
+    for call in _calls(received):
+        answers.send("begun")
+        answers.send(*functions.answer(call))
 
 
 class Functions:
-    """What this process loaded: for each lane what calls its function, or the reason why there is none."""
+    """The functions that this process has loaded, by their index: a caller, or the reason why loading failed."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
         self._runner = asyncio.Runner()
-        self.lanes: dict[int, RewardCaller | str] = {}
+        self.callers: dict[int, RewardCaller | str] = {}
 
-    def load(self, lane: int) -> None:
-        """Import the function's source."""
-        spec = self._order.specs[lane]
+    def load(self, index: int) -> None:
+        """Import the module of a function."""
+        spec = self._order.specs[index]
         try:
-            self.lanes[lane] = self._caller(spec)
-        except BaseException as error:  # noqa: BLE001 - a stranger's file may raise anything; each sample tells
-            self.lanes[lane] = f"could not load {spec.name}: {error_text(error, spec)}"
+            self.callers[index] = self._caller(spec)
+        except BaseException as error:  # noqa: BLE001 - a user's file may raise anything; each sample reports it
+            self.callers[index] = f"could not load {spec.name}: {error_text(error, spec)}"
 
     def _caller(self, spec: RewardSpec) -> RewardCaller:
         return RewardCaller(
@@ -58,37 +58,37 @@ class Functions:
         )
 
     def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:
-        """("scored", one outcome for each of the first samples, the seconds they took together), or
-        ("batch failed", the reason)."""
-        samples = pickle.loads(call.samples)[call.start : call.stop]  # noqa: S301 - from the run, by way of the server
-        caller = self.lanes[call.lane]
+        """("scored", the results of the first samples, the seconds that they took together), or ("batch failed", the
+        reason)."""
+        samples = pickle.loads(call.samples)[call.start : call.stop]  # noqa: S301 - from the run, through the server
+        caller = self.callers[call.function_index]
         if isinstance(caller, str):
             return "scored", [CallResult({}, None, caller)] * len(samples), 0.0
         began = time.perf_counter()
         try:
-            outcomes = caller.outcomes(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
+            results = caller.results(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
         except BatchFailed as error:
             return "batch failed", str(error)
-        return "scored", outcomes, time.perf_counter() - began
+        return "scored", results, time.perf_counter() - began
 
 
-class _Words:
-    """What this process says to the server, and none that a reward forks from it."""
+class _Answers:
+    """Sends answers to the server from this process, and from no process that a reward function forks."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._pid = os.getpid()
 
-    def say(self, *words: Any) -> None:
+    def send(self, *words: Any) -> None:
         if os.getpid() != self._pid:
-            os._exit(0)  # a call that forked came back twice; the copy has no sample to answer for
+            os._exit(0)  # a reward function forked, and its child returned as well; only the parent answers
         self._connection.sendall(json.dumps(words).encode() + b"\n")
 
 
-def _calls(orders: IO[bytes]) -> Iterator[Call]:
+def _calls(received: IO[bytes]) -> Iterator[Call]:
     while True:
         try:
-            call: Call = pickle.load(orders)  # noqa: S301 - from the server
+            call: Call = pickle.load(received)  # noqa: S301 - from the server
         except EOFError:
             return
         yield call

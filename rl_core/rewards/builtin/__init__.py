@@ -1,7 +1,6 @@
-"""The built-in scorers, one a file.
+"""The built-in rewards, one file each.
 
-Each file offers `compute_score(sample, **kwargs) -> dict` with `overall` and its components, and `exemplar(answer)`, a
-response that deserves the full score. One that judges an answer also offers `parse(response)`: the answer that it
-reads, or None where there is none. A scorer that carries a published name gives the published numbers, their oddities
-included.
+Each file has `compute_score(sample, **kwargs) -> dict`, which returns the components, and `exemplar(answer)`, which
+writes a response that gets the full score. A reward that judges an answer also has `parse(response)`: the answer that
+it reads, or None if there is none. A reward with a published name gives the published numbers, oddities included.
 """

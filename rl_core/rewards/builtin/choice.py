@@ -1,4 +1,4 @@
-"""Multiple choice: the letter of the answer equals the truth's."""
+"""Multiple choice: whether the response chooses the right letter."""
 
 import re
 
@@ -14,15 +14,15 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
     r"""overall = (1 - format_weight) * accuracy + format_weight * format.
 
     The letter is read from the last `<answer></answer>` (from a `\boxed{}` in it, if there is one), else from the last
-    `\boxed{}`, else from a response that is nothing but a letter; format asks for a mark of one of the first two
-    kinds. Case does not matter.
+    `\boxed{}`, else from a response that is a letter alone. Format is 1 if the letter was read from one of the first
+    two. Case does not matter.
 
     Raises:
-        ValueError: the ground truth is no choice: a letter alone, or followed by its text ("B. a circle").
+        ValueError: the ground truth is neither a letter alone nor a letter followed by its text ("B. a circle").
     """
     truth = _read(_LETTER.match(sample.ground_truth_text))
     if truth is None:
-        raise ValueError(f"the ground truth {sample.ground_truth_text!r} is no choice; `choice` cannot judge it")
+        raise ValueError(f"the ground truth {sample.ground_truth_text!r} is not a choice; `choice` cannot judge it")
     given = parse(sample.response)
     accuracy = float(given == truth)
     format_score = float(given is not None and _marked(sample.response) is not None)
@@ -31,13 +31,13 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
 
 
 def parse(response: str) -> str | None:
-    """The chosen letter, in upper case; None without one."""
+    """The chosen letter, in upper case; None if there is none."""
     marked = _marked(response)
     return _read(_LETTER_ALONE.fullmatch(response) if marked is None else _LETTER.match(marked))
 
 
 def exemplar(answer: str) -> str:
-    """A response of the full score."""
+    """A response that gets the full score."""
     return f"<answer>{answer}</answer>"
 
 

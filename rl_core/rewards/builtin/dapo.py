@@ -1,4 +1,4 @@
-"""The scorer published with DAPO (Yu et al. 2025, arXiv 2503.14476) and as EasyR1's `dapo.py`."""
+"""The reward published with DAPO (Yu et al. 2025, arXiv 2503.14476) and as EasyR1's `dapo.py`."""
 
 import re
 
@@ -16,9 +16,9 @@ def compute_score(
 ) -> dict[str, float]:
     """overall = accuracy + overlong_penalty_factor * overlong.
 
-    Accuracy is 1 or -1: the last "Answer: ..." within the last 300 characters equals the truth after Minerva's
-    normalisation. Overlong is the soft penalty, from -1 to 0. `accuracy_normalized` is accuracy as 0 or 1, for
-    evaluation and group filtering.
+    Accuracy is 1 if the last "Answer: ..." within the last 300 characters equals the ground truth after Minerva's
+    normalisation, else -1. Overlong is the soft penalty, from -1 to 0. `accuracy_normalized` is the accuracy as 0 or 1,
+    for evaluation and group filtering.
     """
     given = parse(sample.response)
     is_right = normalise_answer(_NO_ANSWER if given is None else given) == normalise_answer(sample.ground_truth_text)
@@ -33,11 +33,11 @@ def compute_score(
 
 
 def parse(response: str) -> str | None:
-    """What follows the last "Answer:" to the end of its line; None without one."""
+    """The text after the last "Answer:", to the end of its line; None if there is none."""
     answers = _ANSWER.findall(response[-_READ_CHARACTERS:])
     return answers[-1] if answers else None
 
 
 def exemplar(answer: str) -> str:
-    """A response of the full score."""
+    """A response that gets the full score."""
     return f"Answer: {answer}"

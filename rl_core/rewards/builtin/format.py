@@ -1,26 +1,26 @@
-"""The form of a response alone: for mixtures with a reward that judges the answer."""
+"""The format of a response alone: for mixtures with a reward that judges the answer."""
 
 from rl_core.rewards.forms import has_boxed_form, has_tagged_form, tighten
 from rl_core.rewards.sample import RewardSample
 
 
 def compute_score(sample: RewardSample, form: str = "tagged") -> dict[str, float]:
-    r"""overall = 1 for a response of the right form, else 0.
+    r"""overall = 1 for a response of the right format, else 0.
 
     Args:
         sample: The response.
-        form: `tagged`, the form of `r1v`: `<think>...</think><answer>...</answer>` and nothing else; or `boxed`, the
-            form of `math`: thoughts in their tags first, a `\boxed{}` after them.
+        form: `tagged`, the format of `r1v`: `<think>...</think><answer>...</answer>` and nothing else; or `boxed`, the
+            format of `math`: first `<think>...</think>`, then a `\boxed{}`.
 
     Raises:
         ValueError: there is no such form.
     """
     if form not in ("tagged", "boxed"):
-        raise ValueError(f"there is no form {form!r}, just tagged and boxed")
+        raise ValueError(f"there is no form {form!r}, only tagged and boxed")
     has_form = has_tagged_form(sample.response) if form == "tagged" else has_boxed_form(tighten(sample.response))
     return {"overall": float(has_form)}
 
 
 def exemplar(answer: str) -> str:
-    r"""A response of both forms."""
+    r"""A response that has both forms."""
     return f"<think></think><answer>\\boxed{{{answer}}}</answer>"

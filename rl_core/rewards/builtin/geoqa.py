@@ -1,4 +1,4 @@
-"""The scorer of R1-V's GeoQA runs (`grpo.py` of Deep-Agent/R1-V, 2025): math-verify first, then equal text."""
+"""The reward of R1-V's GeoQA runs (`grpo.py` of Deep-Agent/R1-V, 2025): math-verify first, then equal text."""
 
 from rl_core.rewards.forms import has_tagged_form, one_line_answer
 from rl_core.rewards.grading import silence_limit_warning
@@ -6,12 +6,12 @@ from rl_core.rewards.sample import RewardSample
 
 
 def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str, float]:
-    """overall = (1 - format_weight) * accuracy + format_weight * format; as published both count alike (there as a sum
-    of two, which a group's normalisation does not tell from their mean).
+    """overall = (1 - format_weight) * accuracy + format_weight * format. As published, both have the same weight; there
+    the reward is their sum, which gives the same advantages after the normalisation within the group.
 
-    Accuracy: math-verify finds an equal expression anywhere in the response, the thoughts included, as published; or
-    the answer between the tags (without them the whole response) is the truth's text. The ground truth may carry its
-    own `<answer>` tags, as R1-V's data do.
+    Accuracy is 1 if math-verify finds an equal expression anywhere in the response, the thoughts included, as
+    published; or if the answer between the tags (without tags, the whole response) equals the text of the ground truth.
+    The ground truth may have `<answer>` tags of its own, as in R1-V's data.
     """
     format_score = float(has_tagged_form(sample.response))
     accuracy = float(_verified(sample.response, sample.ground_truth_text) or _same_text(sample))
@@ -20,13 +20,13 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
 
 
 def parse(response: str) -> str | None:
-    """The first answer that stands on one line inside its tags; None without one, although the accuracy then looks at
-    the whole response."""
+    """The first answer in tags on a single line; None if there is none, although the accuracy is then judged by the
+    whole response."""
     return one_line_answer(response)
 
 
 def exemplar(answer: str) -> str:
-    """A response of the full score."""
+    """A response that gets the full score."""
     return f"<think></think><answer>{answer}</answer>"
 
 
@@ -36,7 +36,7 @@ def _verified(response: str, ground_truth: str) -> bool:
 
     silence_limit_warning()
     given, truth = (expressions(text, parsing_timeout=None) for text in (response, ground_truth))
-    # As published, the response stands where math-verify expects the truth. It swallows what it stumbles over.
+    # As published, the response is passed where math-verify expects the truth. math-verify swallows its own exceptions.
     return bool(verify(given, truth, timeout_seconds=None))
 
 

@@ -1,11 +1,11 @@
-"""Brevity: full score up to a number of tokens, none from another one on."""
+"""Brevity: the full score up to a number of tokens, 0 from a larger number on."""
 
 from rl_core.rewards.sample import RewardSample
 
 
 def compute_score(sample: RewardSample, target_length: int, max_length: int) -> dict[str, float]:
-    """overall = 1 up to `target_length` tokens, then falling linearly to 0 at `max_length`. Made for mixtures: alone
-    it teaches silence.
+    """overall = 1 up to `target_length` tokens, then falling linearly to 0 at `max_length`. Made for mixtures: on its
+    own it teaches empty responses.
 
     Raises:
         ValueError: `target_length` is not below `max_length`.

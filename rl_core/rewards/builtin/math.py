@@ -1,4 +1,4 @@
-"""The boxed-answer scorer published as EasyR1's `math.py`."""
+"""The reward for boxed answers published as EasyR1's `math.py`."""
 
 from mathruler.grader import extract_boxed_content
 
@@ -12,10 +12,10 @@ _NO_BOX = "None"  # what mathruler reads from a response without a closed box
 def compute_score(sample: RewardSample, format_weight: float = 0.1, grader: str = "mathruler") -> dict[str, float]:
     r"""overall = (1 - format_weight) * accuracy + format_weight * format.
 
-    Format asks for `<think>...</think>` at the very start and a `\boxed{}` somewhere after it; what follows the box is
-    free. Accuracy reads the last `\boxed{}`, also one inside the thoughts, and does not depend on the format. As
-    published, white space around `<`, `>` and `/` is taken out of the whole response first, the answer included. The
-    published numbers are those of the grader mathruler.
+    Format is 1 if the response starts with `<think>...</think>` and has a `\boxed{}` after it; any text may follow.
+    Accuracy is judged by the last `\boxed{}`, even inside the thoughts, and does not depend on the format. As
+    published, white space around `<`, `>` and `/` is first removed from the whole response, the answer included. The
+    published numbers were computed with the grader mathruler.
     """
     response = tighten(sample.response)
     format_score = float(has_boxed_form(response))
@@ -25,11 +25,11 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1, grader: str 
 
 
 def parse(response: str) -> str | None:
-    r"""The content of the last `\boxed{}`; None without a closed one."""
+    r"""The content of the last `\boxed{}`; None if there is no closed one."""
     answer = extract_boxed_content(tighten(response))
     return None if answer == _NO_BOX else str(answer)
 
 
 def exemplar(answer: str) -> str:
-    """A response of the full score."""
+    """A response that gets the full score."""
     return f"<think></think>\\boxed{{{answer}}}"

@@ -1,4 +1,4 @@
-"""The tagged-answer scorer published as EasyR1's `r1v.py`."""
+"""The reward for answers in tags published as EasyR1's `r1v.py`."""
 
 from rl_core.rewards.forms import has_tagged_form, one_line_answer
 from rl_core.rewards.grading import grader_named
@@ -8,10 +8,10 @@ from rl_core.rewards.sample import RewardSample
 def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str = "mathruler") -> dict[str, float]:
     """overall = (1 - format_weight) * accuracy + format_weight * format.
 
-    Format asks for thoughts and answer with nothing before, after or, but for white space, between them. Accuracy
-    reads the first answer that stands on one line, or the whole response where there is none: a bare "5" has accuracy
-    1 and format 0, an answer on a line of its own format 1 and accuracy 0. The published numbers are those of the
-    grader mathruler.
+    Format is 1 if the response is `<think>...</think><answer>...</answer>` and nothing else, except white space in
+    between. Accuracy is judged by the first answer whose tags are on the same line, or by the whole response if there
+    is none: a bare "5" has accuracy 1 and format 0, an answer on a line between its tags format 1 and accuracy 0. The
+    published numbers were computed with the grader mathruler.
     """
     format_score = float(has_tagged_form(sample.response))
     accuracy = _accuracy(sample.response, sample.ground_truth_text, grader)
@@ -20,13 +20,13 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str 
 
 
 def parse(response: str) -> str | None:
-    """The first answer that stands on one line inside its tags; None without one, although the accuracy then falls
-    back on the whole response."""
+    """The first answer in tags on a single line; None if there is none, although the accuracy is then judged by the
+    whole response."""
     return one_line_answer(response)
 
 
 def exemplar(answer: str) -> str:
-    """A response of the full score."""
+    """A response that gets the full score."""
     return f"<think></think><answer>{answer}</answer>"
 
 
@@ -36,5 +36,5 @@ def _accuracy(response: str, ground_truth: str, grader: str) -> float:
     given = response.strip() if answer is None else answer
     try:
         return float(equal(given, ground_truth.strip()))
-    except Exception:  # noqa: BLE001 - as published: whatever the grader stumbles over is a wrong answer
+    except Exception:  # noqa: BLE001 - as published: an answer on which the grader fails is wrong
         return 0.0

@@ -116,7 +116,7 @@ def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, capl
     with caplog.at_level(logging.WARNING):
         items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",))["greedy"]
     assert [item.verdict for item in items] == [True, True, True, False]
-    assert "'many' is no whole number" in items[3].error
+    assert "'many' is not a whole number" in items[3].error
     assert (items[3].components, items[3].parse_failed) == ({}, None)
     assert summarise(items).failed_rewards == 1
     assert "1 of 4 greedy responses could not be scored and count as wrong; the first: p3" in caplog.text

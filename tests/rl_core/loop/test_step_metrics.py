@@ -31,6 +31,14 @@ def test_a_component_that_only_some_responses_have_is_no_mean_over_those() -> No
     assert metrics["reward/failed"] == 1.0
 
 
+def test_a_component_with_the_name_of_an_own_metric_is_not_lost() -> None:
+    named = {"failed": 0.25, "greedy": 0.5, "group_std": 0.75, "zero_std_groups": 2.0}
+    metrics = reward_metrics([], scores_of(named, named, None))
+    assert {name: metrics[f"reward/{name}/mean"] for name in named} == named
+    assert (metrics["reward/failed"], metrics["reward/group_std"], metrics["reward/zero_std_groups"]) == (1.0, 0.0, 0.0)
+    assert "reward/greedy" not in metrics, "greedy decoding writes it"
+
+
 HUGE = st.floats(-LARGEST, LARGEST) | st.sampled_from([LARGEST, -LARGEST])
 
 

@@ -95,7 +95,7 @@ def test_count_reads_the_first_number_in_an_answer_block(response: str, accuracy
 
 
 def test_count_names_a_ground_truth_that_is_no_number() -> None:
-    with pytest.raises(ValueError, match="'many' is no whole number"):
+    with pytest.raises(ValueError, match="'many' is not a whole number"):
         count.compute_score(make_sample("<answer>3</answer>", "many"))
 
 
@@ -173,7 +173,7 @@ def test_choice_reads_one_letter(response: str, truth: str, accuracy: int, form:
 
 
 def test_choice_names_a_ground_truth_that_is_no_choice() -> None:
-    with pytest.raises(ValueError, match="'circle' is no choice"):
+    with pytest.raises(ValueError, match="'circle' is not a choice"):
         score("choice", "<answer>B</answer>", "circle")
 
 

@@ -33,7 +33,7 @@ def limits() -> CallLimits:
 
 
 @pytest.mark.parametrize(
-    ("lane", "samples", "seconds", "call_seconds", "key"),
+    ("function_index", "samples", "seconds", "call_seconds", "key"),
     [
         (0, 1, 10.0, 10.0, "timeout_seconds = 10"),
         (0, 5, 10.0 + SLICE_SECONDS, 10.0, "timeout_seconds = 10"),
@@ -43,21 +43,21 @@ def limits() -> CallLimits:
     ],
 )
 def test_every_kind_has_its_limit_and_more_for_a_first_call(
-    limits: CallLimits, lane: int, samples: int, seconds: float, call_seconds: float, key: str
+    limits: CallLimits, function_index: int, samples: int, seconds: float, call_seconds: float, key: str
 ) -> None:
-    later = limits.of(lane, samples=samples, is_first=False)
+    later = limits.of(function_index, samples=samples, is_first=False)
     assert (later.seconds, later.call_seconds, later.later) == (seconds, call_seconds, None)
     assert later.reason == f"no result within reward.{key}"
-    first = limits.of(lane, samples=samples, is_first=True)
+    first = limits.of(function_index, samples=samples, is_first=True)
     assert (first.seconds, first.call_seconds, first.later) == (seconds + 1000.0, call_seconds + 1000.0, later)
     assert f"{call_seconds + 1000:g}" in first.reason
     assert (first.words(seconds), first.words(seconds + 1000.0)) == (later.reason, first.reason)
 
 
-def in_a_call(limits: CallLimits, then: Callable[[asyncio.Timeout], Awaitable[None]], lane: int = 0) -> None:
+def in_a_call(limits: CallLimits, then: Callable[[asyncio.Timeout], Awaitable[None]], function_index: int = 0) -> None:
     async def call() -> None:
         async with asyncio.timeout(1010.0) as timeout:
-            limits.watch(lane, limits.of(lane, samples=1, is_first=True), timeout)
+            limits.watch(function_index, limits.of(function_index, samples=1, is_first=True), timeout)
             await then(timeout)
 
     asyncio.run(call())

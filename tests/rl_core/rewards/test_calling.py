@@ -30,8 +30,8 @@ def judge_of() -> Iterator[Callable[[str], RewardCaller]]:
         yield judge_of
 
 
-def outcomes_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
-    return judge.outcomes(samples, timeout_seconds=2.0, reason="too long")
+def results_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
+    return judge.results(samples, timeout_seconds=2.0, reason="too long")
 
 
 def failure(reason: str) -> CallResult:
@@ -49,37 +49,37 @@ def test_easyr1_gets_its_three_keys_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["easyr1_batch.py", "easyr1_sequential.py"])
 def test_both_easyr1_types_give_one_outcome_a_sample(judge_of, name: str) -> None:
     judge = judge_of(f"{name}:compute_score")
-    outcomes = outcomes_of(judge, [make_sample("<answer>3</answer>"), make_sample("3")])
-    assert [outcome.components["accuracy"] for outcome in outcomes] == [1.0, 0.0]
+    results = results_of(judge, [make_sample("<answer>3</answer>"), make_sample("3")])
+    assert [result.components["accuracy"] for result in results] == [1.0, 0.0]
 
 
 def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of) -> None:
     judge = judge_of("easyr1_batch.py:compute_score")
     with pytest.raises(BatchFailed, match="KeyError: 'the reason'"):
-        outcomes_of(judge, [make_sample("fine"), make_sample("raise")])
-    assert outcomes_of(judge, [make_sample("raise")]) == [failure("KeyError: 'the reason' (easyr1_batch.py line 29)")]
+        results_of(judge, [make_sample("fine"), make_sample("raise")])
+    assert results_of(judge, [make_sample("raise")]) == [failure("KeyError: 'the reason' (easyr1_batch.py line 29)")]
 
 
 def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of) -> None:
     samples = [make_sample("x")] * 3
     with pytest.raises(BatchFailed, match="returned 2 results for a batch of 3"):
-        outcomes_of(judge_of("easyr1_batch.py:short"), samples)
-    outcomes = outcomes_of(judge_of("easyr1_batch.py:bad_middle"), samples)
-    assert outcomes[1] == failure("ValueError: component `overall` is str, not a number")
-    assert [outcomes[0].components, outcomes[2].components] == [{"overall": 3.0}] * 2
+        results_of(judge_of("easyr1_batch.py:short"), samples)
+    results = results_of(judge_of("easyr1_batch.py:bad_middle"), samples)
+    assert results[1] == failure("ValueError: component `overall` is str, not a number")
+    assert [results[0].components, results[2].components] == [{"overall": 3.0}] * 2
 
 
 def test_a_batch_function_that_returns_no_list_says_what_it_returned(judge_of, tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("REWARD_TYPE = 'batch'\ndef score(inputs): ...\n")
     with pytest.raises(BatchFailed, match="returned NoneType for a batch of 2"):
-        outcomes_of(judge_of(f"{tmp_path}/none.py:score"), [make_sample("x")] * 2)
+        results_of(judge_of(f"{tmp_path}/none.py:score"), [make_sample("x")] * 2)
 
 
 def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
     responses = ["good", "raise", "own timeout", "hang", "good"]
-    outcomes = outcomes_of(judge_of("asynchronous.py:judge"), [make_sample(response) for response in responses])
+    results = results_of(judge_of("asynchronous.py:judge"), [make_sample(response) for response in responses])
     good = CallResult({"overall": 1.0}, None, None)
-    assert outcomes == [
+    assert results == [
         good,
         failure("KeyError: 'the reason' (asynchronous.py line 24)"),
         failure("TimeoutError: the judge's server (asynchronous.py line 26)"),
@@ -90,8 +90,8 @@ def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
 
 @pytest.mark.parametrize("function", ["decorated", "wrapped"])
 def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) -> None:
-    outcomes = outcomes_of(judge_of(f"asynchronous.py:{function}"), [make_sample("good"), make_sample("raise")])
-    assert outcomes == [
+    results = results_of(judge_of(f"asynchronous.py:{function}"), [make_sample("good"), make_sample("raise")])
+    assert results == [
         CallResult({"overall": 1.0}, None, None),
         failure("KeyError: 'the reason' (asynchronous.py line 24)"),
     ]
@@ -101,8 +101,8 @@ def test_a_wrong_keyword_argument_of_an_async_function_costs_each_sample(judge_o
     (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER}/asynchronous.py:nap", kwargs={"wieght": 1})).specs
     judge = judge_of("asynchronous.py:nap")
     judge = RewardCaller(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=judge.runner)
-    outcomes = outcomes_of(judge, [make_sample("0")] * 2)
-    assert all("unexpected keyword argument 'wieght'" in str(outcome.error) for outcome in outcomes)
+    results = results_of(judge, [make_sample("0")] * 2)
+    assert all("unexpected keyword argument 'wieght'" in str(result.error) for result in results)
 
 
 def test_a_file_that_fails_halfway_is_not_found_again_half_loaded(tmp_path: Path) -> None:

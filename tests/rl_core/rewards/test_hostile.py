@@ -196,7 +196,7 @@ def test_what_a_reward_prints_is_bounded(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "{1.0}\n"
     assert done.stderr.startswith("print print")
-    assert done.stderr.count("the rewards printed more than 64 KiB within 60 s; the rest of it is left out") == 1
+    assert done.stderr.count("the rewards printed more than 64 KiB within 60 s; the rest is left out") == 1
     assert MOST_BYTES < len(done.stderr) < MOST_BYTES + 200
 
 

@@ -41,7 +41,7 @@ OWN_THAT_FAIL = {
     "infinite": "ValueError: component `overall` is inf, not a finite number",
     "nothing": "ValueError: returned NoneType, not a number or a dict of numbers with `overall`",
     "text": "ValueError: returned str, not a number or a dict of numbers with `overall`",
-    "without_overall": "ValueError: returned no `overall`, just ['accuracy']",
+    "without_overall": "ValueError: returned no `overall`, only ['accuracy']",
     "several_in_one": "ValueError: returned list, not a number or a dict of numbers with `overall`",
     "complex_number": "ValueError: returned complex, not a number or a dict of numbers with `overall`",
     "takes_nothing": "TypeError: takes_nothing() takes 0 positional arguments but 1 was given",

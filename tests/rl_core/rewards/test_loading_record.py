@@ -25,9 +25,9 @@ def record() -> LoadingRecord:
 def test_an_import_that_ends_its_process_is_given_up_after_some_tries(record: LoadingRecord) -> None:
     for _ in range(MAX_FAILURES - 1):
         record.ended(1, "signal SIGKILL")
-        assert record.lanes() == [0, 1]
+        assert record.loadable() == [0, 1]
     record.ended(1, "signal SIGKILL")
-    assert record.lanes() == [0]
+    assert record.loadable() == [0]
     assert (record.problem(0), record.problem(1)) == (
         None,
         "could not load b: its import ended the process: signal SIGKILL",
@@ -44,10 +44,10 @@ def test_what_a_living_process_has_loaded_is_not_given_up(record: LoadingRecord)
     for _ in range(2 * MAX_FAILURES):
         record.took_too_long(0)
         record.ended(0, "exit code 1")
-    assert record.lanes() == [0, 1]
+    assert record.loadable() == [0, 1]
     record.gone([0])
     record.took_too_long(0)
-    assert record.lanes() == [1], "nobody has it any more, and nobody gets it"
+    assert record.loadable() == [1], "nobody has it any more, and nobody gets it"
 
 
 def test_a_success_forgets_failures(record: LoadingRecord) -> None:
@@ -55,7 +55,7 @@ def test_a_success_forgets_failures(record: LoadingRecord) -> None:
         record.ended(0, "exit code 1")
         record.succeeded(0)
         record.gone([0])
-    assert record.lanes() == [0, 1]
+    assert record.loadable() == [0, 1]
 
 
 def test_processes_that_never_start_end_the_pool(record: LoadingRecord) -> None:

@@ -21,23 +21,23 @@ FOLDER = Path(__file__).parent
 
 
 def route_of(*weights: float, is_mixture: bool = True, reader: int | None = None) -> Route:
-    terms = [Term(lane=place, name=f"t{place}", weight=weight) for place, weight in enumerate(weights)]
+    terms = [Term(function_index=place, name=f"t{place}", weight=weight) for place, weight in enumerate(weights)]
     return Route(terms=terms, is_mixture=is_mixture, reader=reader)
 
 
-def outcome(overall: float, **components: float) -> CallResult:
+def result(overall: float, **components: float) -> CallResult:
     return CallResult({"overall": overall, **components}, None, None)
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5))
 def test_the_overall_of_a_mixture_is_its_weighted_sum(pairs: list[tuple[float, float]]) -> None:
-    score = combine(route_of(*(weight for weight, _ in pairs)), [outcome(value) for _, value in pairs])
+    score = combine(route_of(*(weight for weight, _ in pairs)), [result(value) for _, value in pairs])
     assert score.overall == pytest.approx(math.fsum(weight * value for weight, value in pairs))
     assert {f"t{place}/overall": value for place, (_, value) in enumerate(pairs)}.items() <= score.components.items()
 
 
 def test_the_first_terms_components_keep_their_names() -> None:
-    score = combine(route_of(1.0, 0.5), [outcome(1.0, accuracy=1.0), outcome(-1.0, accuracy=0.25)])
+    score = combine(route_of(1.0, 0.5), [result(1.0, accuracy=1.0), result(-1.0, accuracy=0.25)])
     assert score.components == {
         "overall": 0.5,
         "accuracy": 1.0,
@@ -48,17 +48,20 @@ def test_the_first_terms_components_keep_their_names() -> None:
 
 
 def test_a_single_function_is_handed_on_as_it_is() -> None:
-    score = combine(route_of(1.0, is_mixture=False), [outcome(1.0, accuracy=1.0)])
+    score = combine(route_of(1.0, is_mixture=False), [result(1.0, accuracy=1.0)])
     assert score == Score(components={"overall": 1.0, "accuracy": 1.0})
 
 
 def test_one_failure_is_the_samples_and_is_named() -> None:
-    score = combine(route_of(1.0, 1.0, 1.0), [outcome(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
+    score = combine(route_of(1.0, 1.0, 1.0), [result(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
     assert (score.components, score.error) == ({}, "t1: no; t2: never")
 
 
 def test_a_sum_without_bounds_is_no_score() -> None:
-    assert combine(route_of(10.0), [outcome(1e30)]).error == "the weighted sum is 1e+31, further than 1e+30 from 0"
+    assert (
+        combine(route_of(10.0), [result(1e30)]).error
+        == "the weighted sum is 1e+31, larger than 1e+30 in absolute value"
+    )
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (10.0, -10.0)])
@@ -66,20 +69,20 @@ def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[flo
     futures: list[Future[CallResult]] = [Future(), Future()]
     pending = PendingScore(route_of(*weights), futures)
     for future in futures:
-        future.set_result(outcome(1e308))
+        future.set_result(result(1e308))
     assert pending.score.result(timeout=1).error == "the weighted sum is nan, not a finite number"
 
 
 def test_the_answer_is_that_of_the_term_that_reads_one() -> None:
-    outcomes = [outcome(1.0), CallResult({"overall": 1.0}, "7", None)]
-    assert combine(route_of(1.0, 1.0, reader=1), outcomes).parsed == "7"
+    results = [result(1.0), CallResult({"overall": 1.0}, "7", None)]
+    assert combine(route_of(1.0, 1.0, reader=1), results).parsed == "7"
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int]) -> None:
     futures: list[Future[CallResult]] = [Future() for _ in range(3)]
     pending = PendingScore(route_of(1.0, 2.0, 3.0), futures)
-    threads = [threading.Thread(target=futures[place].set_result, args=(outcome(1.0),)) for place in order]
+    threads = [threading.Thread(target=futures[place].set_result, args=(result(1.0),)) for place in order]
     for thread in threads:
         assert not pending.score.done()
         thread.start()

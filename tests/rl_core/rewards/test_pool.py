@@ -19,9 +19,9 @@ import pytest
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.records.metrics_log import RunLogs, read
-from rl_core.rewards.lane import Lane
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
+from rl_core.rewards.sample_queue import SampleQueue
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
@@ -91,10 +91,10 @@ def test_scoring_processes_load_no_large_library(pool: RewardPool) -> None:
 
 def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None:
     (score,) = pool.score_all([make_sample("pid")])
-    keeper = psutil.Process(int(score.components["parent"]))
-    server = keeper.parent()
+    supervisor = psutil.Process(int(score.components["parent"]))
+    server = supervisor.parent()
     assert server.ppid() == os.getpid()
-    sessions = [os.getsid(pid) for pid in (0, server.pid, keeper.pid, int(score.components["pid"]))]
+    sessions = [os.getsid(pid) for pid in (0, server.pid, supervisor.pid, int(score.components["pid"]))]
     assert len(set(sessions)) == 4, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
 
 
@@ -145,17 +145,17 @@ def test_512_fast_rewards_leave_the_generating_process_in_a_few_messages(
 ) -> None:
     samples = counting_samples(512)
     counting.score_all(samples)  # the pool knows now that a call is fast
-    departures: list[int] = []
-    depart = Lane.depart
+    sizes: list[int] = []
+    next_chunk = SampleQueue.next_chunk
 
-    def watched(lane: Lane, number: int) -> list[RewardSample]:
-        leaving = depart(lane, number)
-        departures.append(len(leaving))
-        return leaving
+    def watched(queue: SampleQueue, number: int) -> list[RewardSample]:
+        sent = next_chunk(queue, number)
+        sizes.append(len(sent))
+        return sent
 
-    monkeypatch.setattr(Lane, "depart", watched)
+    monkeypatch.setattr(SampleQueue, "next_chunk", watched)
     counting.score_all(samples)
-    messages = [size for size in departures if size]
+    messages = [size for size in sizes if size]
     assert sum(messages) == 512
     assert len(messages) < 128, "8 where no call is held up"
 
@@ -327,7 +327,7 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
         server = psutil.Process(pool._server.pid)
-        wait_until(lambda: len(server.children(recursive=True)) == 4, "two workers with their keepers")
+        wait_until(lambda: len(server.children(recursive=True)) == 4, "two workers with their supervisors")
         scoring = server.children(recursive=True)
         all_wait.set()
         for future in futures:
@@ -421,6 +421,6 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
         processes = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)
-    assert len(processes) == 5, "the server, two scoring processes, their keepers"
+    assert len(processes) == 5, "the server, two scoring processes, their supervisors"
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
     assert alive == []

@@ -45,7 +45,8 @@ def test_a_template_renders_answer_and_question() -> None:
 
 
 def test_an_unknown_name_in_the_template_is_a_problem() -> None:
-    assert trial("count", "4", template="{{ anwser }}").problems == ["'anwser' is undefined"]
+    (problem,) = trial("count", "4", template="{{ anwser }}").problems
+    assert problem == "cold_start.target_template names the unknown variable anwser; there is answer, question"
 
 
 def test_a_missing_accuracy_component_is_a_problem_that_names_the_others() -> None:
@@ -129,7 +130,9 @@ def test_a_reward_that_reads_no_usual_form_is_told_as_such(tmp_path: Path) -> No
     path = tmp_path / "never.py"
     path.write_text("def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
     (warning,) = trial(f"{path}:score", "1", "2").warnings
-    assert "calls the true answer wrong for 2 rows (row-0, row-1) (of 2 tried), bare and in every usual form" in warning
+    assert (
+        "calls the true answer wrong for 2 rows (row-0, row-1) (of 2 tried), alone and in every usual form" in warning
+    )
 
 
 def test_a_reward_that_fails_on_another_form_than_its_own_is_a_warning(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def test_a_relative_path_starts_from_the_working_directory(reward_file: Path, mo
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        ("cuont", "no built-in reward; did you mean `count`?"),
-        ("zzz", r"no built-in reward \(there is choice, count, dapo,"),
+        ("cuont", "not a built-in reward; did you mean `count`?"),
+        ("zzz", r"not a built-in reward \(there is choice, count, dapo,"),
         ("{folder}/mine.py", "must read path/to/file.py:function"),
         ("{folder}/mine.py:", "must read path/to/file.py:function"),
         ("{folder}/mine.txt:score", "must read path/to/file.py:function"),
@@ -119,7 +119,7 @@ def test_a_function_that_several_sources_share_is_loaded_once() -> None:
     )
     routing = resolve_rewards(config)
     assert [spec.kwargs for spec in routing.specs] == [{}, {"format_weight": 0.5}]
-    assert [routing.route_of(source).terms[0].lane for source in ("a", "b", "c")] == [0, 1, 0]
+    assert [routing.route_of(source).terms[0].function_index for source in ("a", "b", "c")] == [0, 1, 0]
 
 
 def test_arguments_that_are_equal_and_of_another_type_are_others() -> None:
@@ -134,9 +134,9 @@ def test_every_problem_is_named_at_once() -> None:
     with pytest.raises(ValueError) as caught:
         resolve_rewards(config)
     first, second, third = str(caught.value).splitlines()
-    assert first.startswith("reward.function 'maht' is no built-in reward; did you mean `math`?")
+    assert first.startswith("reward.function 'maht' is not a built-in reward; did you mean `math`?")
     assert second.startswith("reward.function 'nowhere.py:f': there is no file")
-    assert third.startswith("reward.function 'cuont' is no built-in reward; did you mean `count`?")
+    assert third.startswith("reward.function 'cuont' is not a built-in reward; did you mean `count`?")
 
 
 def test_a_reward_without_a_function_is_refused() -> None:

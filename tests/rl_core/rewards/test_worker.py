@@ -36,16 +36,16 @@ def answer(functions: Functions, *responses: str, start: int = 0, stop: int | No
     samples = pickle.dumps([make_sample(response) for response in responses])
     stop = len(responses) if stop is None else stop
     return functions.answer(
-        Call(lane=0, samples=samples, start=start, stop=stop, timeout_seconds=1.0, timeout_reason="too long")
+        Call(function_index=0, samples=samples, start=start, stop=stop, timeout_seconds=1.0, timeout_reason="too long")
     )
 
 
 def test_a_stretch_of_a_chunk_is_scored_in_order() -> None:
-    word, outcomes, seconds = answer(
+    word, results, seconds = answer(
         load("count"), "no", "<answer>3</answer>", "<answer>4</answer>", "no", start=1, stop=3
     )
     assert word == "scored"
-    assert [(outcome.components["accuracy"], outcome.parsed) for outcome in outcomes] == [(1.0, "3"), (0.0, "4")]
+    assert [(result.components["accuracy"], result.parsed) for result in results] == [(1.0, "3"), (0.0, "4")]
     assert seconds > 0
 
 
@@ -55,46 +55,46 @@ def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch)
     a_call = 0.6 * calling.SLICE_SECONDS  # a clock that moves by so much each time somebody looks at it
     clock = SimpleNamespace(perf_counter=lambda: next(looks) * a_call)
     monkeypatch.setattr(calling, "time", clock)
-    _, outcomes, _ = answer(functions, *["no"] * 5)
-    assert len(outcomes) == 2
+    _, results, _ = answer(functions, *["no"] * 5)
+    assert len(results) == 2
 
 
 def test_a_failure_says_which_sample_it_cost() -> None:
     functions = load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
-    _, outcomes, _ = answer(functions, "good", "raise", "good")
+    _, results, _ = answer(functions, "good", "raise", "good")
     good = CallResult({"overall": 2.0, "length": 5.0}, None, None)
-    assert outcomes == [good, CallResult({}, None, "KeyError: 'the reason' (strangers.py line 37)"), good]
+    assert results == [good, CallResult({}, None, "KeyError: 'the reason' (strangers.py line 37)"), good]
 
 
 def test_a_full_memory_names_the_limit() -> None:
-    assert load("count").lanes[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
+    assert load("count").callers[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 
 
 def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def score(sample): ...\nimport nowhere_to_be_found\n")
-    _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x", "y")
+    _, results, _ = answer(load(f"{tmp_path}/broken.py:score"), "x", "y")
     why = "ModuleNotFoundError: No module named 'nowhere_to_be_found' (broken.py line 2)"
     reason = f"could not load {tmp_path}/broken.py:score: {why}"
-    assert outcomes == [CallResult({}, None, reason)] * 2
+    assert results == [CallResult({}, None, reason)] * 2
 
 
 def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
-    _, outcomes, _ = answer(load(f"{tmp_path}/broken.py:score"), "x")
+    _, results, _ = answer(load(f"{tmp_path}/broken.py:score"), "x")
     reason = rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d (broken.py line 2)"
-    assert outcomes == [CallResult({}, None, reason)]
+    assert results == [CallResult({}, None, reason)]
 
 
 def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "wordy.py").write_text("def score(sample): raise OSError('word ' * 100_000)\n")
-    _, (outcome,), _ = answer(load(f"{tmp_path}/wordy.py:score"), "x")
-    assert outcome.error.startswith("OSError: word word")
-    assert outcome.error.endswith("... (of 500009 characters) (wordy.py line 1)")
-    assert len(outcome.error) < 2100
+    _, (result,), _ = answer(load(f"{tmp_path}/wordy.py:score"), "x")
+    assert result.error.startswith("OSError: word word")
+    assert result.error.endswith("... (of 500009 characters) (wordy.py line 1)")
+    assert len(result.error) < 2100
 
 
 def test_draws_from_numpy_depend_on_the_sample_alone(tmp_path: Path) -> None:
     (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
-    _, outcomes, _ = answer(load(f"{tmp_path}/drawing.py:score"), "x", "y", "x")
-    first, other, again = (outcome.components["overall"] for outcome in outcomes)
+    _, results, _ = answer(load(f"{tmp_path}/drawing.py:score"), "x", "y", "x")
+    first, other, again = (result.components["overall"] for result in results)
     assert first == again != other

@@ -82,9 +82,9 @@ def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
     words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
     mixture = f"{{type: mixture, sources: {{words: {words}, scenes: {{type: counting, size: 99, scene_seed: 5}}}}}}"
     (problem,) = reward_problems(small(f"data.train={mixture}"))
-    assert "the ground truth of row 8: ValueError: the ground truth 'many' is no whole number" in problem.what
+    assert "the ground truth of row 8: ValueError: the ground truth 'many' is not a whole number" in problem.what
     (problem,) = reward_problems(small(f"data.validation={words}"))
-    assert "'many' is no whole number" in problem.what
+    assert "'many' is not a whole number" in problem.what
     by_source = "reward={by_source: {scenes: {function: count}, counting: {function: count}}}"
     (problem,) = reward_problems(small(f"data.train={mixture}", by_source))
     assert "no reward for data source 'words': name it in reward.by_source" in problem.what

@@ -1,12 +1,13 @@
-"""The guard of a scoring process: the first thing that its interpreter runs, and then its parent.
+"""The parent process of a scoring process, which ends whatever a reward function leaves behind.
 
-`python -m rl_core.rewards.keeper LIFELINE CONNECTION` (two file descriptors) is started by the reward server. It forks
-before anything of a stranger is loaded: the child is the scoring process, in a session of its own; the parent, the
-keeper, waits. A reward that kills its parent or its process group so reaches this pair and nothing else, and whatever
-it started is the keeper's to end: orphans become its children.
+The reward server starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks
+before any user code is loaded: the child becomes the scoring process, in a session of its own; the parent, the
+supervisor, waits. A reward function that kills its parent or its process group therefore hits only these two processes,
+and orphans of what it started become children of the supervisor, which ends them.
 
-The keeper holds one end of the lifeline. Where the server closes the other end, or ends, everything below the keeper
-is ended. When the scoring process has ended, the keeper says on the lifeline how, ends what is left, and ends too.
+The supervisor holds one end of the lifeline, a socket. If the server closes the other end, or ends itself, the
+supervisor ends all processes below it. When the scoring process has ended, the supervisor reports its exit status on
+the lifeline, ends the processes that are left, and exits.
 """
 
 import contextlib
@@ -19,10 +20,11 @@ import sys
 import time
 
 GRACE_SECONDS = 0.5
-"""Processes that a reward leaves are asked to end first, so that they can remove what they have in shared memory."""
+"""Processes that a reward function leaves behind get SIGTERM for so long, so that they can free their shared memory;
+then SIGKILL."""
 
 _KILL_SECONDS = 5.0
-"""Processes that a killed one leaves are killed as well, for so long; who is still there then is the server's."""
+"""Processes that appear when another one is killed are killed too, for so long. The server ends those that remain."""
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,34 +33,34 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends (Linux; elsewhere they go to the system)."""
+    """Become the parent of descendants whose own parent ends (Linux; on other systems nothing happens)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def guard(lifeline: socket.socket, connection: socket.socket) -> None:
-    """Fork. Returns in the child, which is to be the scoring process; the parent never returns."""
+def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
+    """Fork. Returns in the child, which becomes the scoring process; never returns in the parent."""
     adopt_orphans()
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # A run that a shell has started in the background ignores it, and so would everything below.
+        # A shell starts background jobs with SIGINT ignored, and all processes below would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(woken)
         os.close(wake)
         lifeline.close()
         os.setsid()
-        _die_with(keeper)
+        _die_with(supervisor)
         return
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    connection.close()  # its end is seen when the scoring process ends, not with this one
+    connection.close()  # so that the server sees its end as soon as the scoring process has ended
     try:
         status = _watch(child, lifeline, woken)
         with contextlib.suppress(OSError):
@@ -69,7 +71,7 @@ def guard(lifeline: socket.socket, connection: socket.socket) -> None:
 
 
 def _watch(child: int, lifeline: socket.socket, woken: int) -> int:
-    """The exit status of the scoring process, once it has ended; it is killed when the lifeline is closed."""
+    """Wait until the scoring process has ended, and kill it if the lifeline is closed. Returns its wait status."""
     while True:
         readable, _, _ = select.select([lifeline.fileno(), woken], [], [])
         if woken in readable:
@@ -84,7 +86,7 @@ def _watch(child: int, lifeline: socket.socket, woken: int) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """Take leave of every child that has ended, adopted ones too. The exit status of `child` if it is among them."""
+    """Reap every child that has ended, adopted ones included. Returns the wait status of `child` if it was one."""
     status = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -97,8 +99,8 @@ def _reap(child: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Ask all that is left below this process to end, then kill it. Python's resource tracker hears no SIGTERM: it ends
-    by itself when those who use it have ended, and removes their shared memory before."""
+    """Send SIGTERM to all processes below this one, then SIGKILL. Python's resource tracker ignores SIGTERM: it exits
+    by itself when the processes that use it have ended, after it has freed their shared memory."""
     began = time.monotonic()
     while _has_children():
         waited = time.monotonic() - began
@@ -109,7 +111,7 @@ def _end_descendants() -> None:
 
 
 def _has_children() -> bool:
-    """Whether any is left; those that have ended are reaped."""
+    """Whether any child is left, after those that have ended are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] != 0:
             pass
@@ -119,17 +121,17 @@ def _has_children() -> bool:
 
 
 def _signal_descendants(number: signal.Signals) -> None:
-    import psutil  # most rewards leave nothing, and the keeper stays small
+    import psutil  # most reward functions leave no process behind, and without it the supervisor stays small
 
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.send_signal(number)
 
 
-def _die_with(keeper: int) -> None:
-    """A process that hangs in a call does not see that its keeper was killed; the kernel does."""
+def _die_with(supervisor: int) -> None:
+    """Have the kernel kill this process when the supervisor ends: a process that hangs in a call would not notice."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:  # it died before it was asked for a signal, which never comes now
+    if os.getppid() != supervisor:  # it ended before the kernel was asked
         os._exit(1)
 
 
@@ -141,8 +143,8 @@ def _prctl(option: int, value: int) -> None:
 def main() -> None:
     """Fork, and score in the child."""
     lifeline, connection = (socket.socket(fileno=int(argument)) for argument in sys.argv[1:3])
-    guard(lifeline, connection)
-    del sys.argv[1:]  # a file that reads a command line when it is imported finds an empty one
+    supervise(lifeline, connection)
+    del sys.argv[1:]  # a user's file that reads the command line when it is imported finds it empty
     from rl_core.rewards.worker import serve
 
     serve(connection)
@@ -150,7 +152,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-elif __name__ == "__mp_main__":  # a process that a reward starts by `multiprocessing` imports the main module first
+elif __name__ == "__mp_main__":  # `multiprocessing` in a reward function imports the main module in its child first
     from rl_core.user_code.modules import find_user_files
 
     find_user_files()
