@@ -8,7 +8,7 @@ from flows.parameters import Overrides
 from flows.pipeline import Stages, carry_out
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import RUNS_DIR, Asked
+from flows.request import RUNS_DIR, RunRequest
 
 
 @flow(name="baseline", flow_run_name=name_of_run, **ENDINGS)
@@ -33,5 +33,5 @@ def baseline(
     Returns:
         Accuracies of the base and the trained model, when the run went on to its report.
     """
-    asked = Asked(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
-    return in_run(asked, lambda run: carry_out(run, stages))
+    request = RunRequest(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
+    return in_run(request, lambda run: carry_out(run, stages))

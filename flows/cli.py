@@ -134,10 +134,10 @@ def merge(
 def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Print what a run came to; write the report first, after all that it reports of, where there is none."""
     from flows.commands.report import carry_out_report
-    from flows.commands.run import Order
+    from flows.request import RunRequest
 
-    order = Order(flow="baseline", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
-    raise typer.Exit(carry_out_report(order, Console()))
+    request = RunRequest(config=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
+    raise typer.Exit(carry_out_report(request, Console()))
 
 
 @app.command()
@@ -150,10 +150,10 @@ def plan(
 ) -> None:
     """Show what would run: stages and which are done, batch arithmetic, memory and disk, every problem."""
     from flows.commands.plan import print_plan
-    from flows.request import resolve_request
+    from flows.request import resolve_run
 
-    request = resolve_request(config, all_overrides(changes, overrides), runs_dir=runs_dir)
-    raise typer.Exit(print_plan(request, Console(), with_config=with_config))
+    resolved = resolve_run(config, all_overrides(changes, overrides), runs_dir=runs_dir)
+    raise typer.Exit(print_plan(resolved, Console(), with_config=with_config))
 
 
 @app.command()
@@ -210,18 +210,18 @@ def _carry_out(
     fresh: bool = False,
     push: str | None = None,
 ) -> None:
-    from flows.commands.run import Order, carry_out
+    from flows.commands.run import carry_out
+    from flows.request import RunRequest
 
-    order = Order(
-        flow=flow,
-        target=config,
+    request = RunRequest(
+        config=config or "",
         overrides=overrides,
-        runs_dir=runs_dir,
-        resume=resume,
+        resume=resume or "",
         fresh=fresh,
-        push=push,
+        runs_dir=runs_dir,
+        push=push or "",
     )
-    raise typer.Exit(carry_out(order, Console()))
+    raise typer.Exit(carry_out(flow, request, Console()))
 
 
 if __name__ == "__main__":

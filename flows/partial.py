@@ -8,7 +8,7 @@ from flows.parameters import Overrides
 from flows.pipeline import Stages, carry_out
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import RUNS_DIR, Asked
+from flows.request import RUNS_DIR, RunRequest
 
 PartialFlow = Flow[..., Any]
 
@@ -30,9 +30,9 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
             runs_dir: Folder of the runs.
             push: Where on the hub to upload the merged model to, `owner/name`.
         """
-        asked = Asked(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
+        request = RunRequest(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
         # Who asks what a run came to does not mean what became of its rewards since.
-        return in_run(asked, lambda run: carry_out(run, stages), is_settled=stages in ("evaluate", "merge"))
+        return in_run(request, lambda run: carry_out(run, stages), is_settled=stages in ("evaluate", "merge"))
 
     decorate = flow(
         name=stages,

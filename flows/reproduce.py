@@ -18,8 +18,8 @@ from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone
 from flows.process.terminal import current_watcher, watched_by
-from flows.reproducing import DEFAULT_SET, AskedSet, PlannedBaseline, refuse_fatal
-from flows.request import RUNS_DIR, RunRequest
+from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline, refuse_fatal
+from flows.request import RUNS_DIR, ResolvedRun
 from rl_core.stop import stopped_by_signals
 from tasks.pages.artifacts import PAGES
 from tasks.reproduction.baseline_set import Member, is_finished
@@ -43,17 +43,19 @@ def explain_set(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 def _command(parameters: dict[str, Any], start: datetime) -> str | None:
     """The command that goes on with a set; None when it was refused before there was one."""
     try:
-        asked = AskedSet.of_parameters(parameters, start)
+        baseline_set = BaselineSet.of_parameters(parameters, start)
     except ValueError as error:
         logger.warning("the set has no name: %s", error)
         return None
-    return asked.command if asked.is_saved else None
+    return baseline_set.command if baseline_set.is_saved else None
 
 
 def name_of_set() -> str:
     """Name of a flow run: its start, and the name of its set."""
     try:
-        return flow_run_name("reproduction", start(), AskedSet.of_parameters(runtime.flow_run.parameters, start()).name)
+        return flow_run_name(
+            "reproduction", start(), BaselineSet.of_parameters(runtime.flow_run.parameters, start()).name
+        )
     except ValueError:
         return flow_run_name("reproduction", start())  # the flow itself says what is wrong
 
@@ -82,38 +84,38 @@ def reproduce_baselines(
     outlive_the_worker()
     watcher, ending = current_watcher(), Ending()
     with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
-        asked = AskedSet.of_parameters({**parameters, "runs_dir": runs_dir}, start())
-        return _ended(_carry_out(asked, ending))
+        baseline_set = BaselineSet.of_parameters({**parameters, "runs_dir": runs_dir}, start())
+        return _ended(_carry_out(baseline_set, ending))
     return ended_early(ending, flow_run_id())
 
 
-def _carry_out(asked: AskedSet, ending: Ending) -> Conclusion:
-    planned = asked.planned()
+def _carry_out(baseline_set: BaselineSet, ending: Ending) -> Conclusion:
+    planned = baseline_set.planned()
     refuse_fatal(planned)
-    asked.save()
-    ending.command = asked.command
+    baseline_set.save()
+    ending.command = baseline_set.command
     members = [_member(plan) for plan in planned]
-    conclusion = conclude(asked.name, members, asked.folder, command=asked.command)
+    conclusion = conclude(baseline_set.name, members, baseline_set.folder, command=baseline_set.command)
     text = markdown(conclusion)
     PAGES.write(lambda: create_markdown_artifact(key="reproduction", markdown=text, description=conclusion.headline))
     return conclusion
 
 
 def _member(plan: PlannedBaseline) -> Member:
-    state = reproduce(plan.name, plan.request, return_state=True)
+    state = reproduce(plan.name, plan.resolved, return_state=True)
     current_watcher().stop.raise_if_requested()
     failure = state.message if state.is_failed() else None
-    asked = plan.request
-    return Member(name=plan.name, baseline=plan.baseline, config=asked.config, run=asked.run, failure=failure)
+    resolved = plan.resolved
+    return Member(name=plan.name, baseline=plan.baseline, config=resolved.config, run=resolved.run, failure=failure)
 
 
 @task(name="reproduce", task_run_name="reproduce {name}", cache_policy=NO_CACHE)
-def reproduce(name: str, request: RunRequest) -> State[Any]:
+def reproduce(name: str, resolved: ResolvedRun) -> State[Any]:
     """Carry one baseline's run out in a process of its own, unless it is finished."""
-    if is_finished(request.config, request.run):
-        return Completed(name="Cached", message=f"{request.run.name} was finished before")
-    failure = run_alone(request, current_watcher().stop)
-    return Failed(message=failure) if failure else Completed(message=request.run.name)
+    if is_finished(resolved.config, resolved.run):
+        return Completed(name="Cached", message=f"{resolved.run.name} was finished before")
+    failure = run_alone(resolved, current_watcher().stop)
+    return Failed(message=failure) if failure else Completed(message=resolved.run.name)
 
 
 def _ended(conclusion: Conclusion) -> dict[str, Any] | State[Any]:

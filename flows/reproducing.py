@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.printing import command_line
-from flows.request import RUNS_DIR, RunRequest, resolve_request, start_tag
+from flows.request import RUNS_DIR, ResolvedRun, resolve_run, start_tag
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
@@ -36,11 +36,11 @@ class PlannedBaseline:
 
     name: str
     baseline: RunConfig
-    request: RunRequest
+    resolved: ResolvedRun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskedSet:
+class BaselineSet:
     """A set of baselines.
 
     Attributes:
@@ -139,9 +139,9 @@ class AskedSet:
 
     def _planned(self, name: str) -> PlannedBaseline:
         path = baseline_path(name)
-        shipped = resolve_request(path, runs_dir=self.runs_dir).config
-        request = resolve_request(path, self.overrides, runs_dir=self.runs_dir, tag=self.tag)
-        return PlannedBaseline(name=path.stem, baseline=shipped, request=request)
+        shipped = resolve_run(path, runs_dir=self.runs_dir).config
+        resolved = resolve_run(path, self.overrides, runs_dir=self.runs_dir, tag=self.tag)
+        return PlannedBaseline(name=path.stem, baseline=shipped, resolved=resolved)
 
 
 def runs_of_unfinished_sets(runs_dir: str) -> dict[str, str]:
@@ -155,11 +155,11 @@ def runs_of_unfinished_sets(runs_dir: str) -> dict[str, str]:
         if path.with_name(FIGURES).is_file():
             continue
         try:
-            planned = AskedSet.of_parameters({"resume": name, "runs_dir": runs_dir}, datetime.now(UTC)).planned()
+            planned = BaselineSet.of_parameters({"resume": name, "runs_dir": runs_dir}, datetime.now(UTC)).planned()
         except (ValueError, TypeError):
             continue
         needed |= {
-            plan.request.run.name: f"the set {name} of baselines is not finished and needs it" for plan in planned
+            plan.resolved.run.name: f"the set {name} of baselines is not finished and needs it" for plan in planned
         }
     return needed
 
@@ -185,7 +185,7 @@ def refuse_fatal(planned: Sequence[PlannedBaseline]) -> None:
     problems = [
         f"{plan.name}: {problem}"
         for plan in planned
-        for problem in dry_run_problems(plan.request.config)
+        for problem in dry_run_problems(plan.resolved.config)
         if problem.fatal
     ]
     if problems:

@@ -1,5 +1,5 @@
-"""What a person asks for: a config file with overrides, or a run's folder, becomes a run. Imports neither Prefect nor
-torch, so that planning is quick."""
+"""The run that a person asks for: a config file with overrides, or the folder of a run, is resolved to a config and a
+run's folder. Imports neither Prefect nor torch, so that planning is quick."""
 
 import dataclasses
 import os
@@ -25,15 +25,15 @@ RUNS_DIR = "runs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunRequest:
-    """A run that is asked for.
+class ResolvedRun:
+    """What a request leads to.
 
     Attributes:
         config: The resolved config.
-        run: Its folder, made or not.
+        run: The run's folder, which may not exist yet.
         reuse: Whether finished stages of other runs may be taken over; never for a tagged run, which is to show what a
             run from nothing gives.
-        is_continued: Whether the run was asked for by itself and not by a config.
+        is_continued: Whether the request named a run and not a config file.
     """
 
     config: RunConfig
@@ -42,25 +42,25 @@ class RunRequest:
     is_continued: bool = False
 
     def files(self, *, is_settled: bool = False) -> NamedFiles:
-        """How what the config names is read: where it says, or as the run's folder keeps it where the run was asked for
-        by itself (`is_settled`: its rewards, too)."""
+        """How the files that the config names are read: from where the config says; or, for a continued run, as the
+        run's folder keeps them (rewards only if `is_settled`)."""
         if not self.is_continued:
             return NamedFiles()
         return files_of_run(self.config, self.run, is_settled=is_settled)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """What a flow is asked for: those of its parameters that decide which run it works on. What is not given is empty,
-    and not None, so that Prefect's form has plain fields.
+class RunRequest:
+    """The parameters of a command or a flow that decide which run it works on. What is not given is empty, and not
+    None, so that Prefect's form has plain fields.
 
     Attributes:
-        config: A config file, or a run by its folder or name.
-        overrides: `key.path=value` texts laid over a config file.
-        resume: Name of a run to continue, or its folder; it wins over `config`.
-        fresh: Make a run of its own that takes nothing over from others, tagged with the flow run's creation: a retry
-            of that flow run continues the same run.
-        runs_dir: Where runs lie.
+        config: A config file, or the folder or name of a run.
+        overrides: `key.path=value` texts that change keys of a config file.
+        resume: The name or folder of a run to continue; it wins over `config`.
+        fresh: Make a new run that takes nothing over from others. It is tagged with the time when the flow run was
+            created, so that a retry of the flow run continues the same run.
+        runs_dir: Folder of the runs.
         push: Where to upload the merged model, whatever the config says.
     """
 
@@ -73,24 +73,24 @@ class Asked:
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """From a flow run's parameters; those that decide something else are left out."""
+        """The request in the parameters of a flow run; parameters that decide something else are left out."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in parameters.items() if name in names})
 
-    def resolved(self, start: datetime) -> RunRequest:
-        """The run, for a flow run that is to start at `start`. Of a run that is resumed and not on this machine the
-        config is fetched from its copy.
+    def resolved(self, start: datetime) -> ResolvedRun:
+        """Find the config and the run's folder, for a flow run that is to start at `start`. For a run that is resumed
+        and is not on this machine, the config is fetched from the run's copy.
 
         Raises:
-            ConfigError: the config is refused, or a run is to be resumed with another config.
-            ValueError: there is no run of that name, here or where its copy should be.
+            ConfigError: the config is refused, or overrides are given for a run that is to be resumed.
+            ValueError: there is no run of that name, neither here nor where its copy should be.
         """
         if self.resume:
             return self._resumed()
         if not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
-        return resolve_request(self._target, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
+        return resolve_run(self._target, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
 
     @property
     def _target(self) -> Path:
@@ -98,7 +98,7 @@ class Asked:
         named = Path(self.runs_dir) / self.config
         return named if (named / "config.yaml").is_file() and not Path(self.config).exists() else Path(self.config)
 
-    def _resumed(self) -> RunRequest:
+    def _resumed(self) -> ResolvedRun:
         address, name = split_address(self.resume)
         storage = address or os.environ.get(VARIABLE)
         try:
@@ -108,7 +108,7 @@ class Asked:
             if not storage or not _fetched(run, storage):
                 where = f", and neither has the storage {redact(storage)}" if storage else ""
                 raise ValueError(f"{error}{where}") from None
-        request = resolve_request(run.root, self.overrides, push=self.push or None)
+        request = resolve_run(run.root, self.overrides, push=self.push or None)
         if address is None:
             return request
         settings = (request.config.storage or StorageConfig(address=address)).model_copy(update={"address": address})
@@ -116,8 +116,7 @@ class Asked:
 
 
 def split_address(name: str) -> tuple[str | None, str]:
-    """The storage and the name of a run that is given by the address of its copy; None and the name itself for any
-    other one."""
+    """(storage, name of the run) where `name` is the address of a run's copy; (None, name) where it is not."""
     if "://" not in name and not (Path(name) / "records").is_dir():
         return None, name
     address, _, last = name.rstrip("/").rpartition("/")
@@ -125,8 +124,8 @@ def split_address(name: str) -> tuple[str | None, str]:
 
 
 def _fetched(run: RunDirectory, address: str) -> bool:
-    """Fetch the config of a run; whether there is a copy of it."""
-    # Imported here: whoever plans a run of this machine needs no storage.
+    """Fetch the config of a run. Returns whether there is a copy of the run."""
+    # Imported here, since planning a run of this machine needs no storage.
     from tasks.storage.address import run_store
     from tasks.storage.fetching import bring_settings
 
@@ -137,7 +136,7 @@ def _fetched(run: RunDirectory, address: str) -> bool:
 
 
 def find_run(name: str, runs_dir: str) -> RunDirectory:
-    """A run by its folder, or by its name below `runs_dir`. Raises ValueError naming the runs that there are."""
+    """Find a run by its folder, or by its name in `runs_dir`. Raises ValueError, with the runs that there are."""
     for path in (Path(name), Path(runs_dir) / name):
         if (path / "config.yaml").is_file():
             return RunDirectory(path)
@@ -152,31 +151,31 @@ def resume_command(run: RunDirectory) -> str:
     return command_line(["sightline", "run", "--resume", run.name, *elsewhere])
 
 
-def resolve_request(
+def resolve_run(
     target: str | Path,
     overrides: Sequence[str] = (),
     *,
     runs_dir: str | Path = RUNS_DIR,
     tag: str | None = None,
     push: str | None = None,
-) -> RunRequest:
-    """The run that `target` leads to.
+) -> ResolvedRun:
+    """Resolve a config file or the folder of a run.
 
     Args:
         target: A config file, or the folder of a run, which is then continued.
-        overrides: `key.path=value` texts laid over a config file.
-        runs_dir: Where new runs are made.
-        tag: Makes a run of its own beside the one that the config leads to.
+        overrides: `key.path=value` texts that change keys of a config file.
+        runs_dir: Folder in which new runs are made.
+        tag: Leads to a separate run, beside the one that the config alone leads to.
         push: Where to upload the merged model, whatever the config says.
 
     Raises:
-        ConfigError: the config is refused, or overrides or a tag are given for a run's folder.
+        ConfigError: the config is refused, or overrides or a tag are given with the folder of a run.
     """
     path = Path(target)
     if path.is_dir():
         return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)
     config = _pushing(load_config(path, overrides), push)
-    return RunRequest(config=config, run=RunDirectory(Path(runs_dir) / run_name(config, tag=tag)), reuse=tag is None)
+    return ResolvedRun(config=config, run=RunDirectory(Path(runs_dir) / run_name(config, tag=tag)), reuse=tag is None)
 
 
 def start_tag(moment: datetime) -> str:
@@ -190,10 +189,10 @@ def _pushing(config: RunConfig, push: str | None) -> RunConfig:
     return config.model_copy(update={"merge": config.merge.model_copy(update={"push": push})})
 
 
-def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None, push: str | None) -> RunRequest:
+def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None, push: str | None) -> ResolvedRun:
     if overrides or tag:
-        raise ConfigError(f"{run.root} is a run and its config is settled: give the config file to change a key")
+        raise ConfigError(f"{run.root} is a run, whose config cannot change: give a config file to change a key")
     if not run.config.is_file():
         raise ConfigError(f"{run.root} is no run (it holds no {run.config.name}): give a config file or a run's folder")
     config = _pushing(stored_config(run.config), push)
-    return RunRequest(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)
+    return ResolvedRun(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)

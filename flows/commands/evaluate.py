@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from flows.commands.options import Changes, Overrides, RunsDir, all_overrides
-from flows.request import RUNS_DIR
+from flows.request import RUNS_DIR, RunRequest
 
 _ONLY_RUNS = {"overrides", "runs_dir"}
 _ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed"}
@@ -48,16 +48,16 @@ def evaluate(
         _refuse(
             context, _ONLY_MODELS | _ONLY_PROTOCOLS, "a CONFIG: its section `evaluation` says how; change it by --set"
         )
-        from flows.commands.run import Order, carry_out
+        from flows.commands.run import carry_out
 
-        order = Order(flow="evaluate", target=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
-        raise typer.Exit(carry_out(order, Console()))
+        request = RunRequest(config=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
+        raise typer.Exit(carry_out("evaluate", request, Console()))
     if config is not None or (model is None) == (outputs is None):
         raise ValueError("a protocol measures one thing: --model NAME, or --outputs FILE")
     _refuse(context, _ONLY_RUNS, "a protocol, which asks any model the same")
-    from flows.commands.protocols import ProtocolOrder, evaluate_any_model, score_outputs
+    from flows.commands.protocols import ProtocolRequest, evaluate_any_model, score_outputs
 
-    asked = ProtocolOrder(
+    asked = ProtocolRequest(
         protocols=protocols or (),
         prompt=prompt,
         samples=samples,

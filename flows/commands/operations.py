@@ -33,10 +33,10 @@ def reproduce(
 ) -> None:
     """Run published baselines and say whether their numbers are reproduced and whether one became worse."""
     from flows.commands.reproduce import reproduce_set
-    from flows.reproducing import ALL, AskedSet
+    from flows.reproducing import ALL, BaselineSet
 
     baselines, changes = without_changes(names or [])
-    asked = AskedSet.of_parameters(
+    baseline_set = BaselineSet.of_parameters(
         {
             "baselines": [ALL] if all_of_them else baselines,
             "overrides": all_overrides(changes, overrides),
@@ -46,7 +46,7 @@ def reproduce(
         },
         datetime.now(UTC),
     )
-    raise typer.Exit(reproduce_set(asked, Console(), dry_run=dry_run))
+    raise typer.Exit(reproduce_set(baseline_set, Console(), dry_run=dry_run))
 
 
 def runs(runs_dir: RunsDir = RUNS_DIR) -> None:

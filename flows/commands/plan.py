@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say
-from flows.request import RunRequest
+from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
@@ -28,17 +28,17 @@ from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 
 
-def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> int:
+def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) -> int:
     """Show the plan. Returns the exit code: 1 when the run could not work."""
-    config, run, files = request.config, request.run, request.files()
+    config, run, files = resolved.config, resolved.run, resolved.files()
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
-    located, is_prepared = located_config(config, files), request.is_continued and is_prepared_as(config, run, files)
+    located, is_prepared = located_config(config, files), resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
-            problems += _print_stages(request, files, glances, console)
+            problems += _print_stages(resolved, files, glances, console)
         _print_forecast(located, console)
     code = _print_problems(problems, console)
     if with_config:
@@ -47,18 +47,18 @@ def print_plan(request: RunRequest, console: Console, *, with_config: bool) -> i
 
 
 def _print_stages(
-    request: RunRequest, files: NamedFiles, glances: Mapping[str, Glance], console: Console
+    resolved: ResolvedRun, files: NamedFiles, glances: Mapping[str, Glance], console: Console
 ) -> list[Problem]:
     """Stages and batches. Returns what does not fit the number of rows."""
-    config, run = request.config, request.run
+    config, run = resolved.config, resolved.run
     train = split_glance(config.data.train, "data.train", glances) if glances else None
     try:
-        digests = digests_to_compare(config, run, files, reuse=request.reuse)
+        digests = digests_to_compare(config, run, files, reuse=resolved.reuse)
     except (ValueError, OSError) as error:
         return [Problem(where="data", what=str(error), fix="correct what it names")]
     rows = known_rows(config, run, digests, train)
     plan = rows.plan(config) if rows else None
-    statuses = stage_statuses(config, run, digests, reuse=request.reuse, plan=plan, files=files)
+    statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
     console.print(_stage_table(statuses))
     if plan is not None and rows is not None:
         console.print(batch_table(config, plan, rows_told=rows.told))

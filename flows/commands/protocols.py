@@ -28,7 +28,7 @@ EVALUATIONS = Path("evaluations")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProtocolOrder:
+class ProtocolRequest:
     """What to measure by protocols.
 
     Attributes:
@@ -90,7 +90,7 @@ class ProtocolOrder:
         return folder
 
 
-def score_outputs(path: Path, order: ProtocolOrder, console: Console) -> int:
+def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:
     """Score a file of responses by every protocol, print and write the verdicts.
 
     Raises:
@@ -99,29 +99,29 @@ def score_outputs(path: Path, order: ProtocolOrder, console: Console) -> int:
     from rl_core.evaluation.saved_outputs import read_saved_outputs
     from rl_core.evaluation.scoring import score_saved_outputs
 
-    out = order.folder(path.with_suffix(""))
+    out = request.folder(path.with_suffix(""))
     subject = {"outputs": str(path), "sha256": hash_file(path) if path.is_file() else None}
-    for protocol in order.resolved():
+    for protocol in request.resolved():
         outputs = read_saved_outputs(path, mode=protocol.answering.mode)
         with progress_on(console) as progress:
             items = score_saved_outputs(outputs, protocol, progress=progress)
         verdict = reach_verdict(protocol, items, subject=subject, was_asked_here=False)
         folder = out / protocol.name
         write_verdict(folder, verdict, items)
-        show_verdict(verdict, folder, order, console)
+        show_verdict(verdict, folder, request, console)
     return 0
 
 
-def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: ProtocolOrder, console: Console) -> int:
+def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console) -> int:
     """Ask a model by every protocol, print and write the verdicts as they come.
 
     Raises:
         ValueError: the model or the items cannot be used, or a protocol is not known.
         OSError: the hub has no such model, or cannot be reached.
     """
-    protocols = order.resolved()
-    out = order.folder(Path(name))
-    sources = [order.source_of(protocol) for protocol in protocols]
+    protocols = request.resolved()
+    out = request.folder(Path(name))
+    sources = [request.source_of(protocol) for protocol in protocols]
     own_temporary_folder()
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on(console))
@@ -138,16 +138,16 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, order: Proto
         for verdict, items in verdicts:
             folder = out / verdict.name
             write_verdict(folder, verdict, items)
-            show_verdict(verdict, folder, order, console)
+            show_verdict(verdict, folder, request, console)
     return 0
 
 
-def show_verdict(verdict: Verdict, folder: Path, order: ProtocolOrder, console: Console) -> None:
+def show_verdict(verdict: Verdict, folder: Path, request: ProtocolRequest, console: Console) -> None:
     """Print a verdict, and its comparison with an earlier one where that was asked for."""
     print_verdict(verdict, console)
-    if order.against is not None:
-        earlier = order.against / verdict.name
-        print_comparison(compare_verdicts(read_verdict(earlier), read_verdict(folder)), str(order.against), console)
+    if request.against is not None:
+        earlier = request.against / verdict.name
+        print_comparison(compare_verdicts(read_verdict(earlier), read_verdict(folder)), str(request.against), console)
     say(console, f"  written to {folder}\n")
 
 

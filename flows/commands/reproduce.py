@@ -9,13 +9,13 @@ from flows.commands.reproduce_plan import print_baseline_plan
 from flows.printing import say
 from flows.process.error_messages import cause_of
 from flows.process.terminal import Watcher, watched_by
-from flows.reproducing import AskedSet
+from flows.reproducing import BaselineSet
 from rl_core.files import read_json
 
 _COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparable": "yellow"}
 
 
-def reproduce_set(asked: AskedSet, console: Console, *, dry_run: bool) -> int:
+def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool) -> int:
     """Print the plan of every baseline; unless it is a dry run, carry them out and say what each came to.
 
     Returns:
@@ -25,28 +25,30 @@ def reproduce_set(asked: AskedSet, console: Console, *, dry_run: bool) -> int:
     Raises:
         ValueError: a baseline is not there, or its config is refused.
     """
-    could_work = [print_baseline_plan(plan, console) for plan in asked.planned()]
+    could_work = [print_baseline_plan(plan, console) for plan in baseline_set.planned()]
     if not all(could_work):
         return 1
-    return 0 if dry_run else _carry_out(asked, console)
+    return 0 if dry_run else _carry_out(baseline_set, console)
 
 
-def _carry_out(asked: AskedSet, console: Console) -> int:
+def _carry_out(baseline_set: BaselineSet, console: Console) -> int:
     """The flow of a deployment, called here; its runs draw their own bars."""
     from flows.commands.run import call_flow, messages, say_stopped
 
-    asked.save()
+    baseline_set.save()
     watcher = Watcher()
     with messages(console), watched_by(watcher):
         from flows.reproduce import reproduce_baselines  # what torch warns of at its import goes to the log
 
-        error = call_flow(reproduce_baselines, {"resume": asked.name, "runs_dir": asked.runs_dir}, watcher.progress)
+        error = call_flow(
+            reproduce_baselines, {"resume": baseline_set.name, "runs_dir": baseline_set.runs_dir}, watcher.progress
+        )
     if watcher.completed:
-        return print_conclusion(asked.folder, console)
+        return print_conclusion(baseline_set.folder, console)
     if watcher.stop.signum is not None:
-        return say_stopped(watcher.stop.signum, asked.command, console)
+        return say_stopped(watcher.stop.signum, baseline_set.command, console)
     say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
-    say(console, f"to continue: {asked.command}", style="dim")
+    say(console, f"to continue: {baseline_set.command}", style="dim")
     return 1
 
 

@@ -26,8 +26,8 @@ def print_baseline_plan(plan: PlannedBaseline, console: Console) -> bool:
     Raises:
         ValueError: the config has no section `published`.
     """
-    problems = dry_run_problems(plan.request.config)
-    _print_plan(plan.request.config, plan.baseline, problems, console)
+    problems = dry_run_problems(plan.resolved.config)
+    _print_plan(plan.resolved.config, plan.baseline, problems, console)
     return not any(problem.fatal for problem in problems)
 
 

@@ -3,9 +3,8 @@
 import dataclasses
 import logging
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ from flows.printing import say
 from flows.process.bars import LogLines, TerminalBars
 from flows.process.error_messages import cause_of
 from flows.process.terminal import Watcher, watched_by
-from flows.request import RUNS_DIR, Asked, resume_command
+from flows.request import RunRequest, resume_command
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
@@ -25,43 +24,13 @@ _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train")
 """Their messages are shown as they are: the steps, and where training goes on."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
-    """A flow to run.
+def carry_out(flow: str, request: RunRequest, console: Console) -> int:
+    """Run a flow and say how it ended.
 
-    Attributes:
+    Args:
         flow: "baseline", "prepare", "train", "evaluate" or "merge".
-        target: A config file or a run's folder; None when a run is resumed.
-        overrides: `key.path=value` texts.
-        runs_dir: Where runs lie.
-        resume: Name of a run to continue.
-        fresh: Make a run of its own, tagged with this moment.
-        push: Where "merge" uploads the model to, whatever the config says.
-    """
-
-    flow: str
-    target: str | None
-    overrides: Sequence[str] = ()
-    runs_dir: str = RUNS_DIR
-    resume: str | None = None
-    fresh: bool = False
-    push: str | None = None
-
-    @property
-    def asked(self) -> Asked:
-        """The run that is asked for."""
-        return Asked(
-            config=self.target or "",
-            overrides=list(self.overrides),
-            resume=self.resume or "",
-            fresh=self.fresh,
-            runs_dir=self.runs_dir,
-            push=self.push or "",
-        )
-
-
-def carry_out(order: Order, console: Console) -> int:
-    """Run the flow and say how it ended.
+        request: The run that the flow is to work on.
+        console: Where to say it.
 
     Returns:
         The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
@@ -69,22 +38,22 @@ def carry_out(order: Order, console: Console) -> int:
     Raises:
         ConfigError: the config is refused.
     """
-    run = dataclasses.replace(order.asked, fresh=False).resolved(datetime.now(UTC)).run
+    run = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC)).run
     # The flow tags a fresh run with its own start.
-    console.print(f"[bold]{run.name}[/bold]{', fresh' if order.fresh else ''}", highlight=False)
+    console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
-        error = _call(order, watcher.progress)
-    return _say_how_it_ended(order, watcher.run or run, watcher, error, console)
+        error = _call(flow, request, watcher.progress)
+    return _say_how_it_ended(flow, watcher.run or run, watcher, error, console)
 
 
-def _call(order: Order, progress: Progress) -> BaseException | None:
-    asked = dataclasses.asdict(order.asked)
-    parameters = {name: value for name, value in asked.items() if value or name == "runs_dir"}
+def _call(name: str, request: RunRequest, progress: Progress) -> BaseException | None:
+    given = dataclasses.asdict(request)
+    parameters = {key: value for key, value in given.items() if value or key == "runs_dir"}
     with progress.wait("load Prefect"):
-        flow = _flow(order.flow)
+        flow = _flow(name)
     return call_flow(flow, parameters, progress)
 
 
@@ -146,12 +115,12 @@ class _ConsoleHandler(logging.Handler):
 
 
 def _say_how_it_ended(
-    order: Order, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
+    flow: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
 ) -> int:
     if watcher.completed:
         if error is not None:
             say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
-        _say_result(order, run, console)
+        _say_result(flow, run, console)
         return 0
     if watcher.stop.signum is not None:
         return say_stopped(watcher.stop.signum, resume_command(run), console)
@@ -167,10 +136,10 @@ def say_stopped(signum: int, command: str, console: Console) -> int:
     return 128 + signum
 
 
-def _say_result(order: Order, run: RunDirectory, console: Console) -> None:
-    if order.flow == "baseline":
+def _say_result(flow: str, run: RunDirectory, console: Console) -> None:
+    if flow == "baseline":
         print_summary(run, console)
-    elif order.flow == "evaluate":
+    elif flow == "evaluate":
         print_evaluations(run, console)
     else:
         say(console, str(run.root), label="[green]done[/green]")

@@ -14,7 +14,7 @@ from prefect.states import Cancelled, Failed
 
 from flows.process.error_messages import cause_of
 from flows.process.flow_runs import planned_start, told_its_end
-from flows.request import Asked, resume_command
+from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
@@ -76,7 +76,7 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook for flow runs that could not say themselves how they ended: a killed process, a cancellation that did not
     wait. Prefect calls it in the worker, or in the process itself."""
     try:
-        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+        run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
     except ValueError as error:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None
@@ -88,7 +88,7 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
 def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook for flow runs whose final state Prefect's server has taken: `sightline doctor` need not ask for it."""
     try:
-        run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+        run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
         if run.root.is_dir():
             with RunLock(run.lock):
                 note_that_prefect_knows(run, str(flow_run.id))

@@ -16,7 +16,7 @@ from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start
 from flows.process.temporary_folder import own_temporary_folder
 from flows.process.terminal import Watcher, current_watcher
 from flows.process.worker_output import outlive_the_reader
-from flows.request import Asked, RunRequest, resume_command
+from flows.request import ResolvedRun, RunRequest, resume_command
 from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.records.metrics_log import RunLogs
@@ -41,16 +41,18 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 def name_of_run() -> str:
     """Name of a flow run: the experiment, its start, and the rest of the name of the run that it works on."""
-    asked = Asked.of_parameters(runtime.flow_run.parameters)
+    request = RunRequest.of_parameters(runtime.flow_run.parameters)
     try:
-        request = asked.resolved(start())
+        resolved = request.resolved(start())
     except ValueError:
-        return flow_run_name(f"{asked.resume or asked.config}", start())  # the flow itself says what is wrong
-    experiment = request.config.experiment
-    return flow_run_name(experiment, start(), request.run.name.removeprefix(f"{experiment}-"))
+        return flow_run_name(f"{request.resume or request.config}", start())  # the flow itself says what is wrong
+    experiment = resolved.config.experiment
+    return flow_run_name(experiment, start(), resolved.run.name.removeprefix(f"{experiment}-"))
 
 
-def in_run(asked: Asked, body: Callable[[RunContext], Result], *, is_settled: bool = False) -> Result | State[Any]:
+def in_run(
+    request: RunRequest, body: Callable[[RunContext], Result], *, is_settled: bool = False
+) -> Result | State[Any]:
     """What the body makes of the run that a flow was asked for, held for its length; tasks find the body's context.
     Of a run that `is_settled` nothing that its config names is read anew.
 
@@ -61,17 +63,17 @@ def in_run(asked: Asked, body: Callable[[RunContext], Result], *, is_settled: bo
     outlive_the_worker()
     watcher, ending = current_watcher(), Ending()
     with ending, watcher.noting_the_end():
-        request = asked.resolved(start())
-        ending.run = watcher.run = request.run
-        with _opened(request, watcher, is_settled=is_settled) as run:
+        resolved = request.resolved(start())
+        ending.run = watcher.run = resolved.run
+        with _opened(resolved, watcher, is_settled=is_settled) as run:
             return body(run)
     return ended_early(ending, flow_run_id())
 
 
 @contextmanager
-def _opened(request: RunRequest, watcher: Watcher, *, is_settled: bool) -> Iterator[RunContext]:
+def _opened(resolved: ResolvedRun, watcher: Watcher, *, is_settled: bool) -> Iterator[RunContext]:
     with ExitStack() as stack:
-        context = _open(request, watcher, stack, flow_run_id=str(flow_run_id()), is_settled=is_settled)
+        context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_settled=is_settled)
         try:
             yield context
         except Exception:
@@ -98,8 +100,10 @@ def start() -> datetime:
     return planned_start(context.flow_run)
 
 
-def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool) -> RunContext:
-    run = request.run
+def _open(
+    resolved: ResolvedRun, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool
+) -> RunContext:
+    run = resolved.run
     stack.enter_context(RunLock(run.lock))
     own_temporary_folder()
     stack.enter_context(_logging_to(run.log))
@@ -109,29 +113,29 @@ def _open(request: RunRequest, watcher: Watcher, stack: ExitStack, *, flow_run_i
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
     logs = RunLogs(run)
-    storage = RunStorage.of_config(request.config, run, log_event=logs.log_event)
+    storage = RunStorage.of_config(resolved.config, run, log_event=logs.log_event)
     storage.bring_beginnings()
-    atomic_write_text(run.config, dump_config(request.config))
-    files = request.files(is_settled=is_settled)
+    atomic_write_text(run.config, dump_config(resolved.config))
+    files = resolved.files(is_settled=is_settled)
     # Every data file is read.
     with watcher.stop.breaking_off(), watcher.progress.wait("look whether the data are those that were prepared"):
-        digests = stage_digests(request.config, files)
-        keep_files(run, request.config, files)
-        software = software_of_stages(request.config, files)
-    located = located_config(request.config, files)
+        digests = stage_digests(resolved.config, files)
+        keep_files(run, resolved.config, files)
+        software = software_of_stages(resolved.config, files)
+    located = located_config(resolved.config, files)
     logs.log_event("started", flow_run=flow_run_id)
     stack.callback(storage.close)
-    shown = request.config.model_copy(update={"tracking": located.tracking})
+    shown = resolved.config.model_copy(update={"tracking": located.tracking})
     tracking = PipelineTracking(shown, run, log_event=logs.log_event)
     context = RunContext(
-        config=request.config,
+        config=resolved.config,
         located=located,
         files=files,
         run=run,
         digests=digests,
-        parts=stage_parts(request.config, digests, files),
+        parts=stage_parts(resolved.config, digests, files),
         software=software,
-        reuse=request.reuse,
+        reuse=resolved.reuse,
         progress=FlowProgress(watcher.progress),
         stop=watcher.stop,
         tracking=tracking,

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from flows.process.children import ended_with_this_process
 from flows.process.embedded_server import prefect_address
-from flows.request import RunRequest
+from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text
 from rl_core.redaction import redact
@@ -25,7 +25,7 @@ _SHOWN_LINES = 20
 _SHOWN_BYTES = 8 * 1024
 
 
-def run_alone(request: RunRequest, stop: StopRequest) -> str | None:
+def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
     """Carry a run out, or go on with it, as `sightline run --resume` does at a terminal.
 
     A request to stop is passed on, and so is the death of this process: the run stops after its step with a checkpoint.
@@ -33,10 +33,10 @@ def run_alone(request: RunRequest, stop: StopRequest) -> str | None:
     Returns:
         Why it did not come to its end; None when it did.
     """
-    run = request.run
+    run = resolved.run
     try:
         with RunLock(run.lock):
-            atomic_write_text(run.config, dump_config(request.config))
+            atomic_write_text(run.config, dump_config(resolved.config))
     except RunLocked as locked:
         return f"{locked}"
     before = _noted_flow_run(run)

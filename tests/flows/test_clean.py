@@ -7,7 +7,7 @@ import pytest
 
 from flows.clean import clean
 from flows.cleaning import cleaning, rule_of
-from flows.reproducing import AskedSet
+from flows.reproducing import BaselineSet
 from rl_core.files import atomic_write_json
 from tests.flows.artifacts import artifacts_of
 from tests.flows.test_reproduce import BASELINE
@@ -27,19 +27,21 @@ def test_the_flow_shows_and_removes_and_keeps_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("at_the_root")
 def test_runs_of_a_set_stay_until_it_has_its_page(tmp_path: Path) -> None:
-    asked = AskedSet(baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], tag="t1", runs_dir=str(tmp_path))
-    asked.save()
-    (plan,) = asked.planned()
-    readable(failed(tmp_path, plan.request.run.name), finished(tmp_path))
+    baseline_set = BaselineSet(
+        baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], tag="t1", runs_dir=str(tmp_path)
+    )
+    baseline_set.save()
+    (plan,) = baseline_set.planned()
+    readable(failed(tmp_path, plan.resolved.run.name), finished(tmp_path))
     rule, now = rule_of(older_than="", failed=True, superseded=False), datetime.now(UTC)
     (kept,) = cleaning(rule, tmp_path, now).kept
-    assert kept.kept == f"the set {asked.name} of baselines is not finished and needs it"
-    atomic_write_json(asked.folder / "summary.json", {})
+    assert kept.kept == f"the set {baseline_set.name} of baselines is not finished and needs it"
+    atomic_write_json(baseline_set.folder / "summary.json", {})
     assert not cleaning(rule, tmp_path, now).kept
 
 
 def test_a_set_whose_baselines_are_gone_needs_nothing(tmp_path: Path) -> None:
-    AskedSet(baselines=["gone"], runs_dir=str(tmp_path)).save()
+    BaselineSet(baselines=["gone"], runs_dir=str(tmp_path)).save()
     (tmp_path / "reproductions" / "torn").mkdir()
     (tmp_path / "reproductions" / "torn" / "set.json").write_text("{")
     readable(failed(tmp_path, "broken"), finished(tmp_path))

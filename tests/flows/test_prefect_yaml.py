@@ -12,7 +12,7 @@ from prefect.flows import load_flow_from_entrypoint
 
 from flows.commands.server import POOL
 from flows.process.work_pool import DEVICES
-from flows.reproducing import DEFAULT_SET, AskedSet, baseline_path
+from flows.reproducing import DEFAULT_SET, BaselineSet, baseline_path
 from rl_core.config.loading import load_config
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -62,7 +62,7 @@ def test_the_weekly_set_has_the_baselines_with_a_deployment_of_their_own() -> No
     assert [str(baseline_path(name)) for name in one["parameters"]["baselines"]] == configs
     assert tuple(one["parameters"]["baselines"]) == DEFAULT_SET
     for schedule in one["schedules"]:
-        assert AskedSet(baselines=schedule["parameters"]["baselines"]).planned()
+        assert BaselineSet(baselines=schedule["parameters"]["baselines"]).planned()
 
 
 @each

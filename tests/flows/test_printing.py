@@ -14,7 +14,7 @@ from flows.cli import app
 from flows.commands.doctor import examine
 from flows.printing import say
 from flows.process.error_messages import cause_of
-from flows.reproducing import AskedSet
+from flows.reproducing import BaselineSet
 from flows.request import resume_command
 from rl_core.files import why_no_folder
 from rl_core.run_directory import RunDirectory
@@ -43,8 +43,8 @@ def test_the_command_that_continues_is_read_by_a_shell_as_it_was_meant(folder: s
         *expected,
         *([] if folder == "runs" else ["--runs-dir", str(Path(folder))]),
     ]
-    asked = AskedSet(baselines=["one"], runs_dir=folder)
-    assert shlex.split(asked.command)[-1] in (folder, asked.name)
+    baseline_set = BaselineSet(baselines=["one"], runs_dir=folder)
+    assert shlex.split(baseline_set.command)[-1] in (folder, baseline_set.name)
 
 
 def test_doctor_shows_the_command_of_a_run_in_an_odd_folder(tmp_path: Path) -> None:

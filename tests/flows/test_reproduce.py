@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.states import Crashed, Running
 
 from flows.reproduce import Regressed, explain_set, reproduce_baselines
-from flows.reproducing import AskedSet
+from flows.reproducing import BaselineSet
 from rl_core.config.loading import dump_config, load_config
 from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
@@ -105,21 +105,21 @@ def test_bad_input_is_refused_before_anything_runs(
 
 def test_a_set_that_broke_off_is_told_its_own_command(tmp_path: Path) -> None:
     finished(tmp_path, 30)
-    asked = AskedSet(baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], runs_dir=str(tmp_path))
-    (asked.folder / "summary.html").mkdir(parents=True)  # in the page's place
+    baseline_set = BaselineSet(baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], runs_dir=str(tmp_path))
+    (baseline_set.folder / "summary.html").mkdir(parents=True)  # in the page's place
     broken = reproduced(tmp_path)
-    assert broken.is_failed() and broken.message.endswith(f"; to continue: {asked.command}"), broken
-    assert asked.command in pages_of(broken.state_details.flow_run_id)["how-to-continue"]
+    assert broken.is_failed() and broken.message.endswith(f"; to continue: {baseline_set.command}"), broken
+    assert baseline_set.command in pages_of(broken.state_details.flow_run_id)["how-to-continue"]
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
 def test_a_set_whose_process_was_killed_is_told_its_own_command(is_saved: bool, tmp_path: Path) -> None:
     given = {"baselines": [BASELINE], "runs_dir": str(tmp_path)}
-    asked = AskedSet(**given)
+    baseline_set = BaselineSet(**given)
     if is_saved:
-        asked.save()
+        baseline_set.save()
     with get_client(sync_client=True) as client:
         flow_run = client.create_flow_run(reproduce_baselines, parameters=given, state=Running())
     explain_set(reproduce_baselines, flow_run, Crashed(message="exit status -9"))
     page = pages_of(flow_run.id)["how-to-continue"]
-    assert "exit status -9" in page and (asked.command in page) == is_saved
+    assert "exit status -9" in page and (baseline_set.command in page) == is_saved

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.request import resolve_request, start_tag
+from flows.request import resolve_run, start_tag
 from rl_core.config.loading import ConfigError, dump_config, load_config
 from tasks.cache.stages import run_name
 
@@ -23,17 +23,17 @@ def made(folder: Path, *overrides: str, tag: str | None = None) -> Path:
 
 
 def test_a_config_leads_to_the_run_of_its_digest(tmp_path: Path) -> None:
-    request = resolve_request(CONFIG, ["trainer.total_epochs=1"], runs_dir=tmp_path)
-    assert request.run.root == tmp_path / run_name(load_config(CONFIG, ["trainer.total_epochs=1"]))
-    assert request.reuse
+    resolved = resolve_run(CONFIG, ["trainer.total_epochs=1"], runs_dir=tmp_path)
+    assert resolved.run.root == tmp_path / run_name(load_config(CONFIG, ["trainer.total_epochs=1"]))
+    assert resolved.reuse
 
 
 def test_a_runs_folder_leads_to_that_run_with_its_own_config(tmp_path: Path) -> None:
     root = made(tmp_path, "trainer.total_epochs=1")
-    request = resolve_request(root)
-    assert request.run.root == root
-    assert request.config.trainer.total_epochs == 1
-    assert request.reuse
+    resolved = resolve_run(root)
+    assert resolved.run.root == root
+    assert resolved.config.trainer.total_epochs == 1
+    assert resolved.reuse
 
 
 FORMER = {
@@ -55,38 +55,38 @@ def test_the_run_of_a_version_before_is_the_one_that_its_config_leads_to_now(tmp
     tree = yaml.safe_load((root / "config.yaml").read_text())
     rest = {name: value for name, value in tree["algorithm"].items() if name not in ("loss", "advantage")}
     (root / "config.yaml").write_text(yaml.safe_dump(tree | {"algorithm": rest | FORMER}))
-    request = resolve_request(root)
-    assert request.reuse and request.config == load_config(CONFIG)
-    assert resolve_request(CONFIG, runs_dir=tmp_path).run.root == root
+    resolved = resolve_run(root)
+    assert resolved.reuse and resolved.config == load_config(CONFIG)
+    assert resolve_run(CONFIG, runs_dir=tmp_path).run.root == root
 
 
 def test_a_tagged_run_takes_nothing_over_and_neither_does_its_continuation(tmp_path: Path) -> None:
-    assert not resolve_request(CONFIG, runs_dir=tmp_path, tag="20260101T000000").reuse
-    assert not resolve_request(made(tmp_path, tag="20260101T000000")).reuse
+    assert not resolve_run(CONFIG, runs_dir=tmp_path, tag="20260101T000000").reuse
+    assert not resolve_run(made(tmp_path, tag="20260101T000000")).reuse
 
 
 @pytest.mark.parametrize("change", [{"overrides": ["seed=2"]}, {"tag": "20260101T000000"}])
 def test_a_runs_config_is_settled(tmp_path: Path, change: dict) -> None:
-    with pytest.raises(ConfigError, match="its config is settled"):
-        resolve_request(made(tmp_path), **change)
+    with pytest.raises(ConfigError, match="whose config cannot change"):
+        resolve_run(made(tmp_path), **change)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is no run \(it holds no config.yaml\)"):
-        resolve_request(tmp_path)
+        resolve_run(tmp_path)
 
 
 def test_a_missing_config_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no config file .*nowhere\.yaml"):
-        resolve_request("nowhere.yaml")
+        resolve_run("nowhere.yaml")
 
 
 def test_where_to_upload_does_not_make_another_run(tmp_path: Path) -> None:
-    plain = resolve_request(CONFIG, runs_dir=tmp_path)
-    pushed = resolve_request(CONFIG, runs_dir=tmp_path, push="owner/name")
+    plain = resolve_run(CONFIG, runs_dir=tmp_path)
+    pushed = resolve_run(CONFIG, runs_dir=tmp_path, push="owner/name")
     assert pushed.run == plain.run
     assert pushed.config.merge.push == "owner/name"
-    assert resolve_request(made(tmp_path), push="owner/name").config.merge.push == "owner/name"
+    assert resolve_run(made(tmp_path), push="owner/name").config.merge.push == "owner/name"
 
 
 def test_the_tag_of_a_start_is_utc() -> None:

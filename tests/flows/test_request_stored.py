@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.request import Asked, RunRequest, split_address
+from flows.request import ResolvedRun, RunRequest, split_address
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from tasks.storage.address import VARIABLE
@@ -26,19 +26,19 @@ def copied(tmp_path: Path, share: Path) -> RunDirectory:
     return run
 
 
-def resumed(name: str, runs_dir: Path) -> RunRequest:
-    return Asked(resume=name, runs_dir=str(runs_dir)).resolved(datetime.now(UTC))
+def resumed(name: str, runs_dir: Path) -> ResolvedRun:
+    return RunRequest(resume=name, runs_dir=str(runs_dir)).resolved(datetime.now(UTC))
 
 
 def test_its_config_is_fetched_from_where_the_environment_says(
     copied: RunDirectory, share: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(share))
-    request = resumed(copied.name, tmp_path / "runs")
-    assert request.run.root == tmp_path / "runs" / copied.name
-    assert request.run.config.read_bytes() == copied.config.read_bytes()
-    assert request.config.storage is None and request.is_continued
-    assert resumed(copied.name, tmp_path / "runs") == request
+    resolved = resumed(copied.name, tmp_path / "runs")
+    assert resolved.run.root == tmp_path / "runs" / copied.name
+    assert resolved.run.config.read_bytes() == copied.config.read_bytes()
+    assert resolved.config.storage is None and resolved.is_continued
+    assert resumed(copied.name, tmp_path / "runs") == resolved
 
 
 @pytest.mark.parametrize("form", ["{share}/{name}", "file://{share}/{name}/"])
@@ -47,9 +47,9 @@ def test_its_address_leads_to_it_and_goes_on_being_its_storage(
 ) -> None:
     address = form.format(share=share, name=copied.name)
     for _ in range(2):
-        request = resumed(address, tmp_path / "runs")
-        assert request.run.root == tmp_path / "runs" / copied.name
-        assert request.config.storage.address == address.rstrip("/").removesuffix(f"/{copied.name}")
+        resolved = resumed(address, tmp_path / "runs")
+        assert resolved.run.root == tmp_path / "runs" / copied.name
+        assert resolved.config.storage.address == address.rstrip("/").removesuffix(f"/{copied.name}")
 
 
 def test_a_name_that_nobody_has_names_both_places(

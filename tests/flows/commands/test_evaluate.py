@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.commands.protocols import ProtocolOrder
+from flows.commands.protocols import ProtocolRequest
 
 ROWS = [
     {"id": index, "ground_truth": truth, "model_output": f"<answer>{given}</answer>"}
@@ -92,13 +92,13 @@ def test_what_is_missing_is_named(arguments: tuple[str, ...], named: str) -> Non
 
 
 def test_items_come_from_the_file_given_or_from_the_hub() -> None:
-    order = ProtocolOrder(
+    request = ProtocolRequest(
         protocols=("geoqa-r1v@1", "geo3k-easyr1@1"),
         items=("geoqa-r1v@1=test.jsonl",),
         media_dir=Path("images"),
         limit=5,
     )
-    file, hub = (order.source_of(protocol) for protocol in order.resolved())
+    file, hub = (request.source_of(protocol) for protocol in request.resolved())
     assert (file.type, file.path, file.media_dir, file.limit) == ("local", "test.jsonl", "images", 5)
     assert file.columns.answer_key == "ground_truth"
     assert (hub.type, hub.name, hub.limit) == ("hub", "hiyouga/geometry3k@test", 5)
@@ -106,7 +106,7 @@ def test_items_come_from_the_file_given_or_from_the_hub() -> None:
 
 def test_the_prompt_of_a_file_and_more_samples_change_the_protocol() -> None:
     Path("published.jinja").write_text("{{ content }} As published.")
-    order = ProtocolOrder(protocols=("geo3k-easyr1@1",), prompt=Path("published.jinja"), samples=8)
-    (protocol,) = order.resolved()
+    request = ProtocolRequest(protocols=("geo3k-easyr1@1",), prompt=Path("published.jinja"), samples=8)
+    (protocol,) = request.resolved()
     assert protocol.prompt == "{{ content }} As published."
     assert protocol.answering.n == 8

@@ -63,7 +63,7 @@ def test_a_run_that_is_resumed_takes_no_changes(tmp_path: Path) -> None:
     run.mkdir()
     (run / "config.yaml").write_text(Path(QUICKSTART).read_text())
     for arguments in (["--resume", "old", "seed=5"], [str(run), "seed=5"]):
-        assert "its config is settled" in said("run", *arguments, "--runs-dir", str(tmp_path))
+        assert "whose config cannot change" in said("run", *arguments, "--runs-dir", str(tmp_path))
 
 
 def test_a_file_with_an_equals_sign_in_its_name_is_a_file(tmp_path: Path) -> None:

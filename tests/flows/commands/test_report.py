@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from flows.commands.report import carry_out_report
-from flows.commands.run import Order
-from flows.request import resolve_request
+from flows.request import RunRequest, resolve_run
 from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
@@ -34,21 +33,21 @@ def reported(tmp_path: Path) -> RunDirectory:
 
 
 @pytest.fixture
-def flows_called(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
-    """The orders that went on to a flow."""
-    orders: list[Order] = []
-    monkeypatch.setattr("flows.commands.report.carry_out", lambda order, console: orders.append(order) or 7)
-    return orders
+def flows_called(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
+    """The requests that went on to a flow."""
+    requests: list[RunRequest] = []
+    monkeypatch.setattr("flows.commands.report.carry_out", lambda flow, request, console: requests.append(request) or 7)
+    return requests
 
 
 def reported_of(target: str, runs_dir: Path) -> tuple[int, str]:
     text = StringIO()
-    order = Order(flow="baseline", target=target, runs_dir=str(runs_dir))
-    return carry_out_report(order, Console(file=text, width=200)), text.getvalue()
+    request = RunRequest(config=target, runs_dir=str(runs_dir))
+    return carry_out_report(request, Console(file=text, width=200)), text.getvalue()
 
 
 def test_a_finished_run_is_told_without_a_flow_by_folder_and_by_name(
-    reported: RunDirectory, flows_called: list[Order]
+    reported: RunDirectory, flows_called: list[RunRequest]
 ) -> None:
     for target in (str(reported.root), reported.name):
         code, text = reported_of(target, reported.root.parent)
@@ -74,13 +73,15 @@ def test_commands_that_only_look_load_neither_prefect_nor_torch_nor_mlflow(
 
 
 @pytest.mark.parametrize("damage", ["summary.json", "stages/report.json"])
-def test_a_report_that_does_not_stand_is_made(reported: RunDirectory, flows_called: list[Order], damage: str) -> None:
+def test_a_report_that_does_not_stand_is_made(
+    reported: RunDirectory, flows_called: list[RunRequest], damage: str
+) -> None:
     (reported.root / damage).write_text("{}")
     assert reported_of(str(reported.root), reported.root.parent)[0] == 7
     assert len(flows_called) == 1
 
 
-def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flows_called: list[Order]) -> None:
+def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flows_called: list[RunRequest]) -> None:
     assert "With vLLM" in reported_of(reported.name, reported.root.parent)[1]
     shutil.rmtree(reported.merged_model)
     code, text = reported_of(reported.name, reported.root.parent)
@@ -89,4 +90,4 @@ def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flo
 
 def test_a_name_that_is_no_run_is_a_config_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no config file"):
-        resolve_request("nothing", runs_dir=tmp_path)
+        resolve_run("nothing", runs_dir=tmp_path)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.commands.reproduce import print_conclusion
-from flows.reproducing import AskedSet, all_baselines, baseline_path
+from flows.reproducing import BaselineSet, all_baselines, baseline_path
 from rl_core.config.loading import load_config
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
@@ -147,19 +147,19 @@ def test_somebody_must_say_what_to_reproduce() -> None:
 
 
 def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
-    asked = AskedSet(baselines=["all"], overrides=["seed=3"], tag="20260101T040000", runs_dir=str(tmp_path))
-    assert asked.names == all_baselines()
-    assert asked.planned()[0].request.run.name.endswith("-20260101T040000")
-    asked.save()
-    given = {"resume": asked.name, "runs_dir": str(tmp_path)}
-    assert AskedSet.of_parameters(given, datetime.now(UTC)) == replace(asked, baselines=all_baselines())
-    assert f"--resume {asked.name} --runs-dir {tmp_path}" in asked.command
-    with pytest.raises(ValueError, match=rf"no set weekly; .* has {asked.name}"):
-        AskedSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
+    baseline_set = BaselineSet(baselines=["all"], overrides=["seed=3"], tag="20260101T040000", runs_dir=str(tmp_path))
+    assert baseline_set.names == all_baselines()
+    assert baseline_set.planned()[0].resolved.run.name.endswith("-20260101T040000")
+    baseline_set.save()
+    given = {"resume": baseline_set.name, "runs_dir": str(tmp_path)}
+    assert BaselineSet.of_parameters(given, datetime.now(UTC)) == replace(baseline_set, baselines=all_baselines())
+    assert f"--resume {baseline_set.name} --runs-dir {tmp_path}" in baseline_set.command
+    with pytest.raises(ValueError, match=rf"no set weekly; .* has {baseline_set.name}"):
+        BaselineSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
 
 
 def test_two_sets_that_start_at_one_time_are_not_each_other(tmp_path: Path) -> None:
-    weekly = AskedSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
+    weekly = BaselineSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
     assert weekly.name.endswith("-20260101T040000")
     assert replace(weekly, baselines=["all"]).folder != weekly.folder
 
@@ -169,17 +169,17 @@ def test_a_set_of_all_stays_what_it_was_when_a_baseline_is_added(
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     monkeypatch.chdir(tmp_path)
-    asked = AskedSet(baselines=["all"])
-    name, before = asked.name, asked.names
-    asked.save()
+    baseline_set = BaselineSet(baselines=["all"])
+    name, before = baseline_set.name, baseline_set.names
+    baseline_set.save()
     shutil.copy(baseline_path(before[0]), Path("configs/baselines") / "added.yaml")
-    resumed = AskedSet.of_parameters({"resume": name, "runs_dir": "runs"}, datetime.now(UTC))
+    resumed = BaselineSet.of_parameters({"resume": name, "runs_dir": "runs"}, datetime.now(UTC))
     assert "added" in all_baselines() and (resumed.name, resumed.names) == (name, before)
 
 
 def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path) -> None:
-    one, other = (AskedSet(baselines=names) for names in (["all"], all_baselines()[::-1]))
-    assert one.name == other.name != AskedSet(baselines=["all"], overrides=["seed=3"]).name
+    one, other = (BaselineSet(baselines=names) for names in (["all"], all_baselines()[::-1]))
+    assert one.name == other.name != BaselineSet(baselines=["all"], overrides=["seed=3"]).name
 
 
 @pytest.mark.parametrize(("standing", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from flows.cli import main
-from flows.commands.run import Order, carry_out
-from flows.request import resolve_request
+from flows.commands.run import carry_out
+from flows.request import RunRequest, resolve_run
 from rl_core.config.loading import ConfigError
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
@@ -27,8 +27,8 @@ NO_MLFLOW = "tracking.mlflow_uri=null"
 def ended(runs_dir: Path, *overrides: str, flow: str = "prepare") -> tuple[int, str]:
     """Exit code and output of a command."""
     text = StringIO()
-    order = Order(flow=flow, target=CONFIG, overrides=[NO_MLFLOW, *overrides], runs_dir=str(runs_dir))
-    return carry_out(order, Console(file=text, width=200)), text.getvalue()
+    request = RunRequest(config=CONFIG, overrides=[NO_MLFLOW, *overrides], runs_dir=str(runs_dir))
+    return carry_out(flow, request, Console(file=text, width=200)), text.getvalue()
 
 
 def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pyt
 def test_a_run_that_is_written_by_another_process_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = resolve_request(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
+    run = resolve_run(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
     with RunLock(run.lock):
         code, _ = ended(tmp_path)
     assert code == 1

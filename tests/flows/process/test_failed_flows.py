@@ -11,7 +11,7 @@ from flows.baseline import baseline
 from flows.process.error_messages import cause_of
 from flows.process.failed_flows import explain, last_lines
 from flows.process.flow_runs import planned_start
-from flows.request import Asked, resume_command
+from flows.request import RunRequest, resume_command
 from rl_core.run_directory import RunDirectory
 from tasks.attempts import remember
 from tests.flows.artifacts import artifacts_of
@@ -28,7 +28,7 @@ def flow_run_of(runs_dir: Path, **parameters: object) -> FlowRun:
 
 
 def the_run(flow_run: FlowRun) -> RunDirectory:
-    run = Asked.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
+    run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
     run.root.mkdir(parents=True)
     return run
 

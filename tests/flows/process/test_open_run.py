@@ -16,7 +16,7 @@ from flows.process.failed_flows import ENDINGS
 from flows.process.flow_runs import flow_run_name
 from flows.process.open_run import in_run, name_of_run
 from flows.process.terminal import Watcher, watched_by
-from flows.request import Asked
+from flows.request import RunRequest
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
@@ -42,8 +42,8 @@ def opened(runs_dir: Path, body=lambda run: None, *, watcher: Watcher | None = N
         resume: str = "",
         fresh: bool = False,
     ):
-        asked = Asked(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
-        return in_run(asked, body)
+        request = RunRequest(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
+        return in_run(request, body)
 
     if "resume" not in more:
         more |= {"config": config, "overrides": NO_MLFLOW}

@@ -7,9 +7,9 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from flows.commands.run import Order, carry_out
+from flows.commands.run import carry_out
 from flows.process.own_process import last_lines, run_alone
-from flows.request import resolve_request
+from flows.request import RunRequest, resolve_run
 from rl_core.run_lock import RunLock
 from rl_core.stop import StopRequest
 
@@ -21,12 +21,12 @@ SMALL = "tests/e2e/configs/small.yaml"
 def test_a_process_that_dies_before_its_run_leaves_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = resolve_request(SMALL, runs_dir=tmp_path)
-    request.run.root.mkdir()
-    request.run.log.write_text("of an older attempt")
+    resolved = resolve_run(SMALL, runs_dir=tmp_path)
+    resolved.run.root.mkdir()
+    resolved.run.log.write_text("of an older attempt")
     (tmp_path / "typer.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    failure = run_alone(request, StopRequest())
+    failure = run_alone(resolved, StopRequest())
     assert failure is not None
     first, *lines = failure.splitlines()
     last = "ImportError: libcudart.so.12: cannot open shared object file"
@@ -39,14 +39,14 @@ def test_a_run_that_cannot_reach_prefect_says_so_where_the_set_reads_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
-        assert carry_out(Order(flow="baseline", target=SMALL, runs_dir=str(tmp_path)), Console()) == 1
+        assert carry_out("baseline", RunRequest(config=SMALL, runs_dir=str(tmp_path)), Console()) == 1
     assert "failed Prefect's server at http://127.0.0.1:1/api does not answer" in capfd.readouterr().err
 
 
 def test_a_locked_run_names_who_writes_it(tmp_path: Path) -> None:
-    request = resolve_request(SMALL, runs_dir=tmp_path)
-    with RunLock(request.run.lock):
-        failure = run_alone(request, StopRequest())
+    resolved = resolve_run(SMALL, runs_dir=tmp_path)
+    with RunLock(resolved.run.lock):
+        failure = run_alone(resolved, StopRequest())
     assert failure is not None and "is being written by the process" in failure
 
 
