@@ -8,7 +8,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.chat_template import replace_chat_template
 from rl_core.data.prompts import corpus
 from rl_core.files import link_or_copy, read_utf8
-from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.model_sizes import check_architecture
 from rl_core.templates import target_template
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
@@ -37,7 +37,7 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
     else:
         for path in checkpoint_files(source):
             link_or_copy(path.resolve(), folder / path.name)
-        read_sizes(folder / "config.json")  # refuses an architecture that cannot be trained, before anything loads it
+        check_architecture(folder / "config.json")  # before anything loads it
     if config.data.override_chat_template is not None:
         replace_chat_template(folder, read_utf8(Path(config.data.override_chat_template)))
 

@@ -1,4 +1,5 @@
-"""`sightline plan`: what would run, in under two seconds. Imports neither Prefect nor torch."""
+"""`sightline plan`: what would run, in under two seconds once the model's size is known. Imports neither Prefect nor
+torch."""
 
 from collections.abc import Mapping
 
@@ -91,7 +92,7 @@ def _print_forecast(config: RunConfig, console: Console) -> None:
     console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
     sizes = model_sizes(config.model.source)
     if sizes is None:
-        console.print("memory and disk: known once the model was downloaded")
+        console.print("memory and disk: not known before the model is downloaded")
         return
     memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB

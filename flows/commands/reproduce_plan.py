@@ -1,4 +1,4 @@
-"""The plan of a published baseline at a terminal, offline and in a second. Imports neither Prefect nor torch."""
+"""The plan of a published baseline at a terminal, offline. Imports neither Prefect nor torch."""
 
 from collections.abc import Sequence
 
@@ -73,7 +73,7 @@ def _memory_table(config: RunConfig) -> Table:
     table.add_row("precision", precision_words(config.model, config.actor.optim))
     sizes = model_sizes(config.model.source)
     if sizes is None:
-        table.add_row("known once the model was downloaded")
+        table.add_row("not known before the model is downloaded")
         return table
     forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
     table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")

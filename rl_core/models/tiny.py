@@ -25,8 +25,9 @@ from transformers import (
 )
 
 from rl_core.config.model import TinyModel
-from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config, vision_patch_size
+from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import CHAT_TEMPLATE, train_tokenizer
+from rl_core.planning.tiny_model import vision_patch_size
 from rl_core.randomness import keyed_seed
 
 _PROCESSORS: dict[

@@ -7,6 +7,8 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AddedToken, Qwen2Tokenizer
 
+from rl_core.planning.tiny_model import MAX_POSITIONS
+
 PAD_TOKEN = "<|endoftext|>"
 TURN_START_TOKEN = "<|im_start|>"
 TURN_END_TOKEN = "<|im_end|>"
@@ -24,8 +26,6 @@ VISION_SPECIAL_TOKENS = (
     IMAGE_TOKEN,
     VIDEO_TOKEN,
 )
-
-MAX_POSITIONS = 32768
 
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from rl_core.config.model import LoraConfig
 from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
-from rl_core.planning.module_names import module_names
 from rl_core.planning.patterns import SECONDS, ends_soon
 from rl_core.planning.problem import Problem
 from rl_core.planning.training_state import is_adapted
@@ -19,8 +18,15 @@ _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, ga
 def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem]:
     """Patterns that go on for ever with a name of the model, or while it is not known yet with one of another model.
     Nothing else is asked of such a pattern."""
-    names = module_names(sizes or sizes_of_config(next(iter(KNOWN_MODELS.values()))))
-    patterns = {"target_modules": lora.target_modules, "exclude_modules": lora.exclude_modules}
+    patterns = {
+        key: pattern
+        for key, pattern in (("target_modules", lora.target_modules), ("exclude_modules", lora.exclude_modules))
+        if isinstance(pattern, str) and pattern not in _KNOWN_PATTERNS
+    }
+    if not patterns:
+        return []
+    any_model = sizes or sizes_of_config(next(iter(KNOWN_MODELS.values())))
+    names = frozenset() if any_model is None else any_model.other_modules.union(any_model.linear_layers)
     return [
         Problem(
             where=f"model.lora.{key}",
@@ -29,16 +35,14 @@ def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem
             fix="write it without repetitions inside repetitions, or give a list of names",
         )
         for key, pattern in patterns.items()
-        if isinstance(pattern, str)
-        and pattern not in _KNOWN_PATTERNS
-        and not ends_soon(pattern, names.linear | names.others)
+        if not ends_soon(pattern, names)
     ]
 
 
 def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
     """Targets that match nothing, or something that is no linear layer."""
-    names = module_names(sizes)
-    wrong = sorted(name for name in names.others if lora.target_modules != "all-linear" and is_adapted(name, lora))
+    others = () if lora.target_modules == "all-linear" else sizes.other_modules
+    wrong = sorted(name for name in others if is_adapted(name, lora))
     if wrong:
         shown = ", ".join(wrong[:_SHOWN]) + (", ..." if len(wrong) > _SHOWN else "")
         yield Problem(
@@ -46,7 +50,7 @@ def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
             what=f"{_told(lora)} matches {shown}: embeddings, the output head, norms and blocks cannot be adapted",
             fix=_FIX,
         )
-    elif not any(is_adapted(name, lora) for name in names.linear):
+    elif not any(is_adapted(name, lora) for name in sizes.linear_layers):
         yield Problem(
             where="model.lora.target_modules",
             what=f"{_told(lora)} matches no linear layer of the model",

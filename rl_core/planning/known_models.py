@@ -1,7 +1,7 @@
 """Sizes of published checkpoints, so that a plan knows them before anything is downloaded.
 
-The fields of each checkpoint's config.json that rl_core/planning/model_sizes.py reads; a test compares the parameters
-that come out with the published totals.
+The hub has to be asked for a config.json, and a plan waits for no download. These are the fields of each checkpoint's
+config.json that decide its layers; a test compares the parameters that come out with the published totals.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
         "vocab_size": 151_936,
         "max_position_embeddings": 128_000,
         "tie_word_embeddings": True,
-        "vision_config": _QWEN2_5_VL_VISION,
+        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 2048},
     },
     "Qwen/Qwen2.5-VL-7B-Instruct": {
         "model_type": "qwen2_5_vl",
@@ -41,7 +41,7 @@ KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
         "vocab_size": 152_064,
         "max_position_embeddings": 128_000,
         "tie_word_embeddings": False,
-        "vision_config": _QWEN2_5_VL_VISION,
+        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 3584},
     },
     "Qwen/Qwen3-VL-4B-Instruct": {
         "model_type": "qwen3_vl",
@@ -56,7 +56,7 @@ KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
             "vocab_size": 151_936,
             "max_position_embeddings": 262_144,
         },
-        "vision_config": _QWEN3_VL_VISION,
+        "vision_config": _QWEN3_VL_VISION | {"out_hidden_size": 2560},
     },
     "Qwen/Qwen2.5-7B-Instruct": {
         "model_type": "qwen2",

@@ -1,47 +1,49 @@
-"""How large a model is, from its config.json alone: parameters, and what a token of KV cache costs.
-
-The counts are exact for the families below; tests compare them with the real modules.
-"""
+"""How large a model is, from its config.json alone: parameters, layers, and what a token of KV cache costs."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from huggingface_hub import try_to_load_from_cache
 
 from rl_core.config.model import ModelSource, TinyModel
+from rl_core.planning.built_models import describe_model
 from rl_core.planning.known_models import KNOWN_MODELS
-from rl_core.planning.tiny_fields import tiny_fields
+from rl_core.planning.tiny_model import tiny_fields
 
 Fields = Mapping[str, Any]
 
-KNOWN_TYPES = ("llama", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+TRAINED_TYPES: Final = ("llama", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+"""Every `model_type` that Sightline trains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSizes:
-    """The sizes that memory and disk depend on.
+    """The sizes that memory and disk depend on, and the names that LoRA chooses from.
 
     Attributes:
         family: The `model_type`.
-        parameters: All of them; a tied output head counts once.
+        parameters: Parameters of the whole model; a tied output head counts once.
+        vision_parameters: Parameters of the vision tower and of the layers that join it to the text; 0 for a text
+            model.
         num_layers: Layers of the language model.
-        hidden_size: Its width.
+        hidden_size: Width of the language model.
         intermediate_size: Width of its feed-forward layers.
         head_size: Width of an attention head.
         query_size: Attention heads x head size.
         key_value_size: Key/value heads x head size.
         vocab_size: Rows of the embedding.
         max_positions: Longest sequence the model was made for, in tokens.
-        vision_parameters: Those of the vision tower and the layers that join it to the text; 0 for a text model.
-        vision_depth: Blocks of the vision tower.
-        deep_stack: Blocks of it that also feed the first layers of the language model.
+        linear_layers: Inputs plus outputs of each linear layer that can be adapted, by its full name in transformers.
+        other_modules: The full names of everything else: embeddings, the output head, norms, and modules that hold
+            others.
     """
 
     family: str
     parameters: int
+    vision_parameters: int = 0
     num_layers: int
     hidden_size: int
     intermediate_size: int
@@ -50,19 +52,20 @@ class ModelSizes:
     key_value_size: int
     vocab_size: int
     max_positions: int
-    vision_parameters: int = 0
-    vision_depth: int = 0
-    deep_stack: int = 0
+    linear_layers: Mapping[str, int] = field(default_factory=dict)
+    other_modules: frozenset[str] = frozenset()
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
-    """Sizes of a configured model; None for a hub checkpoint that was never downloaded and is not known beforehand.
+    """Sizes of a configured model. None for a checkpoint of the hub that was never downloaded and is not known
+    beforehand, and for a model that cannot be built in time.
 
     Raises:
-        ValueError: the folder has no config.json, or it names an architecture that Sightline does not train.
+        ValueError: the folder has no config.json, the config.json names an architecture that Sightline does not train,
+            or transformers cannot build a model of it.
     """
     if isinstance(source, TinyModel):
-        return sizes_of_config(tiny_fields(source))
+        return sizes_of_config(tiny_fields(source, vocab_size=source.max_vocab_size))
     folder = Path(source.path)
     if folder.is_dir():
         return read_sizes(folder / "config.json")
@@ -75,100 +78,43 @@ def model_sizes(source: ModelSource) -> ModelSizes | None:
     return None if known is None else sizes_of_config(known)
 
 
-def read_sizes(config_json: Path) -> ModelSizes:
-    """Sizes of the checkpoint that a config.json belongs to. Raises ValueError as model_sizes does."""
+def read_sizes(config_json: Path) -> ModelSizes | None:
+    """Sizes of the checkpoint that a config.json belongs to; None where it cannot be built in time.
+
+    Raises:
+        ValueError: there is no such file, it names an architecture that Sightline does not train, or transformers
+            cannot build a model of it.
+    """
+    return sizes_of_config(_read_fields(config_json))
+
+
+def check_architecture(config_json: Path) -> None:
+    """Raises ValueError where there is no such config.json, or it names an architecture that Sightline does not
+    train."""
+    _check_type(_read_fields(config_json))
+
+
+def sizes_of_config(fields: Fields) -> ModelSizes | None:
+    """Sizes from the fields of a config.json; None where the model cannot be built in time.
+
+    Raises:
+        ValueError: Sightline does not train the architecture, or transformers cannot build a model of these fields.
+    """
+    _check_type(fields)
+    described = describe_model(fields)
+    if described is None:
+        return None
+    return ModelSizes(**{**described, "other_modules": frozenset(described["other_modules"])})
+
+
+def _read_fields(config_json: Path) -> Fields:
     if not config_json.is_file():
         raise ValueError(f"model.source.path: {config_json.parent} has no config.json, so it is no checkpoint")
-    return sizes_of_config(json.loads(config_json.read_text()))
+    fields: Fields = json.loads(config_json.read_text())
+    return fields
 
 
-def sizes_of_config(fields: Fields) -> ModelSizes:
-    """Sizes from the fields of a config.json. Published VL checkpoints have the language model's at the top level,
-    newer ones in `text_config`."""
+def _check_type(fields: Fields) -> None:
     family = fields.get("model_type")
-    if family not in KNOWN_TYPES:
-        raise ValueError(f"model.source: architecture {family!r} is none of {', '.join(KNOWN_TYPES)}")
-    text: Fields = {**fields, **fields.get("text_config", {})}
-    heads = text["num_attention_heads"]
-    head_size = text.get("head_dim") or text["hidden_size"] // heads
-    sizes = {
-        "num_layers": text["num_hidden_layers"],
-        "hidden_size": text["hidden_size"],
-        "intermediate_size": text["intermediate_size"],
-        "head_size": head_size,
-        "query_size": heads * head_size,
-        "key_value_size": (text.get("num_key_value_heads") or heads) * head_size,
-        "vocab_size": text["vocab_size"],
-        "max_positions": text["max_position_embeddings"],
-    }
-    tied = bool(fields.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
-    text_parameters = _text_parameters(family, sizes, head_size=head_size, tied=tied)
-    tower = fields.get("vision_config", {})
-    vision = _VISION[family](tower, sizes["hidden_size"]) if tower else 0
-    return ModelSizes(
-        family=family,
-        parameters=text_parameters + vision,
-        vision_parameters=vision,
-        vision_depth=tower.get("depth", 0),
-        deep_stack=len(tower.get("deepstack_visual_indexes", ())),
-        **sizes,
-    )
-
-
-def _text_parameters(family: str, sizes: Mapping[str, int], *, head_size: int, tied: bool) -> int:
-    width, query, key_value = sizes["hidden_size"], sizes["query_size"], sizes["key_value_size"]
-    attention = 2 * width * query + 2 * width * key_value
-    if family in ("qwen2", "qwen2_vl", "qwen2_5_vl"):
-        attention += query + 2 * key_value  # biases of the query, key and value projections
-    if family in ("qwen3", "qwen3_vl"):
-        attention += 2 * head_size  # norms of queries and keys
-    layer = attention + 3 * width * sizes["intermediate_size"] + 2 * width
-    embeddings = (1 if tied else 2) * sizes["vocab_size"] * width
-    return embeddings + sizes["num_layers"] * layer + width
-
-
-def _qwen2_vl_vision(vision: Fields, text_width: int) -> int:
-    width, ratio = vision["embed_dim"], vision.get("mlp_ratio", 4)
-    feed_forward = _linear(width, ratio * width) + _linear(ratio * width, width)
-    block = 4 * width + _attention(width) + feed_forward
-    return _tower(vision, width=width, block=block) + _merger(vision, width, text_width, norm=2 * width)
-
-
-def _qwen2_5_vl_vision(vision: Fields, text_width: int) -> int:
-    width, inner = vision["hidden_size"], vision["intermediate_size"]
-    feed_forward = 2 * _linear(width, inner) + _linear(inner, width)
-    block = 2 * width + _attention(width) + feed_forward
-    return _tower(vision, width=width, block=block) + _merger(vision, width, text_width, norm=width)
-
-
-def _qwen3_vl_vision(vision: Fields, text_width: int) -> int:
-    width, inner = vision["hidden_size"], vision["intermediate_size"]
-    block = 4 * width + _attention(width) + _linear(width, inner) + _linear(inner, width)
-    embedding = width + vision["num_position_embeddings"] * width
-    merged = vision.get("spatial_merge_size", 2) ** 2 * width
-    deep_stack = len(vision["deepstack_visual_indexes"]) * _merger(vision, width, text_width, norm=2 * merged)
-    merger = _merger(vision, width, text_width, norm=2 * width)
-    return int(_tower(vision, width=width, block=block) + embedding + merger + deep_stack)
-
-
-_VISION = {"qwen2_vl": _qwen2_vl_vision, "qwen2_5_vl": _qwen2_5_vl_vision, "qwen3_vl": _qwen3_vl_vision}
-
-
-def _tower(vision: Fields, *, width: int, block: int) -> int:
-    """Every block, and the convolution that makes a vector of a patch of pixels (without a bias)."""
-    patch = vision.get("in_channels", 3) * vision.get("temporal_patch_size", 2) * vision["patch_size"] ** 2
-    return int(patch * width + vision["depth"] * block)
-
-
-def _attention(width: int) -> int:
-    return _linear(width, 3 * width) + _linear(width, width)
-
-
-def _merger(vision: Fields, width: int, text_width: int, *, norm: int) -> int:
-    """The two layers that turn a square of patches into one token."""
-    merged = vision.get("spatial_merge_size", 2) ** 2 * width
-    return int(norm + _linear(merged, merged) + _linear(merged, text_width))
-
-
-def _linear(inputs: int, outputs: int) -> int:
-    return int(inputs * outputs + outputs)
+    if family not in TRAINED_TYPES:
+        raise ValueError(f"model.source: architecture {family!r} is none of {', '.join(TRAINED_TYPES)}")

@@ -76,7 +76,9 @@ def _model_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     try:
         sizes = model_sizes(config.model.source)
     except ValueError as error:
-        return [Problem(where="model.source", what=str(error), fix="name a checkpoint of one of these families")]
+        return [
+            Problem(where="model.source", what=str(error), fix="name another checkpoint, or correct its config.json")
+        ]
     if config.model.lora is not None and (endless := pattern_problems(config.model.lora, sizes)):
         return endless
     return [] if sizes is None else _size_problems(config, sizes, gpu)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from rl_core.config.model import LoraConfig, ModelConfig
 from rl_core.config.training import OptimConfig
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.module_names import language_prefix
 
 BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -54,15 +53,8 @@ def whole_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSiz
 
 
 def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
-    """Parameters of the language model's adapters: a layer of I inputs and O outputs has rank * (I + O). Those of a
-    vision tower, which are adapted only if `exclude_modules` lets them, are not counted."""
-    prefix = language_prefix(sizes)
-    return sum(
-        lora.rank * ends
-        for layer in range(sizes.num_layers)
-        for name, ends in _linear_layers(sizes).items()
-        if is_adapted(f"{prefix}.layers.{layer}.{name}", lora)
-    )
+    """Parameters of all adapters: on a layer of I inputs and O outputs, rank * (I + O)."""
+    return sum(lora.rank * ends for name, ends in sizes.linear_layers.items() if is_adapted(name, lora))
 
 
 def is_adapted(name: str, lora: LoraConfig) -> bool:
@@ -76,25 +68,6 @@ def _matches(name: str, wanted: str | tuple[str, ...]) -> bool:
     if isinstance(wanted, str):
         return re.fullmatch(wanted, name) is not None
     return any(name == ending or name.endswith(f".{ending}") for ending in wanted)
-
-
-def _linear_layers(sizes: ModelSizes) -> dict[str, int]:
-    """Inputs plus outputs of the linear layers of a block."""
-    width, query, key_value, inner = (
-        sizes.hidden_size,
-        sizes.query_size,
-        sizes.key_value_size,
-        sizes.intermediate_size,
-    )
-    return {
-        "self_attn.q_proj": width + query,
-        "self_attn.k_proj": width + key_value,
-        "self_attn.v_proj": width + key_value,
-        "self_attn.o_proj": query + width,
-        "mlp.gate_proj": width + inner,
-        "mlp.up_proj": width + inner,
-        "mlp.down_proj": inner + width,
-    }
 
 
 def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:

@@ -10,7 +10,7 @@ from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.gallery import GalleryRow, pick_gallery
 from rl_core.evaluation.result import EvaluationResult
-from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.model_sizes import ModelSizes, read_sizes
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.results.durations import duration
@@ -196,9 +196,15 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
 def _model_figure(facts: RunFacts) -> Fact:
     source = facts.config.model.source
     name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
-    parameters = read_sizes(facts.run.initial_model / "config.json").parameters
-    size = f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
-    return Fact(label="Model", value=name, note=f"{size} parameters, {facts.config.model.dtype}")
+    sizes = read_sizes(facts.run.initial_model / "config.json")
+    return Fact(label="Model", value=name, note=f"{_parameters(sizes)}{facts.config.model.dtype}")
+
+
+def _parameters(sizes: ModelSizes | None) -> str:
+    if sizes is None:
+        return ""
+    billions = sizes.parameters / 1e9
+    return f"{billions:.1f} B parameters, " if billions >= 1 else f"{billions * 1e3:.1f} M parameters, "
 
 
 def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:

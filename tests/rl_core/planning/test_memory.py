@@ -13,6 +13,15 @@ from rl_core.planning.model_sizes import ModelSizes
 
 Configure = Callable[..., RunConfig]
 
+LINEAR_LAYERS = {
+    "self_attn.q_proj": 3584 + 3584,
+    "self_attn.k_proj": 3584 + 512,
+    "self_attn.v_proj": 3584 + 512,
+    "self_attn.o_proj": 3584 + 3584,
+    "mlp.gate_proj": 3584 + 18944,
+    "mlp.up_proj": 3584 + 18944,
+    "mlp.down_proj": 18944 + 3584,
+}
 SEVEN_BILLION = ModelSizes(
     family="qwen2_5_vl",
     parameters=8_292_166_656,
@@ -24,6 +33,11 @@ SEVEN_BILLION = ModelSizes(
     key_value_size=512,
     vocab_size=152064,
     max_positions=128000,
+    linear_layers={
+        f"model.language_model.layers.{layer}.{name}": ends
+        for layer in range(28)
+        for name, ends in LINEAR_LAYERS.items()
+    },
 )
 
 

@@ -1,4 +1,4 @@
-"""The counts from a config.json equal those of the real modules."""
+"""The counts from a config.json are those of the model with its weights."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from safetensors import safe_open
 
-from rl_core.config.model import Family, PretrainedModel, TinyModel
-from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
-from rl_core.models.tiny_tokenizer import train_tokenizer
+from rl_core.config.model import Family, ModelConfig, PretrainedModel, TinyModel
+from rl_core.models.loading import load_model
+from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_config
 
 # config.json of Qwen2.5-VL-7B-Instruct as published: the language model's fields stand at the top level.
@@ -38,47 +38,53 @@ PUBLISHED = {
 }
 
 
-def model_of(config_json: Path) -> PreTrainedModel:
-    """The modules themselves, without memory for them."""
-    config = AutoConfig.from_pretrained(config_json.parent)
-    factory = AutoModelForImageTextToText if config.model_type in VISION_FAMILIES else AutoModelForCausalLM
-    with torch.device("meta"):
-        return factory.from_config(config)
-
-
-def parameters_of(config_json: Path) -> int:
-    return sum(parameter.numel() for parameter in model_of(config_json).parameters())
+@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 4, "vision_depth": 2, "num_layers": 2}])
+def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(
+    family: Family, sizes: dict[str, int], tmp_path: Path
+) -> None:
+    source = TinyModel(type="tiny", family=family, **sizes)
+    build_tiny_model(source, tmp_path, corpus=["How many objects are there? 3"] * 4, seed=1)
+    with safe_open(tmp_path / "model.safetensors", framework="pt") as file:
+        weights = {name: file.get_tensor(name).numel() for name in file.keys()}  # noqa: SIM118 - no mapping
+    found = read_sizes(tmp_path / "config.json")
+    assert found is not None
+    assert found.parameters == sum(weights.values())
+    assert found.vision_parameters == sum(number for name, number in weights.items() if "visual." in name)
+    as_planned = model_sizes(source.model_copy(update={"max_vocab_size": found.vocab_size}))
+    assert as_planned == found, "what is planned before the folder is written must be what is written"
 
 
 @pytest.mark.parametrize("family", get_args(Family))
-@pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 4, "vision_depth": 2, "num_layers": 2}])
-def test_the_count_of_a_tiny_model_is_exact(family: Family, sizes: dict[str, int], tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(["How many objects are there? 3"] * 4, max_vocab_size=512, with_vision=True)
-    source = TinyModel(type="tiny", family=family, **sizes)
-    tiny_config(source, tokenizer).save_pretrained(tmp_path)
-    counted = parameters_of(tmp_path / "config.json")
-    assert read_sizes(tmp_path / "config.json").parameters == counted
-    named = model_of(tmp_path / "config.json").named_parameters()
-    in_vision = sum(parameter.numel() for name, parameter in named if name.startswith("model.visual."))
-    assert read_sizes(tmp_path / "config.json").vision_parameters == in_vision
-    vocabulary = read_sizes(tmp_path / "config.json").vocab_size
-    as_planned = model_sizes(source.model_copy(update={"max_vocab_size": vocabulary}))
-    assert as_planned.parameters == counted, "what is planned before the folder is written must be what is written"
+def test_the_names_are_those_of_the_modules(family: Family, tmp_path: Path) -> None:
+    source = TinyModel(type="tiny", family=family, num_layers=2, vision_depth=3)
+    build_tiny_model(source, tmp_path, corpus=["How many objects are there? 3"] * 4, seed=1)
+    modules = dict(load_model(tmp_path, ModelConfig(source=source)).named_modules())
+    linear = {
+        name: module.in_features + module.out_features
+        for name, module in modules.items()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    }
+    sizes = read_sizes(tmp_path / "config.json")
+    assert sizes is not None
+    assert sizes.linear_layers == linear
+    assert sizes.other_modules == modules.keys() - linear.keys() - {""}
 
 
-def test_the_count_of_a_published_config_is_exact(tmp_path: Path) -> None:
+def test_the_older_form_of_a_published_config_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(PUBLISHED))
     sizes = read_sizes(path)
-    assert sizes.parameters == parameters_of(path)
-    assert 8.2e9 < sizes.parameters < 8.4e9
-    assert sizes.key_value_size == 4 * 128
+    assert sizes is not None
+    assert sizes.parameters == 8_292_166_656
+    assert (sizes.num_layers, sizes.query_size, sizes.key_value_size) == (28, 3584, 4 * 128)
 
 
 def test_grouped_heads_and_an_explicit_head_size_are_followed() -> None:
     fields = {**PUBLISHED, "model_type": "qwen3", "head_dim": 64, "num_key_value_heads": 2}
     fields.pop("vision_config")
     sizes = sizes_of_config(fields)
+    assert sizes is not None
     assert (sizes.query_size, sizes.key_value_size) == (28 * 64, 2 * 64)
 
 
@@ -94,3 +100,8 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path: Path) -> None:
 
 def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet() -> None:
     assert model_sizes(PretrainedModel(type="pretrained", path="nobody/never-downloaded")) is None
+
+
+def test_a_config_that_transformers_cannot_build_says_why() -> None:
+    with pytest.raises(ValueError, match=r"transformers cannot build the model: \w+: .*num_hidden_layers"):
+        sizes_of_config({"model_type": "llama", "num_hidden_layers": "many"})

@@ -1,0 +1,69 @@
+"""A model without weights, built by transformers on torch's meta device: what its layers are called and how large they
+are, whatever its architecture.
+
+Loading torch and transformers takes seconds. `rl_core/planning/built_models.py` therefore imports this module only
+where torch is loaded already, and elsewhere runs it as a process of its own: it reads the fields of a config.json from
+standard input, and writes the result to standard output as one line of JSON.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+_VISION_TOWER = "model.visual."
+"""What the names of a vision tower's weights begin with, in every family that Sightline trains."""
+
+
+def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `ModelSizes`, as plain values.
+
+    Raises:
+        ValueError: transformers cannot build a model of these fields; says why.
+    """
+    try:
+        config = AutoConfig.for_model(**fields)
+        factory = AutoModelForImageTextToText if "vision_config" in config.sub_configs else AutoModelForCausalLM
+        with torch.device("meta"):
+            model = factory.from_config(config, dtype=torch.float32)
+    except Exception as error:  # whatever a wrong config.json makes transformers and torch raise
+        raise ValueError(f"transformers cannot build the model: {type(error).__name__}: {error}") from error
+    text = config.get_text_config()
+    head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    modules = {name: module for name, module in model.named_modules() if name}
+    linear = {
+        name: module.in_features + module.out_features
+        for name, module in modules.items()
+        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
+    }
+    weights = {name: weight.numel() for name, weight in model.named_parameters()}
+    return {
+        "family": config.model_type,
+        "parameters": sum(weights.values()),
+        "vision_parameters": sum(number for name, number in weights.items() if name.startswith(_VISION_TOWER)),
+        "num_layers": text.num_hidden_layers,
+        "hidden_size": text.hidden_size,
+        "intermediate_size": text.intermediate_size,
+        "head_size": head_size,
+        "query_size": text.num_attention_heads * head_size,
+        "key_value_size": (text.num_key_value_heads or text.num_attention_heads) * head_size,
+        "vocab_size": text.vocab_size,
+        "max_positions": text.max_position_embeddings,
+        "linear_layers": linear,
+        "other_modules": sorted(modules.keys() - linear.keys()),
+    }
+
+
+def _main() -> None:
+    try:
+        described = describe(json.load(sys.stdin))
+    except ValueError as error:
+        described = {"error": str(error)}
+    sys.stdout.write(json.dumps(described))
+
+
+if __name__ == "__main__":
+    _main()

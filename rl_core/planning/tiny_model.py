@@ -1,0 +1,116 @@
+"""The config.json of a tiny random model, and the sizes that it cannot have.
+
+A plan counts its parameters from these fields before there is a tokenizer; `rl_core/models/tiny_config.py` adds the
+token ids and writes the file.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rl_core.config.model import Family, TinyModel
+from rl_core.planning.problem import Problem
+
+MAX_POSITIONS: Final = 32768
+"""Longest sequence of a tiny model, in tokens."""
+
+_MODEL_TYPES: Final = {"qwen2_5": "qwen2"}
+"""Families that transformers has under another name."""
+_TIED: Final[frozenset[Family]] = frozenset({"qwen2_vl", "qwen3_vl", "qwen2_5"})
+"""Small embeddings are tied or not as in the family's published models, so that both cases are covered."""
+
+
+def tiny_fields(source: TinyModel, *, vocab_size: int) -> dict[str, Any]:
+    """Every field of the config.json that decides the model's layers: all of it but token ids and number format."""
+    text = {
+        "vocab_size": vocab_size,
+        "hidden_size": source.hidden_size,
+        "intermediate_size": source.intermediate_size,
+        "num_hidden_layers": source.num_layers,
+        "num_attention_heads": source.num_heads,
+        "num_key_value_heads": source.num_key_value_heads,
+        "max_position_embeddings": MAX_POSITIONS,
+        "rms_norm_eps": 1e-6,
+    }
+    fields = {
+        "model_type": _MODEL_TYPES.get(source.family, source.family),
+        "tie_word_embeddings": source.family in _TIED,
+    }
+    if source.family == "qwen3_vl":
+        text |= {"head_dim": _head_size(source)} | _rope(mrope_section=_even_mrope(source), mrope_interleaved=True)
+    elif source.family in ("qwen2_vl", "qwen2_5_vl"):
+        text |= _rope(mrope_section=_contiguous_mrope(source))
+    else:
+        return fields | text
+    return fields | {"text_config": text, "vision_config": _vision_fields(source)}
+
+
+def vision_patch_size(family: Family) -> int:
+    """Side of a vision patch in pixels, as in the published models."""
+    return 16 if family == "qwen3_vl" else 14
+
+
+def tiny_size_problems(source: TinyModel) -> Iterator[Problem]:
+    """Every pair of sizes that do not fit together."""
+    if source.num_heads % source.num_key_value_heads:
+        yield Problem(
+            where="model.source.num_key_value_heads",
+            what=f"{source.num_heads} heads do not share {source.num_key_value_heads} key/value heads evenly",
+            fix="set it to a divisor of model.source.num_heads",
+        )
+    unit = 8 * source.num_heads
+    if source.hidden_size % unit:
+        yield Problem(
+            where="model.source.hidden_size",
+            what=f"{source.hidden_size} is no multiple of 8 x num_heads ({unit}): rotary embeddings split each head in "
+            "eighths",
+            fix=f"set it to {-(-source.hidden_size // unit) * unit}, or change model.source.num_heads",
+        )
+    unit = 4 * source.num_heads
+    if source.family.endswith("_vl") and source.vision_hidden_size % unit:
+        yield Problem(
+            where="model.source.vision_hidden_size",
+            what=f"{source.vision_hidden_size} is no multiple of 4 x num_heads ({unit})",
+            fix=f"set it to {-(-source.vision_hidden_size // unit) * unit}, or change model.source.num_heads",
+        )
+
+
+def _vision_fields(source: TinyModel) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "depth": source.vision_depth,
+        "num_heads": source.num_heads,
+        "patch_size": vision_patch_size(source.family),
+    }
+    if source.family == "qwen2_vl":
+        return fields | {"embed_dim": source.vision_hidden_size, "hidden_size": source.hidden_size, "mlp_ratio": 2}
+    fields |= {
+        "hidden_size": source.vision_hidden_size,
+        "intermediate_size": 2 * source.vision_hidden_size,
+        "out_hidden_size": source.hidden_size,
+    }
+    if source.family == "qwen2_5_vl":
+        # Windowed and full attention alternate; the last block is full, as in the published models.
+        return fields | {"fullatt_block_indexes": list(range(source.vision_depth - 1, -1, -2))[::-1]}
+    # Features of these vision blocks are added to the first layers of the language model (DeepStack).
+    deep_stack = range(min(source.vision_depth - 1, source.num_layers, 3))
+    return fields | {"num_position_embeddings": 64, "deepstack_visual_indexes": list(deep_stack)}
+
+
+def _rope(**mrope: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, **mrope}}
+
+
+def _contiguous_mrope(source: TinyModel) -> list[int]:
+    """Rotary frequencies for time, height and width in the published proportion 16 : 24 : 24."""
+    half = _head_size(source) // 2
+    spatial = half * 3 // 8
+    return [half - 2 * spatial, spatial, spatial]
+
+
+def _even_mrope(source: TinyModel) -> list[int]:
+    """Rotary frequencies for time, height and width, a third each."""
+    third = _head_size(source) // 6
+    return [_head_size(source) // 2 - 2 * third, third, third]
+
+
+def _head_size(source: TinyModel) -> int:
+    return source.hidden_size // source.num_heads

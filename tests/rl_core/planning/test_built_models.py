@@ -1,0 +1,110 @@
+"""A model is built once, wherever that happens, and no cache file can break a plan."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: F401 - a process that has it builds the model itself
+
+from rl_core.planning import built_models
+from rl_core.planning.built_models import describe_model
+
+FIELDS = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 300,
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache folder, in which the next description is looked up anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    built_models._described.cache_clear()
+    yield tmp_path / "sightline" / "models"
+    built_models._described.cache_clear()
+
+
+def described_anew() -> Any:
+    """As another process would be told."""
+    built_models._described.cache_clear()
+    return describe_model(FIELDS)
+
+
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+
+
+def refuse_to_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(fields: str) -> Any:
+        raise AssertionError(fields)
+
+    monkeypatch.setattr(built_models, "_built_here", build)
+    monkeypatch.setattr(built_models, "_built_elsewhere", build)
+
+
+def test_a_process_without_torch_is_told_the_same(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    here = describe_model(FIELDS)
+    for file in cache.iterdir():
+        file.unlink()
+    with monkeypatch.context() as patch:
+        without_torch(patch)
+        assert described_anew() == here
+    with monkeypatch.context() as patch:
+        refuse_to_build(patch)
+        assert described_anew() == here, "the file of the other process is read"
+
+
+def test_an_error_is_told_by_both_and_not_kept(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    wrong = FIELDS | {"num_hidden_layers": "many"}
+    with pytest.raises(ValueError, match="transformers cannot build the model") as here:
+        describe_model(wrong)
+    built_models._described.cache_clear()
+    with monkeypatch.context() as patch:
+        without_torch(patch)
+        with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
+            describe_model(wrong)
+    assert str(here.value) == str(elsewhere.value)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", "\udcff"])
+def test_a_broken_file_is_written_again(cache: Path, content: str) -> None:
+    good = describe_model(FIELDS)
+    (file,) = cache.iterdir()
+    file.write_bytes(content.encode(errors="surrogateescape"))
+    assert described_anew() == good
+    assert json.loads(file.read_text()) == good
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(cache: Path) -> None:
+    cache.parent.parent.mkdir(exist_ok=True)
+    cache.parent.write_text("a file where the folder would be")
+    assert describe_model(FIELDS) is not None
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_another_version_builds_anew(monkeypatch: pytest.MonkeyPatch, cache: Path, package: str) -> None:
+    describe_model(FIELDS)
+    versions = built_models.version
+    monkeypatch.setattr(built_models, "version", lambda name: "0.1" if name == package else versions(name))
+    described_anew()
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_what_takes_too_long_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(built_models, "SECONDS", 0.01)
+    without_torch(monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        assert describe_model(FIELDS) is None
+    assert "took more than 0.01 seconds" in caplog.text
+    assert not cache.exists()
