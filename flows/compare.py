@@ -59,5 +59,5 @@ def markdown(page: ComparisonPage, out: Path) -> str:
         cells += [points(row.comparison.difference), f"{row.p_items:.3g}"] if row else ["", ""]
         cells += [f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else ""]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    sentences = [*(row.verdict for row in page.comparisons), *page.remarks, f"The page: `{out.absolute()}`"]
+    sentences = [*(row.conclusion for row in page.comparisons), *page.remarks, f"The page: `{out.absolute()}`"]
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences), ""])

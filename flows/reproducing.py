@@ -12,8 +12,8 @@ from flows.request import RUNS_DIR, ResolvedRun, resolve_run, start_tag
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
+from tasks.reproduction.published_result import dry_run_problems
 from tasks.reproduction.record import FIGURES
-from tasks.reproduction.run_verdict import dry_run_problems
 
 BASELINES = Path("configs/baselines")
 

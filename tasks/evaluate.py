@@ -1,5 +1,6 @@
 """Evaluate: the held-out rows, answered by the base or the trained model."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from prefect import State, task
@@ -7,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
+from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
@@ -17,14 +19,16 @@ from tasks.tracking.run_tracking import ITEMS_TABLE
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
+    from rl_core.tracking.protocol import Table
 
 
-_TABLE_COLUMNS = ("uid", "mode", "question", "answer", "response", "parsed", "verdict", "length", "finish_reason")
+_SHOWN_FIELDS = ("uid", "mode", "question", "answer", "response", "parsed", "is_right", "length", "finish_reason")
 
 
 @task(name="evaluate", task_run_name=named("evaluate {model}"), cache_policy=NO_CACHE)
 def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageManifest]:
-    """Write the answers, verdicts and figures of one model of an open run; continued, it asks for the rest alone."""
+    """Write the graded responses and the figures of one model of an open run. A stage that is continued asks the model
+    for the missing responses only."""
 
     stage = f"evaluate-{model}"
 
@@ -46,7 +50,12 @@ def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDi
         mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})
     model = manifest.stage.removeprefix("evaluate-")
     items = [item for of_mode in read_evaluation(run.evaluation(model)).values() for item in of_mode]
-    mlflow_run.log_table(ITEMS_TABLE, {name: [getattr(item, name) for item in items] for name in _TABLE_COLUMNS})
+    mlflow_run.log_table(ITEMS_TABLE, _table(items))
+
+
+def _table(items: Sequence[EvaluationItem]) -> "Table":
+    columns = {name: [getattr(item, name) for item in items] for name in _SHOWN_FIELDS}
+    return {RIGHT_COLUMN if name == "is_right" else name: values for name, values in columns.items()}
 
 
 def _numbers(result: dict[str, Any]) -> list[tuple[str, float]]:

@@ -140,10 +140,10 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     context = current_context(run)
     context.stop.raise_if_requested()
     stage = epoch_stage(epoch)
-    standing = context.manifests.get(stage)
-    if standing is not None:
+    finished = context.manifests.get(stage)
+    if finished is not None:
         with context.tracking.following("train"):
-            return recognised(context, standing, show=_show)
+            return recognised(context, finished, show=_show)
     wanted = wanted_training(context, training_chain(context)).epoch(epoch, made_by=context.trained_by)
     mark_started(context.run, wanted)
     with context.tracking.stage_running(tracked_stage(stage)):

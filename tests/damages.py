@@ -25,7 +25,7 @@ DAMAGES: Final[dict[str, Callable[[Path], object]]] = {
     "list": lambda path: path.write_text("[1]"),
     "number": lambda path: path.write_text("9" * 5000),
     "text": lambda path: path.write_text('"words"'),
-    "other object": lambda path: path.write_text('{"step": "x", "outputs": {"a": 1}, "flow_run": 7, "standing": []}'),
+    "other object": lambda path: path.write_text('{"step": "x", "outputs": {"a": 1}, "flow_run": 7, "status": []}'),
     "deep": lambda path: path.write_text("[" * 100_000),
     "named pipe": _instead(os.mkfifo),
     "folder": _instead(Path.mkdir),

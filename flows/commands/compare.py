@@ -15,7 +15,7 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
         say(console, remark, label="[yellow]note[/yellow]")
     console.print(_table(page))
     for row in page.comparisons:
-        console.print(row.verdict, markup=False, highlight=False, soft_wrap=True)
+        console.print(row.conclusion, markup=False, highlight=False, soft_wrap=True)
     say(console, str(out), label="[green]done[/green]")
 
 

@@ -37,8 +37,10 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first items.")] = None,
     dtype: Annotated[Literal["float32", "bfloat16"] | None, typer.Option(help="The model's own by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Keys the sampled responses.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for the verdicts; below evaluations/ by default.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Folder of earlier verdicts to compare with, paired.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; below evaluations/ by default.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Folder of earlier results to compare with, item by item.")
+    ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Evaluate base and trained model of a CONFIG; or, by published protocols, any model or saved responses."""

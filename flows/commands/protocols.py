@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from flows.commands.verdicts import print_comparison, print_verdict
+from flows.commands.protocol_results import print_comparison, print_protocol_result
 from flows.printing import say
 from flows.process.bars import LogLines, TerminalBars
 from flows.process.temporary_folder import own_temporary_folder
+from rl_core.evaluation.protocol_result import (
+    ProtocolResult,
+    compare_protocol_results,
+    read_protocol_result,
+    summarise_by_protocol,
+    write_protocol_result,
+)
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
-from rl_core.evaluation.verdict import Verdict, compare_verdicts, reach_verdict, read_verdict, write_verdict
 from rl_core.files import hash_file
 from rl_core.progress import Progress
 from rl_core.sources.local import LocalSource
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from rl_core.evaluation.any_model import Dtype
 
 EVALUATIONS = Path("evaluations")
-"""Where verdicts go when nothing else is said, relative to the working directory."""
+"""Where results go when nothing else is said, relative to the working directory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +44,8 @@ class ProtocolRequest:
         items: `protocol=FILE` texts: items of protocols that have none on the hub, or others than those.
         media_dir: Folder that relative image paths of such files start from.
         limit: Ask only the first items.
-        out: Folder of the verdicts, one folder a protocol in it; below `evaluations/` when None.
-        against: Folder of earlier verdicts to compare with.
+        out: Folder of the results, one folder a protocol in it; below `evaluations/` when None.
+        against: Folder of earlier results to compare with.
     """
 
     protocols: Sequence[str]
@@ -78,7 +84,7 @@ class ProtocolRequest:
         return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
 
     def folder(self, subject: Path) -> Path:
-        """Where the verdicts on a model, or on outputs, go: the last two parts of a path tell a run's checkpoints, an
+        """Where the results on a model, or on outputs, go: the last two parts of a path tell a run's checkpoints, an
         owner's models and outputs of one name apart.
 
         Raises:
@@ -86,12 +92,12 @@ class ProtocolRequest:
         """
         folder = self.out or EVALUATIONS / "-".join(subject.parts[-2:]).replace("@", "-")
         if self.against is not None and folder.resolve() == self.against.resolve():
-            raise ValueError(f"--against {self.against}: the new verdicts would take its place; give --out FOLDER")
+            raise ValueError(f"--against {self.against}: the new results would take its place; give --out FOLDER")
         return folder
 
 
 def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:
-    """Score a file of responses by every protocol, print and write the verdicts.
+    """Score a file of responses by every protocol, print and write the results.
 
     Raises:
         ValueError: the file cannot be used, or a protocol is not known.
@@ -105,15 +111,15 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
         outputs = read_saved_outputs(path, mode=protocol.answering.mode)
         with progress_on(console) as progress:
             items = score_saved_outputs(outputs, protocol, progress=progress)
-        verdict = reach_verdict(protocol, items, subject=subject, was_asked_here=False)
+        result = summarise_by_protocol(protocol, items, subject=subject, was_asked_here=False)
         folder = out / protocol.name
-        write_verdict(folder, verdict, items)
-        show_verdict(verdict, folder, request, console)
+        write_protocol_result(folder, result, items)
+        show_protocol_result(result, folder, request, console)
     return 0
 
 
 def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console) -> int:
-    """Ask a model by every protocol, print and write the verdicts as they come.
+    """Ask a model by every protocol, print and write the results as they come.
 
     Raises:
         ValueError: the model or the items cannot be used, or a protocol is not known.
@@ -134,20 +140,24 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
         ]
         with progress.wait(f"get the model {name}"):
             model = stack.enter_context(found_model(name))
-        verdicts = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
-        for verdict, items in verdicts:
-            folder = out / verdict.name
-            write_verdict(folder, verdict, items)
-            show_verdict(verdict, folder, request, console)
+        results = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
+        for result, items in results:
+            folder = out / result.name
+            write_protocol_result(folder, result, items)
+            show_protocol_result(result, folder, request, console)
     return 0
 
 
-def show_verdict(verdict: Verdict, folder: Path, request: ProtocolRequest, console: Console) -> None:
-    """Print a verdict, and its comparison with an earlier one where that was asked for."""
-    print_verdict(verdict, console)
+def show_protocol_result(result: ProtocolResult, folder: Path, request: ProtocolRequest, console: Console) -> None:
+    """Print a result, and its comparison with an earlier one where that was asked for."""
+    print_protocol_result(result, console)
     if request.against is not None:
-        earlier = request.against / verdict.name
-        print_comparison(compare_verdicts(read_verdict(earlier), read_verdict(folder)), str(request.against), console)
+        earlier = request.against / result.name
+        print_comparison(
+            compare_protocol_results(read_protocol_result(earlier), read_protocol_result(folder)),
+            str(request.against),
+            console,
+        )
     say(console, f"  written to {folder}\n")
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from flows.commands.run import carry_out
 from flows.commands.tables import print_summary
 from flows.request import ResolvedRun, RunRequest
-from tasks.cache.reuse import standing_manifest
+from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import stage_digests
 
 
@@ -34,4 +34,4 @@ def has_report(resolved: ResolvedRun) -> bool:
     """Whether the run has a report that is still valid. The report depends on every other stage, but nothing is made of
     their files any more, so whether these are still there is not checked."""
     digests = stage_digests(resolved.config, resolved.files(is_settled=True))
-    return standing_manifest(resolved.run, "report", digests["report"]) is not None
+    return valid_manifest(resolved.run, "report", digests["report"]) is not None

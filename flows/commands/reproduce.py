@@ -1,4 +1,4 @@
-"""`sightline reproduce`: published baselines by their names, from the plan to the verdict."""
+"""`sightline reproduce`: published baselines by their names, from the plan to their status."""
 
 from pathlib import Path
 
@@ -16,11 +16,11 @@ _COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparabl
 
 
 def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool) -> int:
-    """Print the plan of every baseline; unless it is a dry run, carry them out and say what each came to.
+    """Print the plan of every baseline; unless it is a dry run, carry the baselines out and print their status.
 
     Returns:
-        The exit code: 0 when all baselines are good or could be, 1 when one is not, 130 after Ctrl-C and 143 after
-        SIGTERM.
+        The exit code: 0 when all baselines are good, or in a dry run could work; 1 when one is not; 130 after Ctrl-C
+        and 143 after SIGTERM.
 
     Raises:
         ValueError: a baseline is not there, or its config is refused.
@@ -32,7 +32,7 @@ def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool)
 
 
 def _carry_out(baseline_set: BaselineSet, console: Console) -> int:
-    """The flow of a deployment, called here; its runs draw their own bars."""
+    """Call the flow that a deployment calls; its runs draw their own progress bars."""
     from flows.commands.run import call_flow, messages, say_stopped
 
     baseline_set.save()
@@ -53,19 +53,19 @@ def _carry_out(baseline_set: BaselineSet, console: Console) -> int:
 
 
 def print_conclusion(folder: Path, console: Console) -> int:
-    """What a set came to, from its folder. Returns the exit code."""
+    """Print the results of a set, which are read from its folder. Returns the exit code."""
     baselines = read_json(folder / "summary.json")["baselines"]
     table = Table(title="Baselines", title_justify="left")
-    for column in ("baseline", "standing", "accuracy", "run"):
+    for column in ("baseline", "status", "accuracy", "run"):
         table.add_column(column, overflow="fold")
     for one in baselines:
         found = one["reproduction"]
         accuracy = f"{found['accuracy_before']:.3f} -> {found['accuracy']:.3f}" if found else "-"
-        table.add_row(one["name"], f"[{_COLOURS[one['standing']]}]{one['standing']}[/]", accuracy, one["run"])
+        table.add_row(one["name"], f"[{_COLOURS[one['status']]}]{one['status']}[/]", accuracy, one["run"])
     console.print()
     console.print(table)
     for one in baselines:
         for reason in one["reasons"]:
             console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
     say(console, str(folder / "summary.html"), label="[green]done[/green]")
-    return int(any(one["standing"] != "good" for one in baselines))
+    return int(any(one["status"] != "good" for one in baselines))

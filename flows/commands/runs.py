@@ -10,18 +10,18 @@ from rich.table import Table
 
 from flows.cleaning import cleaning
 from flows.printing import say
-from tasks.housekeeping.overview import RunOverview, Standing, overviews
+from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
 from tasks.housekeeping.rules import Rule
 from tasks.housekeeping.sizes import human_bytes, size_on_disk
 from tasks.results.durations import age
 
 _COLOURS = {
-    Standing.RUNNING: "cyan",
-    Standing.FINISHED: "green",
-    Standing.FAILED: "red",
-    Standing.CRASHED: "red",
-    Standing.UNREADABLE: "red",
+    RunStatus.RUNNING: "cyan",
+    RunStatus.FINISHED: "green",
+    RunStatus.FAILED: "red",
+    RunStatus.CRASHED: "red",
+    RunStatus.UNREADABLE: "red",
 }
 _LONGEST_REMARK = 100
 
@@ -49,9 +49,9 @@ def print_runs(runs_dir: Path, console: Console) -> None:
 
 
 def _state(run: RunOverview) -> str:
-    colour = _COLOURS.get(run.standing, "yellow")
+    colour = _COLOURS.get(run.status, "yellow")
     remark = run.remark if len(run.remark) <= _LONGEST_REMARK else f"{run.remark[:_LONGEST_REMARK]}..."
-    return f"[{colour}]{run.standing}[/{colour}]" + (f" [dim]{escape(remark)}[/dim]" if remark else "")
+    return f"[{colour}]{run.status}[/{colour}]" + (f" [dim]{escape(remark)}[/dim]" if remark else "")
 
 
 def _accuracy(run: RunOverview) -> str:

@@ -74,7 +74,7 @@ def print_validation(run: RunDirectory, console: Console, *, step: int | None, p
 
 
 def _right(items: Sequence[EvaluationItem]) -> str:
-    right = sum(item.verdict for item in items)
+    right = sum(item.is_right for item in items)
     return f"{right} of {len(items)} answers are right ({right / len(items):.1%})"
 
 
@@ -89,17 +89,17 @@ def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: 
     first = group[0]
     _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
     table = Table()
-    for column in ("response", "read as", "reward", "verdict"):
+    for column in ("response", "read as", "reward", "grade"):
         table.add_column(column, justify="right" if column == "reward" else "left")
     table.add_column("parts", style="dim")
     for item in group:
-        verdict = Text("right", style="green") if item.verdict else Text("wrong", style="red")
+        grade = Text("right", style="green") if item.is_right else Text("wrong", style="red")
         cells = (
             _response(item.response, cut=item.finish_reason == "length"),
             item.parsed or "",
             _reward(item.components, item.error),
         )
-        table.add_row(*map(Text, cells), verdict, Text(_parts(item.components)))
+        table.add_row(*map(Text, cells), grade, Text(_parts(item.components)))
     console.print(table)
 
 

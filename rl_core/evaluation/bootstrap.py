@@ -1,4 +1,4 @@
-"""Resampling items: intervals and tests that assume nothing about how verdicts are distributed.
+"""Resampling items: intervals and tests that assume nothing about how the shares of right responses are distributed.
 
 An item drawn with its responses is drawn whole, so answers to one item count as the relatives that they are. Items with
 equal values are interchangeable, which makes a resample one multinomial draw over the different values.

@@ -39,15 +39,15 @@ class CategoryRow:
 
 def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
     """A row a column and value, sorted; none where the items have no categories."""
-    verdicts: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    grades: dict[tuple[str, str], dict[str, list[bool]]] = {}
     for item in items:
         for column, values in item.categories.items():
             for value in values:
-                verdicts.setdefault((column, value), {}).setdefault(item.uid, []).append(item.verdict)
-    return tuple(_row(column, value, verdicts[column, value]) for column, value in sorted(verdicts))
+                grades.setdefault((column, value), {}).setdefault(item.uid, []).append(item.is_right)
+    return tuple(_row(column, value, grades[column, value]) for column, value in sorted(grades))
 
 
 def _row(column: str, value: str, by_item: dict[str, list[bool]]) -> CategoryRow:
-    shares = [fmean(verdicts) for verdicts in by_item.values()]
+    shares = [fmean(grades) for grades in by_item.values()]
     interval = clustered_wilson_interval(shares, samples_an_item=len(next(iter(by_item.values()))))
     return CategoryRow(column=column, value=value, n=len(shares), accuracy=fmean(shares), ci95=interval)

@@ -71,7 +71,9 @@ def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationIt
         ValueError: there are no items, an item has several responses, or the two sets of items differ.
     """
     pairs = pair_items(first, second)
-    return compare_answers({one.uid: one.verdict for one, _ in pairs}, {other.uid: other.verdict for _, other in pairs})
+    return compare_answers(
+        {one.uid: one.is_right for one, _ in pairs}, {other.uid: other.is_right for _, other in pairs}
+    )
 
 
 def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Comparison:

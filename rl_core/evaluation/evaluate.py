@@ -39,7 +39,7 @@ def evaluate_prompts(
         prompts: The held-out rows; `config.limit` takes the first ones.
         generate: Draws the responses.
         pool: Judges them, as they finish.
-        config: Modes, sampling and the component that holds the verdict.
+        config: Modes, sampling and the reward component that says whether a response is right.
         max_response_length: Longest response, tokens.
         run_seed: The run's seed.
         progress: Shows a bar a mode.

@@ -19,8 +19,8 @@ class GalleryRow:
     answer: str
     base_response: str
     trained_response: str
-    base_verdict: bool
-    trained_verdict: bool
+    base_is_right: bool
+    trained_is_right: bool
 
 
 def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[GalleryRow]:
@@ -46,8 +46,8 @@ def _row(base: EvaluationItem, trained: EvaluationItem) -> GalleryRow:
         answer=base.answer,
         base_response=base.response,
         trained_response=trained.response,
-        base_verdict=base.verdict,
-        trained_verdict=trained.verdict,
+        base_is_right=base.is_right,
+        trained_is_right=trained.is_right,
     )
 
 
@@ -56,7 +56,7 @@ def _keyed_order(row: GalleryRow) -> tuple[int, str]:
 
 
 def _of_kind(rows: Iterable[GalleryRow], *, base: bool, trained: bool) -> list[GalleryRow]:
-    return [row for row in rows if (row.base_verdict, row.trained_verdict) == (base, trained)]
+    return [row for row in rows if (row.base_is_right, row.trained_is_right) == (base, trained)]
 
 
 def _by_turns(*kinds: Sequence[GalleryRow]) -> Iterable[GalleryRow]:

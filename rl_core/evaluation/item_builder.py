@@ -61,7 +61,7 @@ class ItemBuilder:
             response=response,
             parsed=score.parsed,
             parse_failed=score.parsed is None if knows_parsing else None,
-            verdict=_verdict(score, self.accuracy_key),
+            is_right=_is_right(score, self.accuracy_key),
             components=score.components,
             length=length,
             finish_reason=finish_reason,
@@ -80,7 +80,7 @@ def categories_of(extra: Mapping[str, Any], columns: tuple[str, ...]) -> dict[st
     }
 
 
-def _verdict(score: Score, accuracy_key: str) -> bool:
+def _is_right(score: Score, accuracy_key: str) -> bool:
     """Right from one half on: some scorers call wrong 0, others -1."""
     if score.error is not None:
         return False

@@ -13,6 +13,9 @@ from rl_core.types import FinishReason
 
 Mode = Literal["greedy", "sampled"]
 
+RIGHT_COLUMN = "verdict"
+"""Column of `EvaluationItem.is_right`; also its name in MLflow's table of items."""
+
 SCHEMA = pa.schema(
     [
         ("uid", pa.string()),
@@ -24,7 +27,7 @@ SCHEMA = pa.schema(
         ("response", pa.string()),
         ("parsed", pa.string()),
         ("parse_failed", pa.bool_()),
-        ("verdict", pa.bool_()),
+        (RIGHT_COLUMN, pa.bool_()),
         ("components", pa.map_(pa.string(), pa.float64())),
         ("length", pa.int32()),
         ("finish_reason", pa.string()),
@@ -38,7 +41,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationItem:
-    """One response to a held-out prompt, with its verdict.
+    """One graded response to a held-out prompt.
 
     Attributes:
         uid: The prompt's.
@@ -51,7 +54,7 @@ class EvaluationItem:
         parsed: The answer that the reward read from it, if it read one.
         parse_failed: Whether the reward looked for an answer and found none; None where it says nothing about it (it
             offers no `parse`, or it failed).
-        verdict: Whether the answer is right. A response without a score is wrong.
+        is_right: Whether the response is right. A response without a score is wrong.
         components: The reward's numbers; empty without a score.
         length: Sampled tokens, the end-of-sequence token included; None for a saved response, of which just the text
             is known.
@@ -71,7 +74,7 @@ class EvaluationItem:
     response: str
     parsed: str | None
     parse_failed: bool | None
-    verdict: bool
+    is_right: bool
     components: Mapping[str, float]
     length: int | None
     finish_reason: FinishReason | None
@@ -99,6 +102,7 @@ def read_items(path: Path) -> list[EvaluationItem]:
 
 def _record(item: EvaluationItem) -> dict[str, Any]:
     return asdict(item) | {
+        RIGHT_COLUMN: item.is_right,
         "components": sorted(item.components.items()),
         "categories": sorted(item.categories.items()),
     }
@@ -106,6 +110,7 @@ def _record(item: EvaluationItem) -> dict[str, Any]:
 
 def _item(record: dict[str, Any]) -> EvaluationItem:
     values = {
+        "is_right": record.pop(RIGHT_COLUMN),
         "components": dict(record["components"]),
         "image_uids": tuple(record["image_uids"]),
         # A file that was written before items had categories has no such column.

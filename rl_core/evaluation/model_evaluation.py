@@ -18,8 +18,8 @@ from rl_core.data.row_preparation import Limits
 from rl_core.evaluation.any_model import Dtype, FoundModel
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.evaluation.verdict import Verdict, reach_verdict
 from rl_core.models.loading import load_model, named_hf_weights
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
@@ -48,8 +48,8 @@ class _Asked:
 
 def evaluate_model(
     model: FoundModel, measurements: Sequence[Measurement], *, dtype: Dtype, seed: int, progress: Progress
-) -> Iterator[tuple[Verdict, list[EvaluationItem]]]:
-    """Yield each protocol's verdict and items, in the order asked for, as soon as they are there.
+) -> Iterator[tuple[ProtocolResult, list[EvaluationItem]]]:
+    """Yield the result and the items of each protocol, in the order of `measurements`, as soon as they are there.
 
     Args:
         model: What answers.
@@ -79,7 +79,7 @@ def evaluate_model(
         stack.callback(engine.close)
         for one in asked:
             items = _answer(one, engine, seed=seed, progress=progress)
-            yield _verdict(one, items, subject=_subject(model, one, dtype=dtype, seed=seed)), items
+            yield _result(one, items, subject=_subject(model, one, dtype=dtype, seed=seed)), items
 
 
 def _render_all(
@@ -137,9 +137,9 @@ def _answer(one: _Asked, engine: RolloutEngine, *, seed: int, progress: Progress
     return by_mode[protocol.answering.mode]
 
 
-def _verdict(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[str, Any]) -> Verdict:
+def _result(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[str, Any]) -> ProtocolResult:
     remark = one.questions.remark()
-    return reach_verdict(
+    return summarise_by_protocol(
         one.measurement.protocol,
         items,
         subject=subject,

@@ -113,7 +113,7 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
 
 def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float]:
     """[uid] the share of right responses of each item. Raises ValueError when items differ in their number."""
-    return {group[0].uid: fmean(item.verdict for item in group) for group in _groups(items)}
+    return {group[0].uid: fmean(item.is_right for item in group) for group in _groups(items)}
 
 
 def _groups(items: Sequence[EvaluationItem]) -> list[list[EvaluationItem]]:
@@ -129,12 +129,12 @@ def _place(item: EvaluationItem) -> tuple[str, int]:
 
 
 def _pass_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
-    right = [sum(item.verdict for item in group) for group in groups]
+    right = [sum(item.is_right for item in group) for group in groups]
     return tuple((k, pass_at_k(right, n=n, k=k)) for k in sample_counts(n)) if n > 1 else ()
 
 
 def _majority_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
     if n == 1 or all(item.parsed is None for group in groups for item in group):
         return ()
-    votes = [[Vote(answer=item.parsed, is_right=item.verdict) for item in group] for group in groups]
+    votes = [[Vote(answer=item.parsed, is_right=item.is_right) for item in group] for group in groups]
     return tuple((k, majority_at_k(votes, k=k)) for k in sample_counts(n))

@@ -49,8 +49,8 @@ def read_val_generations(path: Path, count: int) -> Table | None:
         count: Number of rows at most.
 
     Returns:
-        The columns VAL_COLUMNS: `reward` as above, `right` the verdict. None when there was no validation at that step
-        or `count` is 0.
+        The columns VAL_COLUMNS: `reward` is as above, `right` says whether the response is right. None when there was
+        no validation at that step or `count` is 0.
     """
     records = _first_of_each(path, count, ["prompt", "response", "answer", "components", "verdict"])
     return _table(records, VAL_COLUMNS, lambda record: record["verdict"]) if records is not None else None

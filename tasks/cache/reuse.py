@@ -61,7 +61,7 @@ def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None
     manifest = read_manifest(run, wanted.name)
     if manifest is None or wanted.is_outdated(manifest):
         return None
-    return standing_manifest(run, wanted.name, wanted.digest)
+    return valid_manifest(run, wanted.name, wanted.digest)
 
 
 def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest | None:
@@ -74,10 +74,10 @@ def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest 
     if reason is not None:
         logger.info("%s of %s is not taken over: %s", wanted.name, other.name, reason)
         return None
-    return standing_manifest(other, wanted.name, wanted.digest)
+    return valid_manifest(other, wanted.name, wanted.digest)
 
 
-def standing_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest | None:
+def valid_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest | None:
     """The stage's manifest in this one run, if it has this digest and its files stand."""
     manifest = read_manifest(run, stage)
     if manifest is None or manifest.digest != digest:
@@ -102,7 +102,7 @@ def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
 
 def why_anew(run: RunDirectory, wanted: WantedStage) -> str | None:
     """Why a stage that was finished in this run is not what is asked for, in words; None when it was not, or when its
-    files are the reason, which `standing_manifest` has told."""
+    files are the reason, which `valid_manifest` has told."""
     path = run.stage_manifest(wanted.name)
     if not path.exists():
         return None

@@ -41,7 +41,7 @@ def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
         "difference": found.difference,
         "over_items": {"ci95": list(found.ci95), "p_value": row.p_items},
         "over_seeds": None if seeds is None else {"ci95": list(seeds.ci95), "p_value": row.p_seeds},
-        "verdict": row.verdict,
+        "verdict": row.conclusion,
         "flipped": dict(found.flipped),
     }
 

@@ -80,10 +80,10 @@ def _flipped_item(
 
 def _group_answers(label: str, by_model: Sequence[Sequence[EvaluationItem]]) -> GroupAnswers:
     responses = [response for responses in by_model for response in responses]
-    said = Counter((response.response, response.verdict) for response in responses)
+    said = Counter((response.response, response.is_right) for response in responses)
     return GroupAnswers(
         label=label,
-        right=sum(response.verdict for response in responses),
+        right=sum(response.is_right for response in responses),
         models=len(responses),
-        said=[Said(response=text, correct=correct, times=times) for (text, correct), times in said.most_common()],
+        said=[Said(response=text, is_right=correct, times=times) for (text, correct), times in said.most_common()],
     )

@@ -31,7 +31,7 @@ class ComparisonRow:
     p_seeds: float | None
 
     @property
-    def verdict(self) -> str:
+    def conclusion(self) -> str:
         """One sentence."""
         direction = "better" if self.comparison.difference > 0 else "worse"
         if self.p_items >= SIGNIFICANT:
@@ -44,7 +44,7 @@ class ComparisonRow:
         return f"{models}; whether the recipe is, the seeds leave open."
 
     @property
-    def standing(self) -> str:
+    def css_class(self) -> str:
         """ "higher", "lower" or "open": the class that colours the difference."""
         if self.p_items >= SIGNIFICANT:
             return "open"
@@ -74,7 +74,7 @@ class Said:
     """A response, whether it is right, and how many of a group's models gave it."""
 
     response: str
-    correct: bool
+    is_right: bool
     times: int
 
 

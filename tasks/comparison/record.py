@@ -54,7 +54,7 @@ def show_comparison(page: ComparisonPage, groups: Sequence[RunGroup], out: Path,
 def _show(mlflow_run: "MlflowRun", page: ComparisonPage, groups: Sequence[RunGroup], out: Path) -> None:
     mlflow_run.set_status("RUNNING")
     mlflow_run.set_tags({f"group.{group.label}": ", ".join(run.run.name for run in group.runs) for group in groups})
-    mlflow_run.set_tags({f"verdict.{row.label}": row.verdict for row in page.comparisons})
+    mlflow_run.set_tags({f"verdict.{row.label}": row.conclusion for row in page.comparisons})
     metrics = headline_metrics(page)
     mlflow_run.log_metrics({name: value for name, value in metrics.items() if mlflow_run.latest_metric(name) != value})
     mlflow_run.log_file(out)

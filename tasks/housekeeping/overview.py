@@ -20,7 +20,7 @@ _LAST_BYTES = 1 << 16
 """Of metrics.jsonl, in which its last line is looked for."""
 
 
-class Standing(StrEnum):
+class RunStatus(StrEnum):
     """How a run stands."""
 
     RUNNING = "running"
@@ -46,7 +46,7 @@ class RunOverview:
 
     Attributes:
         run: Its folder.
-        standing: How it stands.
+        status: How it stands.
         remark: The writing process, why it failed, or what cannot be read; empty when there is nothing to say.
         config: Its config; None where that cannot be read.
         accuracies: Of base and trained model.
@@ -56,7 +56,7 @@ class RunOverview:
     """
 
     run: RunDirectory
-    standing: Standing
+    status: RunStatus
     remark: str
     config: RunConfig | None
     accuracies: Accuracies
@@ -80,18 +80,16 @@ def overview(run: RunDirectory) -> RunOverview:
     """One run."""
     config, unreadable = _config_of(run)
     report = read_manifest(run, "report") if run.summary.is_file() else None
-    standing, remark = (
-        (Standing.UNREADABLE, unreadable) if unreadable else _standing(run, is_finished=report is not None)
-    )
+    status, remark = (RunStatus.UNREADABLE, unreadable) if unreadable else _status(run, is_finished=report is not None)
     try:
         owner = lock_owner(run.lock)
     except OSError as error:
-        owner, standing, remark = None, Standing.UNREADABLE, f"{error}"
+        owner, status, remark = None, RunStatus.UNREADABLE, f"{error}"
     if owner is not None:
-        standing, remark = Standing.RUNNING, f"pid {owner}"
+        status, remark = RunStatus.RUNNING, f"pid {owner}"
     return RunOverview(
         run=run,
-        standing=standing,
+        status=status,
         remark=remark,
         config=config,
         accuracies=_accuracies(run, config),
@@ -108,23 +106,23 @@ def _config_of(run: RunDirectory) -> tuple[RunConfig | None, str]:
         return None, f"{error}"
 
 
-def _standing(run: RunDirectory, *, is_finished: bool) -> tuple[Standing, str]:
+def _status(run: RunDirectory, *, is_finished: bool) -> tuple[RunStatus, str]:
     if is_finished:
-        return Standing.FINISHED, ""
+        return RunStatus.FINISHED, ""
     try:
         last = noted(run)
         end, cause = last.get("end"), last.get("cause") or ""
     except ValueError as error:
-        return Standing.UNREADABLE, f"{error}"
+        return RunStatus.UNREADABLE, f"{error}"
     match end:
         case "failed":
-            return Standing.FAILED, f"{cause}".partition("\n")[0]
+            return RunStatus.FAILED, f"{cause}".partition("\n")[0]
         case "interrupted":
-            return Standing.INTERRUPTED, ""
+            return RunStatus.INTERRUPTED, ""
         case None if last:
-            return Standing.CRASHED, "its process is gone"
+            return RunStatus.CRASHED, "its process is gone"
         case _:
-            return Standing.UNFINISHED, ""
+            return RunStatus.UNFINISHED, ""
 
 
 def _accuracies(run: RunDirectory, config: RunConfig | None) -> Accuracies:

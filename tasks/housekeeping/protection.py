@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rl_core.evaluation.reproduction import stored_status
 from rl_core.files import lies_below
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import Output, StageManifest, altered_output, read_manifest
@@ -38,14 +39,15 @@ class Protection:
 
 
 def _is_good_baseline(run: RunDirectory) -> bool:
-    """A record that cannot be read may have said so."""
+    """Whether it is a good run of its baseline. A record that cannot be read counts as good, since it may have said
+    so."""
     try:
         record = json.loads(run.reproduction.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
         return True
-    return not isinstance(record, dict) or record.get("standing") == "good"
+    return not isinstance(record, dict) or stored_status(record) == "good"
 
 
 def _needed_by(run: RunDirectory, others: Sequence[RunDirectory]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from rl_core.config.loading import ConfigError
 from tasks.cache.stages import config_digest
-from tasks.housekeeping.overview import RunOverview, Standing
+from tasks.housekeeping.overview import RunOverview, RunStatus
 from tasks.results.durations import age
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -37,7 +37,7 @@ class Rule:
         """The chosen runs, each with the reason. Running ones are never chosen."""
         successors = _successors(runs) if self.superseded else {}
         for run in runs:
-            if run.standing is Standing.RUNNING:
+            if run.status is RunStatus.RUNNING:
                 continue
             reason = self._kind(run, successors)
             idle = now - run.written_at
@@ -47,8 +47,8 @@ class Rule:
 
     def _kind(self, run: RunOverview, successors: dict[str, str]) -> str | None:
         """Why its kind is chosen; empty where every kind is, None where it is not."""
-        if self.failed and run.standing in (Standing.FAILED, Standing.CRASHED):
-            return f"{run.standing}"
+        if self.failed and run.status in (RunStatus.FAILED, RunStatus.CRASHED):
+            return f"{run.status}"
         if run.run.name in successors:
             return f"superseded by {successors[run.run.name]}"
         return None if self.failed or self.superseded else ""
@@ -68,7 +68,7 @@ def _idleness(idle: timedelta) -> str:
 
 def _successors(runs: Sequence[RunOverview]) -> dict[str, str]:
     """Name of each finished run -> the newest finished run of the same experiment and config, where that is another."""
-    finished = [run for run in runs if run.standing is Standing.FINISHED and run.config is not None]
+    finished = [run for run in runs if run.status is RunStatus.FINISHED and run.config is not None]
     newest: dict[tuple[str, str], RunOverview] = {}
     for run in sorted(finished, key=lambda run: run.finished_at or ""):
         newest[_identity(run)] = run

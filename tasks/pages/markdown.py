@@ -117,12 +117,12 @@ def _answers(answers: StepAnswers, images: ImageStore) -> str:
             f"{step}",
             _said(item.response),
             item.error or _figure(item.components["overall"]),
-            "right" if item.verdict else "wrong",
+            "right" if item.is_right else "wrong",
         ]
         for step, item in answers
     ]
     asked = _asked(first.image_uids, first.question, first.answer, images)
-    return f"{asked}\n\n{markdown_table(('after step', 'response', 'reward', 'verdict'), rows)}"
+    return f"{asked}\n\n{markdown_table(('after step', 'response', 'reward', 'grade'), rows)}"
 
 
 def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:

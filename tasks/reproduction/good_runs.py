@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from rl_core.config.loading import ConfigError
 from rl_core.config.run import RunConfig
+from rl_core.evaluation.reproduction import stored_status
 from rl_core.files import read_json
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import read_manifest
-from tasks.reproduction.run_verdict import changes
+from tasks.reproduction.published_result import changes
 from tasks.results.run_facts import RunFacts
 
 
@@ -22,10 +23,11 @@ class FinishedRun:
 
 
 def good_runs_before(run: RunDirectory) -> list[RunDirectory]:
-    """The earlier runs of the same recipe that were judged good, newest first.
+    """The earlier good runs of the same recipe, newest first.
 
-    The same recipe: an equal config but for its name and the keys that move no expected number. A judged run says so in
-    its own folder (`RunDirectory.reproduction`): no database is asked.
+    Runs have the same recipe if their configs are equal except for the name and the keys that do not change the
+    expected accuracy. The status of a run is read from its own folder (`RunDirectory.reproduction`), not from a
+    database.
 
     Raises:
         ConfigError: the run's config is refused.
@@ -38,7 +40,7 @@ def good_runs_before(run: RunDirectory) -> list[RunDirectory]:
 
 
 def read_finished(run: RunDirectory) -> FinishedRun:
-    """A run's config and end. Raises ConfigError or FileNotFoundError as good_runs_before does."""
+    """Read a finished run. Raises ConfigError where its config is refused, FileNotFoundError where it has no report."""
     manifest = read_manifest(run, "report")
     if manifest is None:
         raise FileNotFoundError(f"{run.name} is not finished: it has no report")
@@ -48,7 +50,7 @@ def read_finished(run: RunDirectory) -> FinishedRun:
 def _good_runs(run: RunDirectory) -> Iterator[FinishedRun]:
     for path in run.root.parent.glob("*/reproduction.json"):
         try:
-            if path.parent != run.root and dict(read_json(path)).get("standing") == "good":
+            if path.parent != run.root and stored_status(dict(read_json(path))) == "good":
                 yield read_finished(RunDirectory(path.parent))
         except (ConfigError, OSError, ValueError, TypeError):
-            continue  # it lost its report, is damaged, or is of a time with other keys: it says nothing any more
+            continue  # it lost its report, is damaged, or its config has keys that are no longer known

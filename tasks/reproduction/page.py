@@ -8,30 +8,30 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.code_version import PACKAGE
 from tasks.comparison.curves import charts
 from tasks.comparison.groups import ComparedRun, RunGroup
-from tasks.reproduction.verdict import Verdict
+from tasks.reproduction.baseline_result import BaselineResult
 from tasks.results.report_charts import Chart, draw
 from tasks.results.report_data import last_epoch
 from tasks.results.report_page import Accuracy, points, template
 from tasks.results.run_facts import RunFacts
 
-_STANDING_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "not comparable": "open"}
+_CSS_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "not comparable": "open"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineRow:
-    """A baseline. Accuracies are shares of 1; None where nothing is known.
+    """The row of a baseline. Accuracies are shares of 1; None where nothing is known.
 
     Attributes:
-        verdict: What it came to.
-        accuracy: The run's, after training.
-        base: Of the model that training started from.
-        earlier: The last good run's accuracy.
-        seconds: Wall time of the run's stages, without those that were taken over.
-        code: Which code trained it.
-        chart: Reward of this run and of the last good one; None without a run.
+        result: The result of the baseline.
+        accuracy: Accuracy of the trained model.
+        base: Accuracy of the model that training started from.
+        earlier: Accuracy of the last good run.
+        seconds: Wall time of the run's stages, without the stages that were taken over from other runs.
+        code: The version of Sightline that trained the model.
+        chart: Reward of this run and of the last good run; None where the run did not finish.
     """
 
-    verdict: Verdict
+    result: BaselineResult
     accuracy: Accuracy | None = None
     base: float | None = None
     earlier: float | None = None
@@ -42,23 +42,23 @@ class BaselineRow:
     @property
     def band(self) -> Interval | None:
         """Accuracies that reproduce the published number."""
-        found = self.verdict.reproduction
+        found = self.result.reproduction
         return found.band if found else None
 
     @property
-    def standing_class(self) -> str:
-        """The class that colours the standing."""
-        return _STANDING_CLASS[self.verdict.standing]
+    def css_class(self) -> str:
+        """CSS class that colours the status."""
+        return _CSS_CLASS[self.result.status]
 
     @property
     def headline(self) -> str:
         """The difference to the last good run in percentage points; empty where there is none."""
-        return points(self.verdict.drift.comparison.difference) if self.verdict.drift else ""
+        return points(self.result.drift.comparison.difference) if self.result.drift else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReproductionPage:
-    """Everything on the page. `command` goes on with the set."""
+    """Everything on the page. `command` continues the set."""
 
     name: str
     rows: Sequence[BaselineRow]
@@ -66,32 +66,32 @@ class ReproductionPage:
 
     @property
     def alarms(self) -> list[BaselineRow]:
-        """What somebody should look at."""
-        return [row for row in self.rows if row.verdict.is_alarm]
+        """The rows that somebody should look at."""
+        return [row for row in self.rows if row.result.is_alarm]
 
     @property
     def headline(self) -> str:
         """One sentence."""
-        return headline([row.verdict for row in self.rows])
+        return headline([row.result for row in self.rows])
 
 
-def headline(verdicts: Sequence[Verdict]) -> str:
+def headline(results: Sequence[BaselineResult]) -> str:
     """How a set ended, in one sentence."""
-    alarms = [f"{verdict.name} {verdict.standing}" for verdict in verdicts if verdict.is_alarm]
+    alarms = [f"{result.name} {result.status}" for result in results if result.is_alarm]
     if alarms:
-        return f"{len(alarms)} of {len(verdicts)} baselines need a look: {', '.join(alarms)}"
-    return "the baseline is good" if len(verdicts) == 1 else f"all {len(verdicts)} baselines are good"
+        return f"{len(alarms)} of {len(results)} baselines need a look: {', '.join(alarms)}"
+    return "the baseline is good" if len(results) == 1 else f"all {len(results)} baselines are good"
 
 
-def reproduction_page(name: str, verdicts: Sequence[Verdict], *, command: str) -> ReproductionPage:
+def reproduction_page(name: str, results: Sequence[BaselineResult], *, command: str) -> ReproductionPage:
     """Everything that the page shows of a judged set.
 
     Args:
-        name: The set's.
-        verdicts: Of its members.
-        command: How to go on with it.
+        name: Name of the set.
+        results: The results of its members.
+        command: The command that continues the set.
     """
-    return ReproductionPage(name=name, rows=[_row(verdict) for verdict in verdicts], command=command)
+    return ReproductionPage(name=name, rows=[_row(result) for result in results], command=command)
 
 
 def render_reproduction(page: ReproductionPage) -> str:
@@ -100,20 +100,20 @@ def render_reproduction(page: ReproductionPage) -> str:
     return template("reproduction.html.jinja").render(page=page, charts=drawn, significant=SIGNIFICANT)
 
 
-def _row(verdict: Verdict) -> BaselineRow:
-    found = verdict.reproduction
+def _row(result: BaselineResult) -> BaselineRow:
+    found = result.reproduction
     if found is None:
-        return BaselineRow(verdict=verdict)
-    facts = RunFacts(verdict.run)
-    result = facts.headline("trained")
+        return BaselineRow(result=result)
+    facts = RunFacts(result.run)
+    n = facts.headline("trained").n
     return BaselineRow(
-        verdict=verdict,
-        accuracy=Accuracy(accuracy=found.accuracy, n=result.n, low=found.ci95[0], high=found.ci95[1]),
+        result=result,
+        accuracy=Accuracy(accuracy=found.accuracy, n=n, low=found.ci95[0], high=found.ci95[1]),
         base=found.accuracy_before,
-        earlier=found.accuracy - verdict.drift.comparison.difference if verdict.drift else None,
+        earlier=found.accuracy - result.drift.comparison.difference if result.drift else None,
         seconds=sum(manifest.seconds for manifest in facts.stages if manifest.reused_from is None),
         code=_code(facts),
-        chart=_reward(verdict, facts),
+        chart=_reward(result, facts),
     )
 
 
@@ -122,9 +122,9 @@ def _code(facts: RunFacts) -> str:
     return trained.result["versions"][PACKAGE] if trained else ""
 
 
-def _reward(verdict: Verdict, facts: RunFacts) -> Chart:
+def _reward(result: BaselineResult, facts: RunFacts) -> Chart:
     groups = [RunGroup(label="this run", runs=(ComparedRun(facts),))]
-    if verdict.last_good is not None:
-        earlier = RunFacts(RunDirectory(facts.run.root.parent / verdict.last_good))
+    if result.last_good is not None:
+        earlier = RunFacts(RunDirectory(facts.run.root.parent / result.last_good))
         groups.append(RunGroup(label="last good run", runs=(ComparedRun(earlier),)))
-    return replace(charts(groups)[0], title=verdict.name)
+    return replace(charts(groups)[0], title=result.name)

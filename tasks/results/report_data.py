@@ -155,10 +155,11 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
             images=[image_uri(images.image(uid)) for uid in row.image_uids],
             question=row.question.replace("<image>", "").strip(),
             truth=row.answer,
-            base=Answer(response=row.base_response, correct=row.base_verdict),
-            trained=Answer(response=row.trained_response, correct=row.trained_verdict),
+            base=Answer(response=row.base_response, is_right=row.base_is_right),
+            trained=Answer(response=row.trained_response, is_right=row.trained_is_right),
             while_training=[
-                (step, Answer(response=item.response, correct=item.verdict)) for step, item in history.get(row.uid, ())
+                (step, Answer(response=item.response, is_right=item.is_right))
+                for step, item in history.get(row.uid, ())
             ],
         )
         for row in rows

@@ -51,10 +51,10 @@ class TimeShare:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a model said to a question, and the verdict."""
+    """A model's response to a question, and whether it is right."""
 
     response: str
-    correct: bool
+    is_right: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,9 +71,9 @@ class GalleryItem:
     @property
     def outcome(self) -> str:
         """ "gained", "lost", "right" or "wrong": the class by which the page filters."""
-        if self.base.correct == self.trained.correct:
-            return "right" if self.trained.correct else "wrong"
-        return "gained" if self.trained.correct else "lost"
+        if self.base.is_right == self.trained.is_right:
+            return "right" if self.trained.is_right else "wrong"
+        return "gained" if self.trained.is_right else "lost"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -124,18 +124,18 @@ def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointS
     step = newest if loss is None else _step_of(store.latest(until=loss.step - 1))
     if step not in [0, *(at for at in saved if at <= own_until)][-wanted.trainer.save_limit :]:
         step = newest
-    standing = [epoch for epoch in finished if last_step([epoch]) <= step]
+    kept = [epoch for epoch in finished if last_step([epoch]) <= step]
     reached = [0, *saved, *recorded]
     return TrainingStart(
-        epochs=standing,
+        epochs=kept,
         step=step,
         again=max(at for at in reached if at <= own_until) - step,
-        ended=len(standing) == len(wanted.chain),
+        ended=len(kept) == len(wanted.chain),
         keep_until=own_until if step == newest else step,
         changed=changed,
         dropped=max((at for at in reached if at > own_until), default=0),
         lost=loss.what if loss else None,
-        trained_by=_trained_by(run, standing, changed) if step else {},
+        trained_by=_trained_by(run, kept, changed) if step else {},
     )
 
 
@@ -150,13 +150,13 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     return finished
 
 
-def _trained_by(run: RunDirectory, standing: Sequence[StageManifest], changed: str | None) -> Software:
+def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str | None) -> Software:
     """By which software the steps that a training goes on from were made: the note of the epoch that was begun last
     knows that of all before."""
     begun = begun_epoch(run) if changed is None else None
     if begun is not None:
         return begun.software
-    return standing[-1].software if standing else {}
+    return kept[-1].software if kept else {}
 
 
 def started_file(run: RunDirectory) -> Path:

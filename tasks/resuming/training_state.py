@@ -112,8 +112,8 @@ def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) 
         RunLogs(run).cut_back(start.step or -1)
     else:
         RunLogs(run).drop_unreadable()
-    standing = {epoch.stage for epoch in start.epochs}
-    remove_paths(path for path in manifests_of_epochs(run) if path.stem not in standing)
+    kept = {epoch.stage for epoch in start.epochs}
+    remove_paths(path for path in manifests_of_epochs(run) if path.stem not in kept)
     if start.changed is not None:
         started_file(run).unlink(missing_ok=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rl_core.digests import digest_of
 from rl_core.evaluation.champion import ChampionDecision, decide_champion, not_comparable
-from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.run_directory import RunDirectory
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
@@ -119,13 +119,13 @@ def _decide(
     table = registry.table(champion.tags["evaluation_run"], ITEMS_TABLE)
     if table is None:
         return not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
-    rows = zip(table["uid"], table["mode"], table["verdict"], strict=True)
+    rows = zip(table["uid"], table["mode"], table[RIGHT_COLUMN], strict=True)
     current = {uid: is_right for uid, mode, is_right in rows if mode == trained[0].mode}
     return decide_champion(name, current, _answers(trained))
 
 
 def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
-    return {item.uid: item.verdict for item in items}
+    return {item.uid: item.is_right for item in items}
 
 
 def weight_hashes(facts: RunFacts) -> dict[str, str]:

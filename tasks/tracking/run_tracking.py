@@ -26,7 +26,7 @@ Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
 """Shows a finished stage in its nested run; reads the run's folder only."""
 
 ITEMS_TABLE = "items.json"
-"""Artifact of an evaluation's run in MLflow: every answer with its verdict."""
+"""Artifact of an evaluation's run in MLflow: every graded response."""
 
 _SHOWN_TAG = "sightline.shown"
 

@@ -23,7 +23,7 @@ def reproduce(home: Path, *arguments: str) -> list[str]:
     return ["reproduce", *arguments, *where]
 
 
-def test_one_that_fails_keeps_no_other_from_its_verdict(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
+def test_one_that_fails_keeps_no_other_from_its_result(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text(f"extends: {BASELINE}\ndata: {{max_prompt_length: 8}}\n")
     before = fingerprint(finished)
@@ -31,7 +31,7 @@ def test_one_that_fails_keeps_no_other_from_its_verdict(home: Path, finished: Ru
     assert done.returncode == 1, done.stdout + done.stderr
     (figures,) = (home / "runs" / "reproductions").glob("*/summary.json")
     failed, good = json.loads(figures.read_text())["baselines"]
-    assert (failed["standing"], good["standing"], good["run"]) == ("failed", "good", finished.name)
+    assert (failed["status"], good["status"], good["run"]) == ("failed", "good", finished.name)
     assert "max_prompt_length" in failed["failure"], failed
     assert "broken: " in done.stdout and str(figures.with_suffix(".html")) in done.stdout
     assert fingerprint(finished) == before

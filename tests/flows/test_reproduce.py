@@ -65,7 +65,7 @@ def test_a_drop_fails_the_flow_run_and_what_is_finished_is_not_repeated(tmp_path
     good = reproduced(tmp_path, "seed=1")
     assert good.is_completed(), good
     assert task_states(good) == {"reproduce baseline": "Cached"}
-    assert good.result()["baselines"][0]["standing"] == "good"
+    assert good.result()["baselines"][0]["status"] == "good"
     assert "# the baseline is good" in page_of(good)
 
     worse = finished(tmp_path, 15, "seed=2", day=2)
@@ -74,7 +74,7 @@ def test_a_drop_fails_the_flow_run_and_what_is_finished_is_not_repeated(tmp_path
     assert bad.message == "1 of 1 baselines need a look: baseline regressed"
     assert task_states(bad) == {"reproduce baseline": "Cached"}
     assert "| baseline | regressed | 37.5 % |" in page_of(bad)
-    assert json.loads(worse.reproduction.read_text())["standing"] == "regressed"
+    assert json.loads(worse.reproduction.read_text())["status"] == "regressed"
     (folder,) = [
         path for path in (tmp_path / "reproductions").iterdir() if "regressed" in (path / "summary.json").read_text()
     ]

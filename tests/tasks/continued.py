@@ -249,7 +249,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
         kept, resumed = intact(run), loop._step
         try:
             for epoch, (stage, _) in enumerate(geometry.chain, start=1):
-                if stage not in {standing.stage for standing in start.epochs}:
+                if stage not in {done.stage for done in start.epochs}:
                     wanted = geometry.wanted.epoch(epoch, made_by=made_by)
                     mark_started(run, wanted)
                     result = loop.train_epoch(epoch)

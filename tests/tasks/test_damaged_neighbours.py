@@ -110,7 +110,7 @@ def test_a_link_to_the_run_itself_is_no_other_run(other: RunDirectory) -> None:
 def test_damaged_runs_are_no_good_runs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     old = week(tmp_path, 1, 290).run
-    old.reproduction.write_text('{"standing": "good"}')
+    old.reproduction.write_text('{"status": "good"}')
     for damage in DAMAGES:
         DAMAGES[damage](copied(old, tmp_path / damage).root / name)
     assert good_runs_before(week(tmp_path, 2, 290).run) == [old]

@@ -1,4 +1,4 @@
-"""The identity of code that decides verdicts."""
+"""Digest of the code that decides whether a response is right."""
 
 import ast
 import hashlib

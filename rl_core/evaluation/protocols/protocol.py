@@ -48,7 +48,7 @@ class Judging:
     Attributes:
         function: A built-in reward, or `path/to/file.py:function`.
         kwargs: Its keyword arguments.
-        code: Modules whose code decides the verdict, parser and grader included.
+        code: Modules whose code decides whether a response is right, parser and grader included.
         packages: Distributions that they call, whose versions decide too.
         accuracy_key: The component that says whether an answer is right.
         rule: In words: which answer is read, what counts as right, over how many items.
@@ -78,11 +78,12 @@ class Protocol:
         num_items: How many the published numbers count; None where nothing is published.
         prompt: Jinja text (variable `content`) around each question.
         prompt_origin: Whose words those are.
-        max_prompt_length: Longest prompt in tokens; an item with a longer one is left out, which the verdict tells.
+        max_prompt_length: Longest prompt in tokens; an item with a longer one is left out, and the result says how
+            many.
         min_pixels, max_pixels: Area of an image, brought within these before the model's processor sees it.
         answering: How responses are drawn.
         judging: Who judges them.
-        categories: Columns whose values split the verdict into a table.
+        categories: Columns by whose values the accuracy is also given.
     """
 
     name: str
@@ -113,7 +114,7 @@ class Protocol:
         return replace(self, answering=replace(self.answering, n=n))
 
     def record(self) -> dict[str, Any]:
-        """Everything that a verdict depends on, as JSON values: what its digest is made of."""
+        """Everything that a result depends on, as JSON values; the digest is made of it."""
         return {
             "name": self.name,
             "prompt": self.prompt.strip(),
@@ -133,7 +134,7 @@ class Protocol:
         }
 
     def digest(self) -> str:
-        """Two verdicts may be compared when their digests are equal."""
+        """Digest of `record`. Two results may be compared when their digests are equal."""
         return digest_of(self.record())
 
     def reward_config(self) -> RewardConfig:

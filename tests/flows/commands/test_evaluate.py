@@ -32,9 +32,9 @@ def test_saved_outputs_are_scored_shown_and_written() -> None:
     text = evaluate("--outputs", "outputs.json", "--protocol", "superclevr-r1v@1")
     for part in ("50.00%", "2/4 responses right", "items: 4, not the published 200", "25.0%", "protocol digest"):
         assert part in text, part
-    verdict = json.loads(Path("evaluations/outputs/superclevr-r1v@1/verdict.json").read_text())
-    assert verdict["result"]["accuracy"] == 0.5
-    assert verdict["subject"]["outputs"] == "outputs.json"
+    result = json.loads(Path("evaluations/outputs/superclevr-r1v@1/verdict.json").read_text())
+    assert result["result"]["accuracy"] == 0.5
+    assert result["subject"]["outputs"] == "outputs.json"
 
 
 def test_later_outputs_are_compared_with_earlier_ones() -> None:
@@ -46,7 +46,7 @@ def test_later_outputs_are_compared_with_earlier_ones() -> None:
     assert "1 items gained, 2 lost" in text
 
 
-def test_outputs_of_one_name_in_two_folders_have_verdicts_of_their_own() -> None:
+def test_outputs_of_one_name_in_two_folders_have_results_of_their_own() -> None:
     for folder, answer in (("old", 3), ("new", 5)):
         Path(folder).mkdir()
         rows = [row | {"model_output": f"<answer>{answer}</answer>"} for row in ROWS]
@@ -55,12 +55,12 @@ def test_outputs_of_one_name_in_two_folders_have_verdicts_of_their_own() -> None
     assert sorted(path.name for path in Path("evaluations").iterdir()) == ["new-gen", "old-gen"]
 
 
-def test_verdicts_that_would_take_the_place_of_the_earlier_ones_are_refused_first() -> None:
+def test_results_that_would_take_the_place_of_the_earlier_ones_are_refused_first() -> None:
     Path("gen.json").write_text(json.dumps(ROWS))
     evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1")
     before = Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes()
     Path("gen.json").write_text(json.dumps(ROWS[:1]))
-    with pytest.raises(ValueError, match="the new verdicts would take its place; give --out FOLDER"):
+    with pytest.raises(ValueError, match="the new results would take its place; give --out FOLDER"):
         evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1", "--against", "evaluations/gen")
     assert Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes() == before
 

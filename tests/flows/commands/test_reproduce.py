@@ -182,15 +182,15 @@ def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path)
     assert one.name == other.name != BaselineSet(baselines=["all"], overrides=["seed=3"]).name
 
 
-@pytest.mark.parametrize(("standing", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])
+@pytest.mark.parametrize(("status", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])
 def test_the_exit_status_is_0_only_when_all_are_good(
-    standing: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    status: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fine = {"name": "a", "run": "a-1", "standing": "good", "reasons": [], "reproduction": None}
+    fine = {"name": "a", "run": "a-1", "status": "good", "reasons": [], "reproduction": None}
     other = {
         **fine,
         "name": "b",
-        "standing": standing,
+        "status": status,
         "reasons": ["-6.0 points against a-0"],
         "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31},
     }

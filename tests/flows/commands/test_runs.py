@@ -47,7 +47,7 @@ def test_clean_shows_first_and_removes_with_yes(runs: list[RunDirectory], tmp_pa
 
 
 def test_clean_tells_what_it_keeps_and_why(runs: list[RunDirectory], tmp_path: Path) -> None:
-    atomic_write_json(runs[1].reproduction, {"standing": "good"})
+    atomic_write_json(runs[1].reproduction, {"status": "good"})
     text = called("clean", "--superseded", "--older-than", "0h", "--yes", runs_dir=tmp_path)
     assert "it is a good run of its baseline" in text and runs[1].config.is_file()
 

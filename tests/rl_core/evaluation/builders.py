@@ -14,7 +14,7 @@ ITEM = EvaluationItem(
     response="<answer>3</answer>",
     parsed="3",
     parse_failed=False,
-    verdict=True,
+    is_right=True,
     components={"overall": 1.0, "accuracy": 1.0, "format": 1.0},
     length=5,
     finish_reason="stop",
@@ -24,9 +24,9 @@ ITEM = EvaluationItem(
 )
 
 
-def make_items(verdicts: str, **fields) -> list[EvaluationItem]:
+def make_items(grades: str, **fields) -> list[EvaluationItem]:
     """One greedy item a sign: "+" is right, "-" is wrong."""
     return [
-        replace(ITEM, uid=f"p{i}", image_uids=(f"i{i}",), verdict=sign == "+", **fields)
-        for i, sign in enumerate(verdicts)
+        replace(ITEM, uid=f"p{i}", image_uids=(f"i{i}",), is_right=sign == "+", **fields)
+        for i, sign in enumerate(grades)
     ]

@@ -91,10 +91,10 @@ def test_both_modes_ask_and_judge_every_prompt(pool: RewardPool) -> None:
     )
 
 
-def test_an_item_records_prompt_response_and_verdict(pool: RewardPool) -> None:
+def test_an_item_records_prompt_response_and_grade(pool: RewardPool) -> None:
     (item,) = evaluate(TableEngine(right), pool, PROMPTS[2:3], modes=("greedy",))["greedy"]
     assert (item.answer, item.response, item.parsed, item.parse_failed) == ("2", "<answer>2</answer>", "2", False)
-    assert (item.verdict, item.components["overall"], item.error) == (True, 1.0, None)
+    assert (item.is_right, item.components["overall"], item.error) == (True, 1.0, None)
     assert (item.length, item.finish_reason, item.image_uids) == (19, "stop", ("i2",))
 
 
@@ -115,7 +115,7 @@ def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, capl
     prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
     with caplog.at_level(logging.WARNING):
         items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",))["greedy"]
-    assert [item.verdict for item in items] == [True, True, True, False]
+    assert [item.is_right for item in items] == [True, True, True, False]
     assert "'many' is not a whole number" in items[3].error
     assert (items[3].components, items[3].parse_failed) == ({}, None)
     assert summarise(items).failed_rewards == 1

@@ -8,7 +8,7 @@ from rl_core.evaluation.items import read_items, write_items
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 FAILED = replace(
-    ITEM, uid="p9", parsed=None, parse_failed=None, verdict=False, components={}, error="no result", image_uids=()
+    ITEM, uid="p9", parsed=None, parse_failed=None, is_right=False, components={}, error="no result", image_uids=()
 )
 
 

@@ -10,9 +10,9 @@ from rl_core.data.images import ImageStore
 from rl_core.evaluation.any_model import FoundModel
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_evaluation import Measurement, _render_all, evaluate_model
+from rl_core.evaluation.protocol_result import ProtocolResult
 from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
-from rl_core.evaluation.verdict import Verdict
 from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -26,7 +26,7 @@ GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max
 SAMPLED = replace(GEO3K_EASYR1, min_pixels=1, answering=replace(GEO3K_EASYR1.answering, n=2, max_response_length=6))
 MEASUREMENTS = [Measurement(protocol=GREEDY, source=SOURCE), Measurement(protocol=SAMPLED, source=SOURCE)]
 
-Found = list[tuple[Verdict, list[EvaluationItem]]]
+Found = list[tuple[ProtocolResult, list[EvaluationItem]]]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def found(shared_worker, model: FoundModel) -> Iterator[Found]:
     return list(evaluate_model(model, MEASUREMENTS, dtype="float32", seed=4, progress=SilentProgress()))
 
 
-def test_every_protocol_gets_its_verdict(found: Found) -> None:
+def test_every_protocol_gets_its_result(found: Found) -> None:
     (greedy, greedy_items), (sampled, sampled_items) = found
     assert (greedy.name, greedy.result.n, greedy.result.samples) == ("superclevr-r1v@1", 5, 5)
     assert (sampled.name, sampled.result.n, sampled.result.samples) == ("geo3k-easyr1@1", 5, 10)

@@ -14,20 +14,20 @@ small = st.integers(1, 7).flatmap(
 
 @given(small, st.data())
 def test_pass_at_k_is_the_mean_over_all_choices_of_k_responses(items: tuple, data: st.DataObject) -> None:
-    verdicts, n = items
+    grades, n = items
     k = data.draw(st.integers(1, n))
-    expected = fmean(fmean(any(chosen) for chosen in combinations(item, k)) for item in verdicts)
-    assert pass_at_k([sum(item) for item in verdicts], n=n, k=k) == pytest.approx(expected, abs=1e-12)
+    expected = fmean(fmean(any(chosen) for chosen in combinations(item, k)) for item in grades)
+    assert pass_at_k([sum(item) for item in grades], n=n, k=k) == pytest.approx(expected, abs=1e-12)
 
 
 @given(small)
 def test_pass_at_1_is_the_accuracy_and_it_rises_with_k(items: tuple) -> None:
-    verdicts, n = items
-    right = [sum(item) for item in verdicts]
+    grades, n = items
+    right = [sum(item) for item in grades]
     shares = [pass_at_k(right, n=n, k=k) for k in range(1, n + 1)]
-    assert shares[0] == pytest.approx(fmean(sum(item) / n for item in verdicts))
+    assert shares[0] == pytest.approx(fmean(sum(item) / n for item in grades))
     assert shares == sorted(shares)
-    assert shares[-1] == pytest.approx(fmean(any(item) for item in verdicts))
+    assert shares[-1] == pytest.approx(fmean(any(item) for item in grades))
 
 
 def votes(text: str, right: str) -> list[Vote]:

@@ -47,7 +47,7 @@ def test_several_responses_an_item_count_by_item() -> None:
 
 def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json() -> None:
     items = [
-        replace(item, mode="sampled", sample_index=index, parsed="3" if item.verdict else f"wrong {index}")
+        replace(item, mode="sampled", sample_index=index, parsed="3" if item.is_right else f"wrong {index}")
         for index, signs in enumerate(("+--", "+-+", "-++", "---"))
         for item in make_items(signs, categories={"kind": ("a", "b")})
     ]

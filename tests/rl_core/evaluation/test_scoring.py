@@ -18,14 +18,14 @@ def score(tmp_path: Path, name: str, rows: list[dict]) -> list:
     return score_saved_outputs(outputs, protocol, progress=SilentProgress())
 
 
-def test_a_graders_verdicts_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_a_graders_answers_come_in_the_order_of_the_file(tmp_path: Path) -> None:
     rows = [
         {"ground_truth": "140°", "model_output": "<think>It is 140.</think> <answer>140</answer>"},
         {"ground_truth": "3cm", "model_output": "nobody knows"},
         {"ground_truth": "6cm", "model_output": "so 6.0 it is"},
     ]
     items = score(tmp_path, "geoqa-r1v@1", rows)
-    assert [(item.verdict, item.parsed, item.parse_failed) for item in items] == [
+    assert [(item.is_right, item.parsed, item.parse_failed) for item in items] == [
         (True, "140", False),
         (False, None, True),
         (True, "6.00000000000000", False),

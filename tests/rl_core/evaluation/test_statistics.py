@@ -78,16 +78,16 @@ def test_what_is_no_proportion_is_refused(arguments: tuple[int, int]) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
-def test_with_one_answer_an_item_the_clustered_interval_is_the_plain_one(verdicts: list[bool]) -> None:
-    clustered = clustered_wilson_interval([float(v) for v in verdicts], samples_an_item=1)
-    assert clustered == pytest.approx(wilson_interval(sum(verdicts), len(verdicts)), abs=1e-12)
+def test_with_one_answer_an_item_the_clustered_interval_is_the_plain_one(grades: list[bool]) -> None:
+    clustered = clustered_wilson_interval([float(v) for v in grades], samples_an_item=1)
+    assert clustered == pytest.approx(wilson_interval(sum(grades), len(grades)), abs=1e-12)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=100), st.integers(1, 8))
-def test_answers_that_repeat_each_other_do_not_narrow_the_interval(verdicts: list[bool], samples: int) -> None:
-    shares = [float(v) for v in verdicts]
+def test_answers_that_repeat_each_other_do_not_narrow_the_interval(grades: list[bool], samples: int) -> None:
+    shares = [float(v) for v in grades]
     clustered = clustered_wilson_interval(shares, samples_an_item=samples)
-    assert clustered == pytest.approx(wilson_interval(sum(verdicts), len(verdicts)), abs=1e-9)
+    assert clustered == pytest.approx(wilson_interval(sum(grades), len(grades)), abs=1e-9)
 
 
 @given(st.integers(1, 8).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(0, k), min_size=1))))

@@ -107,7 +107,7 @@ def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prep
     for step in (0, 3):
         items = read_items(run.validation(step))
         assert [(item.uid, item.answer) for item in items] == [(prompt.uid, prompt.answer) for prompt in prompts]
-        assert mean(item.verdict for item in items) == lines[step]["val/accuracy"]
+        assert mean(item.is_right for item in items) == lines[step]["val/accuracy"]
         assert mean(item.length for item in items) == lines[step]["val/response_length"]
         assert mean(item.components["overall"] for item in items) == pytest.approx(lines[step]["val/reward"])
 

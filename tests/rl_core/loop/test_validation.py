@@ -52,7 +52,7 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(
         ).values()
     assert list(validated.items) == expected
     assert len(expected) == len(held_out) * (3 if mode == "sampled" else 1)
-    assert validated.metrics["val/accuracy"] == sum(item.verdict for item in expected) / len(expected)
+    assert validated.metrics["val/accuracy"] == sum(item.is_right for item in expected) / len(expected)
 
 
 def test_the_sampling_is_that_of_the_evaluation(validate, config) -> None:

@@ -42,7 +42,7 @@ def test_there_may_be_fewer_prompts_than_asked_for_and_no_table_at_all(tmp_path:
     assert read_generations(run.rollouts(0), 9) is None
 
 
-def test_one_answer_a_held_out_prompt_is_shown_with_its_verdict(tmp_path: Path) -> None:
+def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     items = make_items("+-")
     failed = replace(items[1], components={}, error="took more than 10 s")

@@ -55,7 +55,7 @@ def test_differences_intervals_p_values_and_flips_are_there(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("groups", "verdict", "standing"),
+    ("groups", "conclusion", "css_class"),
     [
         ([[ODD], [ODD]], "No significant difference between 3 and 2.", "open"),
         ([[ODD], [BEST]], "The models of 3 are better than those of 2; without repetitions", "higher"),
@@ -64,12 +64,12 @@ def test_differences_intervals_p_values_and_flips_are_there(tmp_path: Path) -> N
         ([[ODD, ODD, "+" + ODD[1:]], [BEST, BEST, "-" + BEST[1:]]], "and so is the recipe, whatever", "higher"),
     ],
 )
-def test_the_verdict_claims_what_the_figures_show(
-    tmp_path: Path, groups: list[list[str]], verdict: str, standing: str
+def test_the_conclusion_claims_what_the_figures_show(
+    tmp_path: Path, groups: list[list[str]], conclusion: str, css_class: str
 ) -> None:
     (row,) = page(tmp_path, *groups).comparisons
-    assert verdict in row.verdict
-    assert row.standing == standing
+    assert conclusion in row.conclusion
+    assert row.css_class == css_class
 
 
 def test_what_a_model_said_is_text_and_never_markup(tmp_path: Path) -> None:

@@ -10,30 +10,30 @@ from hypothesis import strategies as st
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.attempts import remember
-from tasks.housekeeping.overview import Standing, overview, overviews
+from tasks.housekeeping.overview import RunStatus, overview, overviews
 from tests.tasks.housekeeping.runs import NOW, aged, failed, finished, readable
 
 
 def test_a_finished_run_tells_its_accuracies_and_its_last_step(tmp_path: Path) -> None:
     found = overview(aged(finished(tmp_path), days=3))
-    assert (found.standing, found.step) == (Standing.FINISHED, 2)
+    assert (found.status, found.step) == (RunStatus.FINISHED, 2)
     assert (found.accuracies.base, found.accuracies.trained) == (0.0, 0.5)
     assert abs(NOW - found.written_at - timedelta(days=3)) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
-    ("end", "standing"),
+    ("end", "status"),
     [
-        ("failed", Standing.FAILED),
-        ("interrupted", Standing.INTERRUPTED),
-        ("completed", Standing.UNFINISHED),
-        (None, Standing.CRASHED),
+        ("failed", RunStatus.FAILED),
+        ("interrupted", RunStatus.INTERRUPTED),
+        ("completed", RunStatus.UNFINISHED),
+        (None, RunStatus.CRASHED),
     ],
 )
-def test_an_unfinished_run_tells_how_its_last_attempt_ended(tmp_path: Path, end: str, standing: Standing) -> None:
+def test_an_unfinished_run_tells_how_its_last_attempt_ended(tmp_path: Path, end: str, status: RunStatus) -> None:
     run = readable(failed(tmp_path, "broken", end=end, cause="no room\nand more"), finished(tmp_path))
     found = overview(run)
-    assert found.standing is standing
+    assert found.status is status
     assert found.accuracies.trained is None and found.step is None
     assert found.remark == {"failed": "no room", None: "its process is gone"}.get(end, "")
 
@@ -41,8 +41,8 @@ def test_an_unfinished_run_tells_how_its_last_attempt_ended(tmp_path: Path, end:
 def test_a_run_that_a_process_holds_is_running(tmp_path: Path) -> None:
     run = finished(tmp_path)
     with RunLock(run.lock):
-        assert overview(run).standing is Standing.RUNNING
-    assert overview(run).standing is Standing.FINISHED
+        assert overview(run).status is RunStatus.RUNNING
+    assert overview(run).status is RunStatus.FINISHED
 
 
 def test_a_look_at_a_run_changes_nothing(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_damaged_file_costs_its_own_line_at_most(
         lines = {found.run.name: found for found in overviews(bad.root.parent)}
     finally:
         path.unlink() if before is None else path.write_bytes(before)
-    assert lines[good.name].standing is Standing.FINISHED
-    assert lines[bad.name].standing in Standing
+    assert lines[good.name].status is RunStatus.FINISHED
+    assert lines[bad.name].status in RunStatus
 
 
 def test_what_a_killed_removal_left_is_no_run(tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ def test_the_rest_of_a_killed_removal_goes_too(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("record", [{"standing": "good"}, [], "torn"])
+@pytest.mark.parametrize("record", [{"status": "good"}, {"standing": "good"}, [], "torn"])
 def test_a_good_baseline_stays(tmp_path: Path, record: object) -> None:
     good, regressed = finished(tmp_path), finished(tmp_path, "seed=2")
     good.reproduction.write_text(record if isinstance(record, str) else json.dumps(record))
-    atomic_write_json(regressed.reproduction, {"standing": "regressed"})
+    atomic_write_json(regressed.reproduction, {"status": "regressed"})
     assert kept(tmp_path).keys() == {good.name}
 
 

@@ -11,10 +11,10 @@ from mlflow import MlflowClient
 
 from rl_core.config.loading import load_config
 from tasks.cache.stages import stage_digests
+from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, is_finished, judge_set
 from tasks.reproduction.page import render_reproduction, reproduction_page
 from tasks.reproduction.record import EXPERIMENT, conclude, markdown, show_conclusion
-from tasks.reproduction.verdict import Verdict
 from tests.tasks.baseline_runs import UNPUBLISHED, week
 from tests.tasks.finished_run import finish_stage
 from tests.tasks.results.test_report_page import parsed
@@ -27,66 +27,66 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def judged(member: Member) -> Verdict:
-    (verdict,) = judge_set([member])
-    return verdict
+def judged(member: Member) -> BaselineResult:
+    (result,) = judge_set([member])
+    return result
 
 
 def test_the_first_good_run_is_what_the_next_one_is_compared_with(tmp_path: Path) -> None:
     first = judged(week(tmp_path, 1, 290))
-    assert (first.standing, first.last_good) == ("good", None)
+    assert (first.status, first.last_good) == ("good", None)
     assert first.reasons == [
         "0.483 reproduces the published 0.48 (0.435 to 0.525)",
         "there is no earlier good run of this recipe",
     ]
     second = judged(week(tmp_path, 2, 285))
-    assert (second.standing, second.last_good) == ("good", first.run.name)
+    assert (second.status, second.last_good) == ("good", first.run.name)
     assert second.drift.comparison.difference == pytest.approx(-5 / 601)
 
 
 def test_a_drop_inside_the_published_band_is_a_regression_and_no_reference(tmp_path: Path) -> None:
     judged(week(tmp_path, 1, 312))
     dropped = judged(week(tmp_path, 2, 270))
-    assert dropped.reproduction.outcome == "reproduced" and dropped.standing == "regressed"
+    assert dropped.reproduction.outcome == "reproduced" and dropped.status == "regressed"
     assert re.match(r"significantly worse than the last good run .*-week-1: -7.0 points", dropped.reasons[0])
-    assert json.loads(dropped.run.reproduction.read_text())["standing"] == "regressed"
+    assert json.loads(dropped.run.reproduction.read_text())["status"] == "regressed"
     assert judged(week(tmp_path, 3, 268)).last_good.endswith("week-1")
 
 
 def test_a_decline_too_slow_to_be_seen_from_week_to_week_is_seen_from_the_first_good_run(tmp_path: Path) -> None:
     weeks = [judged(week(tmp_path, number, right)) for number, right in ((1, 310), (2, 307), (3, 304))]
-    assert [one.standing for one in weeks] == ["good"] * 3
+    assert [one.status for one in weeks] == ["good"] * 3
     declined = judged(week(tmp_path, 4, 302))
     assert declined.last_good.endswith("week-3") and not declined.drift.is_drop
-    assert declined.standing == "regressed"
+    assert declined.status == "regressed"
     assert re.match(r"significantly worse than the first good run .*-week-1: -1.3 points", declined.reasons[0])
     assert json.loads(declined.run.reproduction.read_text())["drift_from_first"]["earlier"].endswith("week-1")
 
 
 def test_below_the_published_band_is_a_regression_from_the_first_run_on(tmp_path: Path) -> None:
     below = judged(week(tmp_path, 1, 250))
-    assert below.standing == "regressed"
+    assert below.status == "regressed"
     assert below.reasons[0] == "0.416 is below the published 0.48 (0.435 to 0.525)"
 
 
 def test_without_a_published_number_the_last_good_run_decides(tmp_path: Path) -> None:
-    assert judged(week(tmp_path, 1, 290, name=UNPUBLISHED)).standing == "good"
-    assert judged(week(tmp_path, 2, 230, name=UNPUBLISHED)).standing == "regressed"
+    assert judged(week(tmp_path, 1, 290, name=UNPUBLISHED)).status == "good"
+    assert judged(week(tmp_path, 2, 230, name=UNPUBLISHED)).status == "regressed"
 
 
 def test_a_changed_recipe_is_not_comparable_and_an_alarm(tmp_path: Path) -> None:
-    verdict = judged(week(tmp_path, 1, 290, "rollout.n=8"))
-    assert verdict.standing == "not comparable" and verdict.is_alarm
-    assert verdict.reasons[0] == "not comparable with the publication: rollout.n is 8, the baseline's 5"
+    result = judged(week(tmp_path, 1, 290, "rollout.n=8"))
+    assert result.status == "not comparable" and result.is_alarm
+    assert result.reasons[0] == "not comparable with the publication: rollout.n is 8, the baseline's 5"
 
 
-def test_a_run_that_failed_and_one_that_cannot_be_read_keep_no_other_from_its_verdict(tmp_path: Path) -> None:
+def test_a_run_that_failed_and_one_that_cannot_be_read_keep_no_other_from_its_result(tmp_path: Path) -> None:
     failed = replace(week(tmp_path, 1, 290), failure="the disk is full")
     unread = week(tmp_path, 2, 290, name=UNPUBLISHED)
     (unread.run.evaluation("base") / "result.json").unlink()
-    verdicts = judge_set([failed, unread, week(tmp_path, 3, 290)])
-    assert [verdict.standing for verdict in verdicts] == ["failed", "failed", "good"]
-    assert verdicts[0].reasons == ["the disk is full"] and "cannot be read" in verdicts[1].reasons[0]
+    results = judge_set([failed, unread, week(tmp_path, 3, 290)])
+    assert [result.status for result in results] == ["failed", "failed", "good"]
+    assert results[0].reasons == ["the disk is full"] and "cannot be read" in results[1].reasons[0]
     assert not failed.run.reproduction.exists()
 
 
@@ -96,7 +96,7 @@ def test_many_baselines_raise_no_more_false_alarms_than_one(tmp_path: Path) -> N
     later = [week(tmp_path, 2, 294), week(tmp_path, 2, 295, name=UNPUBLISHED)]
     together, alone = judge_set(later)[0], judged(later[0])
     assert together.drift.comparison.p_value == pytest.approx(2 * alone.drift.comparison.p_value)
-    assert alone.standing == "regressed" and together.standing == "good"
+    assert alone.status == "regressed" and together.status == "good"
 
 
 def test_only_what_stands_is_finished(tmp_path: Path) -> None:
@@ -142,16 +142,16 @@ def test_the_page_is_one_file_and_says_all(tmp_path: Path) -> None:
 
 
 def test_a_set_of_good_baselines_says_so(tmp_path: Path) -> None:
-    verdicts = judge_set([week(tmp_path, 1, 290)])
-    assert reproduction_page("s", verdicts, command="").headline == "the baseline is good"
-    assert reproduction_page("s", verdicts * 2, command="").headline == "all 2 baselines are good"
+    results = judge_set([week(tmp_path, 1, 290)])
+    assert reproduction_page("s", results, command="").headline == "the baseline is good"
+    assert reproduction_page("s", results * 2, command="").headline == "all 2 baselines are good"
 
 
 def test_page_and_figures_lie_in_the_sets_folder(tmp_path: Path) -> None:
     conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly", command="")
     assert conclusion.page.read_text().startswith("<!doctype html>")
     figures = json.loads((tmp_path / "weekly" / "summary.json").read_text())
-    assert [one["standing"] for one in figures["baselines"]] == ["regressed", "good", "failed"]
+    assert [one["status"] for one in figures["baselines"]] == ["regressed", "good", "failed"]
     assert figures["baselines"][0]["drift"]["difference"] == pytest.approx(-42 / 601)
     text = markdown(conclusion)
     assert "| qwen2_5_vl_7b_geo3k_grpo | regressed | 44.9 % | 43.5 % to 52.5 % | -7.0 |" in text
@@ -170,5 +170,5 @@ def test_mlflow_has_each_set_once_with_its_page(tmp_path: Path, new_database: Ca
     assert run.data.metrics["accuracy/qwen2_5_vl_7b_geo3k_grpo"] == pytest.approx(270 / 601)
     assert run.data.metrics["difference/qwen2_5_vl_7b_geo3k_grpo"] == pytest.approx(-42 / 601)
     assert len(client.get_metric_history(run.info.run_id, "alarms")) == 1
-    assert run.data.tags["standing.another"] == "failed"
+    assert run.data.tags["status.another"] == "failed"
     assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"summary.html", "summary.json"}

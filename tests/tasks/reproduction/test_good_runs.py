@@ -17,16 +17,16 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def judged(folder: Path, number: int, *overrides: str, standing: str = "good") -> Member:
+def judged(folder: Path, number: int, *overrides: str, status: str = "good") -> Member:
     member = week(folder, number, 290, *overrides)
-    atomic_write_json(member.run.reproduction, {"standing": standing})
+    atomic_write_json(member.run.reproduction, {"status": status})
     return member
 
 
 def test_the_good_runs_of_the_recipe_before_this_one_newest_first(tmp_path: Path) -> None:
     for number in (3, 1, 2):
         judged(tmp_path, number)
-    judged(tmp_path, 4, standing="regressed")
+    judged(tmp_path, 4, status="regressed")
     judged(tmp_path, 5, "actor.optim.lr=1e-5")
     judged(tmp_path, 9)
     found = good_runs_before(week(tmp_path, 6, 290).run)
@@ -39,7 +39,7 @@ def test_seed_and_memory_may_differ(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_checkpoint_is_of_another_recipe(tmp_path: Path) -> None:
-    """`best` is chosen by the held-out rows that the verdict is measured on; how a merge is proven moves no number."""
+    """`best` is chosen by the held-out rows that the accuracy is measured on; how a merge is proven moves no number."""
     judged(tmp_path, 1, "merge.probe_tolerance=1e-3")
     judged(tmp_path, 2, "merge.checkpoint=best")
     assert [run.name[-6:] for run in good_runs_before(week(tmp_path, 3, 290).run)] == ["week-1"]

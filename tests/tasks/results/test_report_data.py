@@ -17,4 +17,4 @@ def test_an_item_of_the_gallery_tells_what_was_answered_to_it_while_training(tmp
         write_items(run.validation(step), read_evaluation(run.evaluation(evaluated))["greedy"])
     for item in gallery_items(RunFacts(run)):
         assert item.while_training == [(0, item.base), (2, item.trained)]
-        assert isinstance(item.base, Answer) and item.base.correct != item.trained.correct
+        assert isinstance(item.base, Answer) and item.base.is_right != item.trained.is_right

@@ -60,8 +60,8 @@ def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryIt
         images=[image_uri(Image.new("RGB", (84, 84), "red"))],
         question=question,
         truth="3",
-        base=Answer(response="<answer>3</answer>", correct=base),
-        trained=Answer(response="<answer>3</answer>", correct=trained),
+        base=Answer(response="<answer>3</answer>", is_right=base),
+        trained=Answer(response="<answer>3</answer>", is_right=trained),
     )
 
 
@@ -134,7 +134,7 @@ def test_what_a_model_said_is_text_and_never_markup() -> None:
 
 
 def test_answers_while_training_are_folded_below_an_item() -> None:
-    history = [(5, Answer(response="<b>4</b>", correct=False)), (10, Answer(response="3", correct=True))]
+    history = [(5, Answer(response="<b>4</b>", is_right=False)), (10, Answer(response="3", is_right=True))]
     html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
     folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
     text = re.sub(r"<[^>]+>", " ", folded[1])

@@ -15,15 +15,15 @@ from tests.rl_core.evaluation.builders import make_items
 
 def test_each_prompt_has_its_answers_in_the_order_of_the_steps(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    for step, verdicts in ((10, "++"), (0, "--"), (5, "+-")):
-        items = make_items(verdicts, response=f"after {step}")
+    for step, grades in ((10, "++"), (0, "--"), (5, "+-")):
+        items = make_items(grades, response=f"after {step}")
         write_items(
             run.validation(step), [*items, *(replace(item, sample_index=1, response="again") for item in items)]
         )
     assert validated_steps(run) == [0, 5, 10]
     history = validation_history(run)
     assert list(history) == ["p0", "p1"], "the order in which they were asked"
-    assert [(step, item.response, item.verdict) for step, item in history["p1"]] == [
+    assert [(step, item.response, item.is_right) for step, item in history["p1"]] == [
         (0, "after 0", False),
         (5, "after 5", False),
         (10, "after 10", True),

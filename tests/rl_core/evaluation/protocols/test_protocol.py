@@ -17,7 +17,7 @@ CONFIGS = Path(__file__).parents[4] / "configs"
 def test_every_protocol_is_whole(protocol: Protocol) -> None:
     PromptTemplate(protocol.prompt)
     (spec,) = resolve_rewards(protocol.reward_config()).specs
-    assert spec.has_parser, "a verdict tells how many responses hold no answer"
+    assert spec.has_parser, "a result says how many responses hold no answer"
     config = protocol.evaluation_config()
     assert (config.modes, config.n, config.temperature) == (
         (protocol.answering.mode,),

@@ -1,12 +1,11 @@
-"""What one baseline of a set came to, with its reasons in words. Imports neither Prefect nor torch."""
+"""The result of one baseline of a set, with its reasons in words. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from rl_core.config.published import PublishedConfig
-from rl_core.evaluation.regression import Drift, Standing, standing_of
-from rl_core.evaluation.reproduction import Reproduction
+from rl_core.evaluation.reproduction import Drift, Reproduction, Status, baseline_status
 from rl_core.run_directory import RunDirectory
 from tasks.results.report_page import p_value, points
 
@@ -14,20 +13,20 @@ _WORSE: Final = "significantly worse than"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """What a member came to.
+class BaselineResult:
+    """The result of a baseline.
 
     Attributes:
-        name: The baseline's.
-        run: Its run.
-        published: What it was to reproduce.
-        failure: Why there is no number; None when there is one.
-        reproduction: The run and the published number; None without a number.
-        drift: The run and the last good one; None when they could not be compared.
-        drift_from_first: The run and the first good one, which a slow decline does not move; None when that is the last
-            good one too, or when they could not be compared.
+        name: Name of the baseline.
+        run: Folder of its run.
+        published: The published result that the run was to reproduce.
+        failure: Why the run has no accuracy; None when it has one.
+        reproduction: What the run says of the published number; None when the run has no accuracy.
+        drift: The run compared with the last good run; None when there is none, or when they could not be compared.
+        drift_from_first: The run compared with the first good run, which shows a slow decline. None when the first good
+            run is also the last one, or when they could not be compared.
         last_good: Name of the last good run; None when there is none.
-        remark: Why it could not be compared with the last or first good run; empty when it was, or when there is none.
+        remark: Why the run could not be compared with the last or the first good run; else empty.
     """
 
     name: str
@@ -41,23 +40,23 @@ class Verdict:
     remark: str = ""
 
     @property
-    def standing(self) -> Standing | Literal["failed"]:
-        """In words."""
-        return "failed" if self.reproduction is None else standing_of(self.reproduction, self.drifts)
+    def status(self) -> Status | Literal["failed"]:
+        """good, regressed, not comparable or failed."""
+        return "failed" if self.reproduction is None else baseline_status(self.reproduction, self.drifts)
 
     @property
     def drifts(self) -> list[Drift]:
-        """The comparisons with earlier good runs that there are."""
+        """The comparisons with earlier good runs, as far as there are any."""
         return [drift for drift in (self.drift, self.drift_from_first) if drift is not None]
 
     @property
     def is_alarm(self) -> bool:
-        """Whether somebody should look."""
-        return self.standing != "good"
+        """Whether somebody should look at the run."""
+        return self.status != "good"
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences that say why it stands so; of a failure its first line."""
+        """Sentences that give the reasons of the status; for a failure, its first line."""
         if self.reproduction is None:
             return [(self.failure or "it did not finish").partition("\n")[0]]
         said = [*_against_published(self.reproduction), *self._against_good_runs()]
@@ -68,7 +67,7 @@ class Verdict:
         return {
             "name": self.name,
             "run": self.run.name,
-            "standing": self.standing,
+            "status": self.status,
             "reasons": self.reasons,
             "failure": self.failure,
             "reproduction": self.reproduction and self.reproduction.to_json(),

@@ -1,4 +1,4 @@
-"""What a protocol says of a model or of saved responses, with all that it depends on."""
+"""What a protocol measures of a model or of saved responses, with everything that the result depends on."""
 
 import dataclasses
 import json
@@ -16,18 +16,19 @@ from rl_core.evaluation.result import EvaluationResult, item_shares, summarise
 from rl_core.evaluation.statistics import mcnemar
 from rl_core.files import atomic_write_json, committed_folder
 
-VERDICT_FILE = "verdict.json"
+RESULT_FILE = "verdict.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """A protocol's figures.
+class ProtocolResult:
+    """The result of a protocol.
 
     Attributes:
         protocol: `Protocol.record` of the protocol.
-        subject: What was measured: the model, or the file of responses with its hash; the items and what runs there.
-        remarks: What stands between this number and a published one, a sentence each.
-        result: The figures.
+        subject: What was measured: the model with its items and the versions of the engine's packages, or the file of
+            responses with its hash.
+        remarks: Sentences that say why the accuracy may differ from a published one.
+        result: Accuracy and the other figures.
     """
 
     protocol: Mapping[str, Any]
@@ -37,16 +38,16 @@ class Verdict:
 
     @property
     def name(self) -> str:
-        """The protocol's."""
+        """Name of the protocol."""
         return str(self.protocol["name"])
 
     @property
     def digest(self) -> str:
-        """The protocol's digest; verdicts with different ones do not compare."""
+        """Digest of the protocol; results with different digests cannot be compared."""
         return digest_of(self.protocol)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, the digest among them."""
+        """Plain values, including the digest."""
         return {
             "protocol": dict(self.protocol),
             "digest": self.digest,
@@ -57,7 +58,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The verdict of which `values` is the JSON."""
+        """Read what `to_json` returned."""
         return cls(
             protocol=values["protocol"],
             subject=values["subject"],
@@ -66,58 +67,58 @@ class Verdict:
         )
 
 
-def reach_verdict(
+def summarise_by_protocol(
     protocol: Protocol,
     items: Sequence[EvaluationItem],
     *,
     subject: Mapping[str, Any],
     remarks: Sequence[str] = (),
     was_asked_here: bool,
-) -> Verdict:
+) -> ProtocolResult:
     """Sum up the items of a protocol.
 
     Args:
-        protocol: How they were asked and judged.
-        items: Judged responses.
+        protocol: How the items were asked and graded.
+        items: Graded responses.
         subject: What was measured.
-        remarks: What else a reader must know.
-        was_asked_here: Whether this project put the questions; else the prompt of saved responses is not known.
+        remarks: What else a reader must know, besides the prompt and the number of items.
+        was_asked_here: Whether this project asked the model; the prompt of saved responses is not known.
 
     Raises:
-        ValueError: as summarise does.
+        ValueError: the items differ in their mode or in the number of responses, or no response has a score.
     """
     result = summarise(items)
     notes = [_prompt_remark(protocol, was_asked_here), *_count_remarks(protocol, result), *remarks]
-    return Verdict(protocol=protocol.record(), subject=subject, remarks=tuple(notes), result=result)
+    return ProtocolResult(protocol=protocol.record(), subject=subject, remarks=tuple(notes), result=result)
 
 
-def write_verdict(folder: Path, verdict: Verdict, items: Sequence[EvaluationItem]) -> None:
-    """Replace `folder` by the verdict and its items, whole or not at all. Raises OSError when it cannot be written."""
+def write_protocol_result(folder: Path, result: ProtocolResult, items: Sequence[EvaluationItem]) -> None:
+    """Replace `folder` by the result and its items, whole or not at all. Raises OSError when it cannot be written."""
     with committed_folder(folder) as temporary:
         write_items(temporary / ITEMS_FILE, items)
-        atomic_write_json(temporary / VERDICT_FILE, verdict.to_json())
+        atomic_write_json(temporary / RESULT_FILE, result.to_json())
 
 
-def read_verdict(folder: Path) -> tuple[Verdict, list[EvaluationItem]]:
-    """What write_verdict wrote. Raises ValueError when there is none."""
+def read_protocol_result(folder: Path) -> tuple[ProtocolResult, list[EvaluationItem]]:
+    """Read the result and the items that write_protocol_result wrote. Raises ValueError when there are none."""
     try:
-        values = json.loads((folder / VERDICT_FILE).read_text())
+        values = json.loads((folder / RESULT_FILE).read_text())
     except FileNotFoundError:
-        raise ValueError(f"{folder} holds no verdict: it has no {VERDICT_FILE}") from None
-    return Verdict.from_json(values), read_items(folder / ITEMS_FILE)
+        raise ValueError(f"{folder} holds no result of a protocol: it has no {RESULT_FILE}") from None
+    return ProtocolResult.from_json(values), read_items(folder / ITEMS_FILE)
 
 
-def compare_verdicts(
-    first: tuple[Verdict, Sequence[EvaluationItem]], second: tuple[Verdict, Sequence[EvaluationItem]]
+def compare_protocol_results(
+    first: tuple[ProtocolResult, Sequence[EvaluationItem]], second: tuple[ProtocolResult, Sequence[EvaluationItem]]
 ) -> Comparison:
-    """Compare two verdicts of one protocol, item by item. The interval is found by resampling; the p-value is McNemar's
+    """Compare two results of one protocol, item by item. The interval is found by resampling; the p-value is McNemar's
     exact one where each item has one response.
 
     Raises:
         ValueError: the protocols differ (the message names the parts that do), or the items differ.
     """
     if differing := _differing_parts(first[0], second[0]):
-        raise ValueError(f"not comparable: the two verdicts differ in {', '.join(differing)} of their protocols")
+        raise ValueError(f"not comparable: the two results differ in {', '.join(differing)} of their protocols")
     try:
         found = compare_groups([item_shares(first[1])], [item_shares(second[1])])
     except ValueError as error:
@@ -126,14 +127,14 @@ def compare_verdicts(
     return dataclasses.replace(found, p_value=mcnemar(len(found.lost), len(found.gained))) if is_single else found
 
 
-def _differing_parts(first: Verdict, second: Verdict) -> list[str]:
+def _differing_parts(first: ProtocolResult, second: ProtocolResult) -> list[str]:
     keys = first.protocol.keys() | second.protocol.keys()
     return sorted(key for key in keys if first.protocol.get(key) != second.protocol.get(key))
 
 
 def _prompt_remark(protocol: Protocol, was_asked_here: bool) -> str:
     if not was_asked_here:
-        return "prompt: that of whoever made the responses; not known here"
+        return "prompt: not known, the responses were saved elsewhere"
     if protocol.prompt_origin == OWN_WORDS:
         return f"prompt: {OWN_WORDS}, not the published text"
     return f"prompt: {protocol.prompt_origin}"

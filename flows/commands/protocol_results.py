@@ -1,4 +1,4 @@
-"""Verdicts of evaluation protocols, as tables."""
+"""Results of evaluation protocols at a terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,23 +9,25 @@ from rich.table import Table
 
 from flows.commands.tables import category_table, shown_share
 from rl_core.evaluation.comparison import Comparison
-from rl_core.evaluation.verdict import Verdict
+from rl_core.evaluation.protocol_result import ProtocolResult
+from rl_core.evaluation.result import EvaluationResult
 
 
-def print_verdict(verdict: Verdict, console: Console) -> None:
-    """The figures, and everything that a reader must know beside them."""
-    console.print(_figures(verdict))
-    if verdict.result.categories:
-        console.print(category_table(verdict.result, title="by category"))
-    for remark in verdict.remarks:
+def print_protocol_result(result: ProtocolResult, console: Console) -> None:
+    """Print a result: its figures, and what a reader must know about them."""
+    console.print(_figures(result.name, result.result))
+    if result.result.categories:
+        console.print(category_table(result.result, title="by category"))
+    for remark in result.remarks:
         console.print(f"  {escape(remark)}", highlight=False, soft_wrap=True)
-    judging = verdict.protocol["judging"]
+    judging = result.protocol["judging"]
     console.print(f"  rule: {escape(judging['rule'])}", highlight=False, soft_wrap=True)
-    console.print(f"  {_versions(judging['versions'])}protocol digest {verdict.digest}", highlight=False)
+    console.print(f"  {_versions(judging['versions'])}protocol digest {result.digest}", highlight=False)
 
 
 def print_comparison(comparison: Comparison, against: str, console: Console) -> None:
-    """Whether the new answers are better than those of an earlier evaluation."""
+    """Print whether the new responses are better than the responses of an earlier evaluation, whose folder is
+    `against`."""
     low, high = comparison.ci95
     console.print(
         f"  against {against}: {comparison.first:.1%} -> {comparison.second:.1%}, difference "
@@ -36,10 +38,9 @@ def print_comparison(comparison: Comparison, against: str, console: Console) -> 
     )
 
 
-def _figures(verdict: Verdict) -> Table:
-    result = verdict.result
+def _figures(name: str, result: EvaluationResult) -> Table:
     right = f"{round(result.accuracy * result.samples)}/{result.samples}"
-    table = Table(title=verdict.name, title_justify="left", show_header=False)
+    table = Table(title=name, title_justify="left", show_header=False)
     table.add_row("accuracy", f"{result.accuracy:.2%}  ({right} responses right)")
     for name, interval in (("95 % interval", result.ci95), ("by bootstrap", result.bootstrap95)):
         table.add_row(name, f"{interval[0]:.1%} to {interval[1]:.1%}")

@@ -10,7 +10,7 @@ from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name, stage_digests
-from tasks.reproduction.run_verdict import dry_run_problems, judge_run, obstacles
+from tasks.reproduction.published_result import dry_run_problems, judge_run, obstacles
 from tests.rl_core.evaluation.builders import make_items
 
 ROOT = Path(__file__).parents[3]

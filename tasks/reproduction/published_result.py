@@ -1,4 +1,4 @@
-"""What a finished run says of the published number that it was to reproduce. Imports neither Prefect nor torch."""
+"""A run and the published result that it is to reproduce. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -42,19 +42,21 @@ _HARMLESS = (
     "trainer.save_",
     "trainer.val_",
 )
-"""Beginnings of keys that may differ from the baseline's: they move memory, speed and noise, and no expected number."""
+"""Beginnings of keys that may differ from the baseline's: they change memory, speed and noise, but not the expected
+accuracy."""
 
 
 def published_of(config: RunConfig) -> PublishedConfig:
-    """The published result of a baseline's config. Raises ValueError when it names none."""
+    """The published result that a config names. Raises ValueError when it names none."""
     if config.published is None:
         raise ValueError(f"{config.experiment} reproduces nothing: its config has no section `published`")
     return config.published
 
 
 def dry_run_problems(config: RunConfig) -> list[Problem]:
-    """Everything wrong with a baseline that the config alone tells, without its data, model or machine: values, batch
-    sizes, files, and steps that are not the reference's. Raises ValueError when it has no section `published`."""
+    """Problems of a baseline that its config alone shows, without data, model or machine: values, batch sizes, files,
+    and numbers of steps that differ from the reference. Raises ValueError when the config has no section
+    `published`."""
     published = published_of(config)
     problems = [
         *value_problems(config),
@@ -80,16 +82,17 @@ def _step_problems(config: RunConfig, published: PublishedConfig) -> Iterator[Pr
 
 
 def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
-    """Why a run of `config` does not compare with what `baseline` publishes: how it evaluates, and what was changed."""
+    """Why the accuracy of a run of `config` cannot be compared with the number that `baseline` publishes: how it is
+    evaluated, and which keys were changed."""
     changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in changes(config, baseline)]
     return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
 
 
 def judge_run(run: RunDirectory, baseline: RunConfig) -> Reproduction:
-    """Compare a finished run with the published number of `baseline`, the config as it is shipped.
+    """Compare a finished run with the published number of `baseline`, which is the config as it is shipped.
 
     Raises:
-        ValueError: the baseline publishes nothing.
+        ValueError: `baseline` has no section `published`.
         FileNotFoundError: the run was not evaluated.
     """
     facts = RunFacts(run)
@@ -102,7 +105,7 @@ def judge_run(run: RunDirectory, baseline: RunConfig) -> Reproduction:
 
 
 def changes(config: RunConfig, baseline: RunConfig) -> Iterator[tuple[str, Any, Any]]:
-    """Keys that differ and can move the expected number, with both values."""
+    """(key, value in `config`, value in `baseline`) of the keys that differ and can change the expected accuracy."""
     ours, theirs = dict(_flat(settings(config))), dict(_flat(settings(baseline)))
     for key in sorted(ours.keys() | theirs.keys()):
         if ours.get(key) != theirs.get(key) and not key.startswith(_HARMLESS):

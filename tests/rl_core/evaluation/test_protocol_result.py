@@ -4,53 +4,59 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.evaluation.protocol_result import (
+    ProtocolResult,
+    compare_protocol_results,
+    read_protocol_result,
+    summarise_by_protocol,
+    write_protocol_result,
+)
 from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
-from rl_core.evaluation.verdict import Verdict, compare_verdicts, reach_verdict, read_verdict, write_verdict
 from tests.rl_core.evaluation.builders import make_items
 
 SUBJECT = {"model": "somewhere"}
 
 
-def verdict_on(items: list, protocol: Protocol = SUPERCLEVR_R1V) -> Verdict:
-    return reach_verdict(protocol, items, subject=SUBJECT, was_asked_here=True)
+def result_on(items: list, protocol: Protocol = SUPERCLEVR_R1V) -> ProtocolResult:
+    return summarise_by_protocol(protocol, items, subject=SUBJECT, was_asked_here=True)
 
 
-def test_a_verdict_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
     items = make_items("+-+")
-    verdict = verdict_on(items)
-    write_verdict(tmp_path / "v", verdict, items)
-    assert read_verdict(tmp_path / "v") == (verdict, items)
+    result = result_on(items)
+    write_protocol_result(tmp_path / "v", result, items)
+    assert read_protocol_result(tmp_path / "v") == (result, items)
     written = json.loads((tmp_path / "v" / "verdict.json").read_text())
-    assert written["digest"] == verdict.digest == SUPERCLEVR_R1V.digest()
+    assert written["digest"] == result.digest == SUPERCLEVR_R1V.digest()
     assert written["protocol"]["judging"]["rule"] == SUPERCLEVR_R1V.judging.rule
 
 
-def test_a_folder_without_a_verdict_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no verdict"):
-        read_verdict(tmp_path)
+def test_a_folder_without_a_result_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no result of a protocol"):
+        read_protocol_result(tmp_path)
 
 
 def test_remarks_tell_whose_words_asked_and_how_many_items_there_were(tmp_path: Path) -> None:
     items = make_items("+" * 200)
-    assert verdict_on(items).remarks == (
+    assert result_on(items).remarks == (
         "prompt: the project's own words, in the published format, not the published text",
     )
-    assert verdict_on(items[:-1]).remarks[1] == "items: 199, not the published 200"
+    assert result_on(items[:-1]).remarks[1] == "items: 199, not the published 200"
     (tmp_path / "p.jinja").write_text("{{ content }}")
     assert (
-        verdict_on(items, SUPERCLEVR_R1V.with_prompt(tmp_path / "p.jinja"))
+        result_on(items, SUPERCLEVR_R1V.with_prompt(tmp_path / "p.jinja"))
         .remarks[0]
         .startswith("prompt: the text of p.jinja, sha256 ")
     )
-    saved = reach_verdict(SUPERCLEVR_R1V, items, subject=SUBJECT, remarks=("2 left out",), was_asked_here=False)
-    assert saved.remarks == ("prompt: that of whoever made the responses; not known here", "2 left out")
+    saved = summarise_by_protocol(SUPERCLEVR_R1V, items, subject=SUBJECT, remarks=("2 left out",), was_asked_here=False)
+    assert saved.remarks == ("prompt: not known, the responses were saved elsewhere", "2 left out")
 
 
-def test_two_verdicts_compare_item_by_item() -> None:
+def test_two_results_compare_item_by_item() -> None:
     first, second = make_items("++--+"), make_items("+--++")
-    found = compare_verdicts((verdict_on(first), first), (verdict_on(second), second))
+    found = compare_protocol_results((result_on(first), first), (result_on(second), second))
     assert (found.n, found.first, found.second, found.difference, found.p_value) == (5, 0.6, 0.6, 0.0, 1.0)
     assert (found.gained, found.lost) == (("p3",), ("p1",))
     low, high = found.ci95
@@ -66,8 +72,8 @@ def test_several_responses_are_compared_by_their_shares() -> None:
         ]
 
     first, second = answered("+-", "--"), answered("++", "+-")
-    one, other = (verdict_on(items, GEO3K_EASYR1.with_samples(2)) for items in (first, second))
-    found = compare_verdicts((one, first), (other, second))
+    one, other = (result_on(items, GEO3K_EASYR1.with_samples(2)) for items in (first, second))
+    found = compare_protocol_results((one, first), (other, second))
     assert found.difference == pytest.approx(0.5)
     assert found.p_value < 0.001
     assert len(found.gained) == 40
@@ -77,6 +83,6 @@ def test_what_does_not_compare_is_refused() -> None:
     items = make_items("+-")
     other_words = replace(SUPERCLEVR_R1V, prompt="{{ content }} Count.", max_pixels=10)
     with pytest.raises(ValueError, match="differ in max_pixels, prompt of their protocols"):
-        compare_verdicts((verdict_on(items), items), (verdict_on(items, other_words), items))
+        compare_protocol_results((result_on(items), items), (result_on(items, other_words), items))
     with pytest.raises(ValueError, match="not comparable: the items differ: 2 and 3 items"):
-        compare_verdicts((verdict_on(items), items), (verdict_on(make_items("+-+")), make_items("+-+")))
+        compare_protocol_results((result_on(items), items), (result_on(make_items("+-+")), make_items("+-+")))
