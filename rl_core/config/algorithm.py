@@ -17,7 +17,7 @@ from rl_core.choice import one_of
 from rl_core.section import Section
 
 DEFAULT_TYPES: Final = {"advantage": "grpo", "loss": "ppo", "online_filtering": "bounds"}
-"""What the sections are that name no `type`."""
+"""The `type` of a section that names none."""
 
 KLPenalty = Literal["kl", "abs", "mse", "low_var_kl", "full"]
 
@@ -25,58 +25,59 @@ if TYPE_CHECKING:
     Advantage = AdvantageSection
     Loss = PolicyLossSection
     GroupFilter = GroupFilterSection
-else:  # whatever is entered there can be chosen
+else:  # every class that is registered there can be chosen
     Advantage = one_of(ESTIMATORS, default=DEFAULT_TYPES["advantage"])
     Loss = one_of(LOSSES, default=DEFAULT_TYPES["loss"])
     GroupFilter = one_of(FILTERS, default=DEFAULT_TYPES["online_filtering"])
 
 
 class AdaptiveKLConfig(Section):
-    """Lets the KL coefficient follow the KL that is seen."""
+    """Adapts the KL coefficient so that the measured KL stays near a target."""
 
     target: float = Field(default=0.1, gt=0.0)
-    """KL to hold, nats a token."""
+    """KL to aim at, in nats a token."""
     horizon: float = Field(default=10_000.0, gt=0.0)
-    """Responses over which the coefficient may change by a factor of about 1.2: those of a step
-    (data.rollout_batch_size x rollout.n) or more."""
+    """Number of responses over which the coefficient may change by a factor of about 1.2. At least the responses of
+    one step (data.rollout_batch_size x rollout.n)."""
 
 
 class KLConfig(Section):
-    """Keeps the policy near the reference (the model that RL starts from)."""
+    """A KL term that keeps the policy near the reference (the model that RL starts from)."""
 
     coef: float = Field(gt=0.0)
-    """Weight of the KL term; where it starts when `adaptive` is set."""
+    """Weight of the KL term; its first value when `adaptive` is set."""
     penalty: KLPenalty = "low_var_kl"
     """Estimator: `kl`, `mse` and `low_var_kl` are Schulman's k1, k2 and k3; `abs` is the absolute log-ratio; `full` is
-    the KL itself, over the whole vocabulary, for another pass of the reference in each micro-batch."""
+    the KL itself over the whole vocabulary, and costs another pass of the reference in each micro-batch."""
     use_kl_loss: bool = True
-    """Add the term to the loss; false subtracts it from the reward of each token, before the advantages."""
+    """Add the term to the loss; false subtracts it from the reward of each token before advantages are computed."""
     adaptive: AdaptiveKLConfig | None = None
-    """Follow a target; null keeps `coef`."""
+    """Adapt the coefficient to a target; null keeps `coef` as it is."""
 
 
 class TruncatedCorrection(Section):
-    """TIS: each token's loss times pi_trainer / pi_engine, at most `clip_max`."""
+    """TIS: the loss of each token is multiplied by pi_trainer / pi_engine, but at most by `clip_max`."""
 
     type: Literal["tis"]
     """Selects truncated importance sampling."""
     level: Literal["token", "sequence"] = "token"
-    """Ratio of a token, or the product over its response."""
+    """Take the ratio of each token, or the product of the ratios of its whole response."""
     clip_max: float = Field(default=2.0, ge=1.0)
     """Largest weight."""
 
 
 class MaskedCorrection(Section):
-    """MIS: each token's loss times pi_trainer / pi_engine, and 0 where that is out of bounds (IcePop, level token)."""
+    """MIS: the loss of each token is multiplied by pi_trainer / pi_engine, or by 0 where that ratio is out of bounds
+    (IcePop with `level: token`)."""
 
     type: Literal["mis"]
     """Selects masked importance sampling."""
     level: Literal["token", "sequence"] = "token"
-    """Ratio of a token, or the product over its response."""
+    """Take the ratio of each token, or the product of the ratios of its whole response."""
     clip_min: float = Field(default=0.5, ge=0.0, le=1.0)
-    """Smallest ratio that is learned from."""
+    """Tokens with a smaller ratio are not learned from."""
     clip_max: float = Field(default=5.0, ge=1.0)
-    """Largest ratio that is learned from."""
+    """Tokens with a larger ratio are not learned from."""
 
 
 Correction = Annotated[TruncatedCorrection | MaskedCorrection, Field(discriminator="type")]
@@ -86,9 +87,9 @@ class AlgorithmConfig(Section):
     """How a step's rewards become a gradient; the defaults are GRPO with PPO's clip."""
 
     advantage: Advantage = GRPO()
-    """Advantage estimator, whose credit a token gets: compared with the group, which then needs rollout.n of 2 or more,
-    with the batch (`reinforce_plus_plus`), with the prompt's greedy response (`remax`), or with what a critic expects
-    (`gae`, and section `critic`)."""
+    """Advantage estimator. It compares a response with its group (rollout.n must then be 2 or more), with the batch
+    (`reinforce_plus_plus`), with the greedy response to the prompt (`remax`), or with what a critic expects (`gae`,
+    which needs the section `critic`)."""
     loss: Loss = PPOLoss()
     """Policy loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
@@ -97,31 +98,33 @@ class AlgorithmConfig(Section):
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
     online_filtering: GroupFilter | None = None
-    """Which groups are learned from; null learns from all."""
+    """Group filtering: which groups are learned from; null learns from all of them."""
     kl: KLConfig | None = None
-    """KL to the reference; null builds no reference."""
+    """KL to the reference; null loads no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"
-    """Log-probs that the ratio starts from: those the engine sampled with, or the trainer's own, one more pass."""
+    """Where the log-probs come from that the ratio starts from: `engine` takes the log-probs that the generator sampled
+    with, `recompute` lets the trainer compute them in another pass."""
     correction: Correction | None = None
-    """Weighs the loss by trainer / engine probability; needs old_log_probs: recompute. Null leaves the mismatch."""
+    """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs: recompute`.
+    Null corrects nothing."""
 
     def sections(self) -> Iterator[tuple[str, AlgorithmSection]]:
-        """The parts that a `type` chooses, each with its key."""
+        """The sections that a `type` chooses, each with its key."""
         yield "algorithm.advantage", self.advantage
         yield "algorithm.loss", self.loss
         if self.online_filtering is not None:
             yield "algorithm.online_filtering", self.online_filtering
 
     def custom_functions(self) -> Iterator[tuple[str, CustomFunction]]:
-        """Those that are functions of the user's."""
+        """The sections that are a function of the user's, each with its key."""
         yield from ((key, section) for key, section in self.sections() if isinstance(section, CustomFunction))
 
     @property
     def files(self) -> list[str]:
-        """The files of the user's functions as they are written, each once and in order."""
+        """The files of the user's functions as the config names them, each once and sorted."""
         return sorted({custom.file for _, custom in self.custom_functions() if custom.file is not None})
 
     @property
     def keeps_surplus(self) -> bool:
-        """Whether a step may learn from groups that the step before has drawn."""
+        """Whether a step may learn from groups that an earlier step has drawn."""
         return self.online_filtering is not None and self.online_filtering.surplus == "keep"

@@ -1,4 +1,4 @@
-"""What is asked: sources of rows, prompts and pixel limits."""
+"""The section `data`: sources of rows, prompts, limits on images and videos."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -14,7 +14,7 @@ Source = Annotated[SingleSource | MixtureSource, Field(discriminator="type")]
 
 
 class CurriculumConfig(Section):
-    """An order of the training rows from easy to hard."""
+    """An order of the training rows, such as from easy to hard."""
 
     column: str
     """Column with a number for every training row; each epoch goes from the smallest to the largest. Rows with equal
@@ -24,7 +24,7 @@ class CurriculumConfig(Section):
 
 
 class DataConfig(Section):
-    """Training and validation rows and how they become prompts."""
+    """Training rows and held-out rows, and how they become prompts."""
 
     train: Source
     """Rows that are trained on."""
@@ -39,26 +39,26 @@ class DataConfig(Section):
     max_prompt_length: int = Field(default=1024, ge=8)
     """Longest prompt in tokens, image tokens included."""
     overlong: Literal["filter", "error"] = "filter"
-    """Longer prompts are dropped and counted, or refused; they are never cut."""
+    """Whether longer prompts are left out and counted, or are an error. No prompt is ever cut."""
     max_bad_share: float = Field(default=0.01, ge=0.0, le=1.0)
     """Preparation stops when more than this share of the rows is unusable."""
     min_pixels: int = Field(default=3136, ge=1)
-    """Smaller images are enlarged to this area, pixels."""
+    """Images of a smaller area are enlarged to it, in pixels."""
     max_pixels: int = Field(default=4_194_304, ge=1)
-    """Larger images are reduced to this area, pixels."""
+    """Images of a larger area are reduced to it, in pixels."""
     video_fps: float = Field(default=2.0, gt=0.0)
-    """Frames a second that are taken of a video; min_pixels and max_pixels hold for each frame."""
+    """Frames taken from each second of a video; min_pixels and max_pixels hold for each frame."""
     video_max_frames: int = Field(default=128, ge=2, multiple_of=2)
-    """Most frames of a video; a longer one is shown at a slower pace."""
+    """Most frames taken from a video; from a longer video fewer are taken in each second."""
     rollout_batch_size: int = Field(default=512, ge=1, le=1_000_000)
     """Prompts a training step."""
     shuffle: bool = True
-    """Draw the rows of an epoch in an order keyed by seed and epoch; false keeps their order."""
+    """Take the rows of each epoch in a random order keyed by seed and epoch; false keeps the order of the source."""
     source_weights: dict[str, PositiveFloat] | None = None
-    """Share of every batch by data source, relative to each other; every data source of the training rows must be
-    named. Null takes each row once an epoch."""
+    """Weight of each data source: its share of every batch is its weight divided by the sum of all weights. Every data
+    source of the training rows must be named. Null takes each row once an epoch."""
     curriculum: CurriculumConfig | None = None
-    """Order of the training rows; null takes them as `shuffle` says."""
+    """Orders the training rows by a column; null orders them as `shuffle` says."""
 
 
 ARRANGING: Final[Mapping[str, bool | set[str]]] = {
@@ -67,4 +67,5 @@ ARRANGING: Final[Mapping[str, bool | set[str]]] = {
     "source_weights": True,
     "curriculum": {"descending"},
 }
-"""What of `data` chooses among prepared rows, and changes none of them, as pydantic's `exclude` takes it."""
+"""The keys of `data` that choose among prepared rows without changing any of them, in the form that pydantic's
+`exclude` takes."""

@@ -1,8 +1,8 @@
 """The section `algorithm` as it was written before losses and estimators had sections of their own.
 
 `{adv_estimator: gae, lam: 0.95, loss_type: default, clip_ratio_high: 0.28}` is now
-`{advantage: {type: gae, lam: 0.95}, loss: {type: ppo, clip_ratio_high: 0.28}}`. Configs of before are read as what they
-mean, and digests are still made of the old form, so that the stages of older runs stand.
+`{advantage: {type: gae, lam: 0.95}, loss: {type: ppo, clip_ratio_high: 0.28}}`. Configs in the former form are still
+read, and digests are still made of the former form, so that the stages of older runs are recognised.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ Tree = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FormerChoice:
-    """How one choice was written.
+    """How the choice of an estimator or a loss was written in the former form.
 
     Attributes:
-        key: Its section now.
-        name: The key of its type.
-        default: The type without that key.
-        options: The keys of all types with their defaults, side by side.
-        kinds: Type of before -> type now, of those that there were.
-        choices: Those that can be chosen now.
+        key: The section that holds the choice now.
+        name: The former key that named the type.
+        default: The type that a config had which did not name one.
+        options: The former keys of the options of all types, with their defaults.
+        kinds: Former name of each type -> its name now.
+        choices: All types that can be chosen now.
     """
 
     key: str
@@ -40,18 +40,18 @@ class _FormerChoice:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Every key of before."""
+        """Every former key of this choice."""
         return frozenset({self.name, *self.options})
 
     def section(self, tree: Tree) -> dict[str, Any]:
-        """What the keys of before in `tree` mean."""
+        """The section that the former keys in `tree` stand for."""
         former = tree.get(self.name, self.default)
         kind = self.kinds.get(former, former) if isinstance(former, str) else former
         given = [name for name in self.options if name in tree]
         return {TYPE: kind, **{name: tree[name] for name in given if has_option(self.choices, kind, name)}}
 
     def former(self, section: Tree) -> dict[str, Any] | None:
-        """The keys of before for a section; None for one that could not be written."""
+        """The former keys for a section; None for a section that the former form could not express."""
         kind = section.get(TYPE, self.kinds[self.default])
         names = {now: before for before, now in self.kinds.items()}
         options = {name: value for name, value in section.items() if name != TYPE}
@@ -101,18 +101,18 @@ _NOW: Final = MappingProxyType(
 
 
 def now_called(key: str) -> str:
-    """The dotted key that took the place of a key of before; other keys are what they were."""
+    """The dotted key that replaced a former key; any other key is returned as it is."""
     return _NOW.get(key, key)
 
 
 def former_keys(algorithm: Any) -> list[str]:
-    """The keys of before in a section `algorithm`, as it is written."""
+    """The former keys in a section `algorithm` as a config writes it."""
     return [name for name in algorithm if f"algorithm.{name}" in _NOW] if isinstance(algorithm, Mapping) else []
 
 
 def upgraded(algorithm: Any) -> Any:
-    """A section `algorithm` as it is written now. A choice that is written in both ways is left alone, for the
-    validation to refuse."""
+    """A section `algorithm` in today's form. A choice that is written in both forms is left alone: the validation
+    refuses it."""
     if not isinstance(algorithm, Mapping):
         return algorithm
     tree = dict(algorithm)
@@ -126,7 +126,7 @@ def upgraded(algorithm: Any) -> Any:
 
 
 def downgraded(algorithm: Any) -> Any:
-    """A section `algorithm` in the keys of before, as far as it can be written in them."""
+    """A section `algorithm` in the former form, as far as that can express it."""
     if not isinstance(algorithm, Mapping):
         return algorithm
     tree = dict(algorithm)
@@ -139,7 +139,7 @@ def downgraded(algorithm: Any) -> Any:
 
 
 def digested(algorithm: Tree) -> dict[str, Any]:
-    """What of a dumped section `algorithm` enters digests: that of before, with every default that it wrote out."""
+    """The part of a dumped section `algorithm` that enters digests: its former form, with every default written out."""
     tree: dict[str, Any] = downgraded(algorithm)
     for choice in _CHOICES:
         if choice.name in tree:

@@ -29,7 +29,7 @@ Tree = dict[str, Any]
 _ALGORITHM: Final = "algorithm"
 
 _MOST_FILES: Final = 32
-"""Files that `extends:` may lead through."""
+"""Most files in one chain of `extends:`."""
 
 _MOST_REFUSALS: Final = 30
 _LONGEST_REFUSAL: Final = 400
@@ -52,7 +52,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     tree = _resolved(path, overrides)
     if former := former_keys(tree.get(_ALGORITHM)):
         logger.warning(
-            "%s: the section algorithm has keys of versions before (%s); it is read as %s: write that now",
+            "%s: the section `algorithm` has keys of earlier versions (%s); it is read as %s, which is how to "
+            "write it now",
             path,
             ", ".join(former),
             ", ".join(f"algorithm.{name}: {json.dumps(section)}" for name, section in _sections_of(tree)),
@@ -61,16 +62,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def _sections_of(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """The sections that took the place of keys of before."""
+    """The sections that replaced keys of earlier versions."""
     now = upgraded(tree[_ALGORITHM])
     yield from ((name, now[name]) for name in DEFAULT_TYPES if name in now and name not in tree[_ALGORITHM])
 
 
 def stored_config(path: Path) -> RunConfig:
-    """Read the config of a run's folder, which nobody is to edit: what it writes as before is read without a word.
+    """Read the config in a run's folder. Keys of earlier versions cause no warning, because nobody is to edit this
+    file.
 
     Raises:
-        ConfigError: as load_config.
+        ConfigError: the file is missing or no YAML mapping, or a key or value is refused.
     """
     return validate_config(_resolved(path, ()), str(path))
 
@@ -80,7 +82,7 @@ def _resolved(path: Path, overrides: Sequence[str]) -> Tree:
     if _is_easyr1s(tree):
         raise ConfigError(
             f"{path} is a configuration of EasyR1: `sightline import easyr1 {shlex.quote(str(path))} --out FILE` "
-            "writes one of Sightline for it"
+            "writes Sightline's configuration for it"
         )
     for override in _types_first(overrides):
         section, *keys = _keys_of(override)
@@ -105,7 +107,7 @@ def validate_config(tree: Tree, origin: str) -> RunConfig:
 
 
 def _is_easyr1s(tree: Tree) -> bool:
-    """Whether it has what every configuration of EasyR1 has, and none of Sightline's may have."""
+    """Whether the tree has a key that every configuration of EasyR1 has and no configuration of Sightline may have."""
     data = tree.get("data")
     return isinstance(tree.get("worker"), Mapping) or (isinstance(data, Mapping) and "train_files" in data)
 
@@ -131,7 +133,11 @@ def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator
 
 
 def read_tree(path: Path) -> Tree:
-    """The file's mapping laid over the one it extends, and so on. Raises ConfigError as load_config does."""
+    """The file's mapping laid over the mapping of the file that it extends, and so on.
+
+    Raises:
+        ConfigError: a file is missing or no YAML mapping, or `extends:` runs in a circle or through too many files.
+    """
     layers: list[Tree] = []
     seen: list[str] = []
     num_bytes = 0
@@ -165,8 +171,8 @@ def read_tree(path: Path) -> Tree:
 
 
 def _bring_to_form(tree: Tree, over: Any) -> None:
-    """Write the section `algorithm` of a tree as `over` writes it, which is laid over it next: in the keys of before,
-    or in those of now (rl_core.config.former_algorithm)."""
+    """Write the section `algorithm` of a tree in the keys that `over` uses, which is laid over it next: in keys of
+    earlier versions or in today's (rl_core.config.former_algorithm)."""
     if _ALGORITHM not in tree or not isinstance(over, Mapping):
         return
     if former_keys(over):
@@ -176,7 +182,7 @@ def _bring_to_form(tree: Tree, over: Any) -> None:
 
 
 def read_yaml(path: Path) -> Tree:
-    """The mapping in a YAML file. Raises ConfigError naming the file when it is missing, not UTF-8, or holds none."""
+    """The mapping in a YAML file. Raises ConfigError where the file is missing, not UTF-8, or holds no mapping."""
     if (reason := _why_no_config(path)) is not None:
         raise ConfigError(f"no config file {shortened(str(path))}: {reason}")
     try:
@@ -199,8 +205,8 @@ def _why_no_config(path: Path) -> str | None:
 
 
 def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
-    """`over` laid on `base`: mappings merge key by key, everything else is replaced. A mapping whose `type` differs
-    replaces the other whole, because the keys of another source kind mean nothing to it."""
+    """`over` laid over `base`: mappings are merged key by key, everything else is replaced. A mapping with another
+    `type` replaces the old mapping as a whole, because the options of one type mean nothing to another."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -216,8 +222,8 @@ def _same_kind(key: str, old: Tree, new: Mapping[str, Any]) -> bool:
 
 
 def _types_first(overrides: Sequence[str]) -> list[str]:
-    """The overrides in order, but that of a section's `type` before those of its other keys: another type leaves
-    nothing of the section as it was."""
+    """The overrides in order, but the override of a section's `type` comes before the overrides of its other keys: a
+    change of the type discards the rest of the section."""
     keys = [_keys_of(override) for override in overrides]
 
     def place(number: int) -> tuple[int, bool, int]:
@@ -239,7 +245,8 @@ def _keys_of(override: str) -> list[str]:
 
 
 def apply_override(tree: Tree, override: str) -> None:
-    """Set the key of a `key.path=value` text in place. Raises ConfigError when it is none, or its value no YAML."""
+    """Set the key that a text `key.path=value` names, in place. Raises ConfigError where the text has another form, or
+    its value is no YAML."""
     key, separator, text = override.partition("=")
     shown = repr(shown_override(override))
     if not separator or not key.strip():

@@ -1,4 +1,4 @@
-"""The policy: which checkpoint, or which tiny random model, and how it is run."""
+"""The section `model`: the checkpoint or tiny random model that is trained, and how it is computed."""
 
 import re
 from typing import Annotated, Literal
@@ -20,12 +20,13 @@ class PretrainedModel(Section):
     path: str
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
-    """Branch, tag or commit on the hub; null is its main branch. Name a commit where it matters: a branch that moves
-    later reruns no finished stage."""
+    """Branch, tag or commit on the hub; null is the main branch. Name a commit where it matters: when a branch moves,
+    finished stages are not made again."""
 
 
 class TinyModel(Section):
-    """A small random model of a real family with a tokenizer trained on the prepared text; needs no download."""
+    """A small random model of a real family, with a tokenizer that is trained on the prepared text. Needs no
+    download."""
 
     type: Literal["tiny"]
     """Selects this kind."""
@@ -53,16 +54,18 @@ ModelSource = Annotated[PretrainedModel | TinyModel, Field(discriminator="type")
 
 
 class LoraConfig(Section):
-    """Small matrices beside the frozen weights are what RL trains (Hu et al. 2021, arXiv:2106.09685)."""
+    """LoRA: RL trains small matrices beside the frozen weights (Hu et al. 2021, arXiv:2106.09685)."""
 
     rank: int = Field(default=64, ge=1)
-    """Inner size of an adapter."""
+    """Rank of an adapter: the inner size of its two matrices."""
     alpha: float = Field(default=64.0, gt=0.0)
     """An adapter's product is scaled by alpha / rank."""
     target_modules: str | tuple[str, ...] = "all-linear"
-    """Which linear layers: `all-linear`, a regular expression of whole names, or a list of name endings."""
+    """Linear layers that get an adapter: `all-linear`, a regular expression that matches the whole name, or a list of
+    name endings."""
     exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
-    """Which of these not, in the same forms; the default leaves the vision tower as it is."""
+    """Linear layers that get no adapter after all, as a regular expression or a list; the default leaves out the vision
+    tower."""
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod
@@ -85,16 +88,17 @@ class ModelConfig(Section):
     source: ModelSource
     """Where the weights come from."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of forward, backward and engine, as EasyR1's mp_param_dtype: bfloat16 is mixed precision, for the
-    optimizer moves float32 master weights in both (actor.optim.strategy)."""
+    """Number format of forward pass, backward pass and generator. With bfloat16 training is in mixed precision, as with
+    EasyR1's mp_param_dtype: the optimizer updates float32 master weights (actor.optim.strategy)."""
     attention: Literal["auto", "sdpa", "flash"] = "auto"
-    """Attention kernel of the trainer; `auto` takes flash where flash-attn imports on a GPU, else sdpa."""
+    """Attention kernel of the trainer; `auto` takes flash where there is a GPU and flash-attn is installed, otherwise
+    sdpa."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
-    """Tokens whose logits exist at one time in the output head."""
+    """Number of tokens whose logits the output head computes at one time."""
     freeze_vision_tower: bool = False
-    """RL leaves the vision tower as it is, the layers that join its features to the text among it. A cold start trains
-    it all the same."""
+    """RL does not train the vision tower, which includes the layers that join its features to the text. A cold start
+    trains it nevertheless."""
     lora: LoraConfig | None = None
-    """RL trains adapters and nothing else; null trains the weights, as a cold start always does."""
+    """RL trains adapters only; null trains the weights themselves, as a cold start always does."""

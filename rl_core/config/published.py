@@ -1,4 +1,4 @@
-"""A published result that a run is to reproduce: part of a baseline's config, and of nothing that the run computes."""
+"""The section `published`: a result that a run is to reproduce. Nothing that the run computes depends on it."""
 
 from pydantic import Field
 
@@ -6,42 +6,42 @@ from rl_core.section import Section
 
 
 class PublishedSpeed(Section):
-    """How fast the reference is, for a forecast of the hours."""
+    """The speed of the published run, from which the hours of a reproduction are estimated."""
 
     seconds_per_step: float = Field(gt=0.0)
-    """Wall time of one training step."""
+    """Wall time of one training step, in seconds."""
     num_devices: int = Field(ge=1)
-    """Devices that took it."""
+    """Number of devices that the published run used."""
     device: str
-    """What they are."""
+    """Name of these devices."""
     source: str
-    """Where that stands, or how it was derived."""
+    """Where this speed was published, or how it was derived."""
 
 
 class PublishedConfig(Section):
-    """The result of the reference's run, and the conditions under which it holds."""
+    """A published result, and the conditions under which it holds."""
 
     protocol: str
-    """Evaluation protocol of the number, `name@version`; the run must evaluate in the same way."""
+    """Evaluation protocol of the published accuracy, `name@version`; the run must evaluate in the same way."""
     accuracy: float | None = Field(default=None, ge=0.0, le=1.0)
     """Accuracy after training; null where none was published."""
     accuracy_before: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Accuracy of the model that training starts from, likewise."""
+    """Accuracy of the model that training starts from; null where none was published."""
     at_least: bool = False
     """The publication says "more than": anything above `accuracy` reproduces it too."""
     rounding: float = Field(default=0.005, ge=0.0)
     """Half of the last digit that was published."""
     items: int | None = Field(default=None, ge=1)
-    """Held-out items of the number."""
+    """Number of held-out items that the accuracy was measured on."""
     train_rows: int = Field(ge=1)
-    """Rows that the reference trains on."""
+    """Number of rows that the published run trains on."""
     steps_per_epoch: int = Field(ge=1)
-    """Its steps an epoch."""
+    """Training steps of one epoch of the published run."""
     total_steps: int = Field(ge=1)
-    """Its steps in all."""
+    """Training steps of the whole published run."""
     source: str
-    """Where the number stands."""
+    """Where the accuracy was published."""
     conditions: str
-    """What else it depends on."""
+    """What else the accuracy depends on."""
     speed: PublishedSpeed | None = None
-    """How fast the reference is; null where nothing is known."""
+    """Speed of the published run; null where it is not known."""

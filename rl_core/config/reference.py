@@ -21,14 +21,14 @@ from rl_core.config.run import RunConfig
 
 INTRODUCTION = """# Configuration
 
-Every key of a run, from the models in `rl_core/config` (`make docs` writes this page anew). A config is a YAML file of
-sections; `extends: other.yaml` starts from another one (at most 32 files, 256 KiB together);
-`sightline run CONFIG actor.optim.lr=1e-6` changes a key on the command line, as `--set actor.optim.lr=1e-6` does, and
-what the YAML of a value may look like holds there too: `'evaluation.modes=[greedy]'`. A key that does not exist is
-refused, and so are a key that a section has twice, a value out of bounds, a whole number beyond 64 bits, and what
-versions 1.1 and 1.2 of YAML read differently: `010`, `1:30`, and `yes`, `no`, `on` and `off` without quotes. A number
-may be written as `1e-6`, and a date is text. Files are UTF-8 text. Paths are relative to the folder in which the
-command is given, that of `extends:` to the file that says it.
+Every key of a run's config. `make docs` writes this page from the models in `rl_core/config`. A config is a YAML file
+of sections; `extends: other.yaml` starts from another one (at most 32 files, 256 KiB together);
+`sightline run CONFIG actor.optim.lr=1e-6` or `--set actor.optim.lr=1e-6` changes a key on the command line, where a
+value is YAML too: `'evaluation.modes=[greedy]'`. A config is refused if it has a
+key that does not exist, a key twice in one section, a value out of bounds, a whole number beyond 64 bits, or a value
+that versions 1.1 and 1.2 of YAML read differently: `010`, `1:30`, and `yes`, `no`, `on` and `off` without quotes. A
+number may be written as `1e-6`, and a date is text. Files are UTF-8 text. Paths are relative to the folder in which the
+command is given; the path of `extends:` is relative to the file in which it stands.
 """
 
 PLAIN_NAMES = {
@@ -43,7 +43,8 @@ PLAIN_NAMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A section and where it stands: its dotted key, and the `type:` that selects it among several."""
+    """A section and its place in the config: its dotted key, and the `type:` that selects it where there are
+    several."""
 
     key: str
     section: type[BaseModel]
@@ -51,7 +52,7 @@ class Place:
 
 
 def configuration_page() -> str:
-    """The whole page, Markdown. A section that stands in several places is described at the first one."""
+    """The whole page in Markdown. A section that stands in several places is described at the first of them."""
     described: dict[type[BaseModel], Place] = {}
     for place in _places(Place(key="", section=RunConfig)):
         described.setdefault(place.section, place)
@@ -59,7 +60,7 @@ def configuration_page() -> str:
 
 
 def _places(place: Place) -> Iterator[Place]:
-    """The place and every section below it, depth first, in the order of the fields."""
+    """The place itself and every section below it, depth first, in the order of the fields."""
     yield place
     for name, field in place.section.model_fields.items():
         sections = _sections_in(field.annotation)
@@ -150,7 +151,7 @@ def _bounds(field: FieldInfo) -> str:
             case annotated_types.MaxLen(max_length=length):
                 words.append(f"at most {length} characters")
             case BeforeValidator():
-                pass  # it reads a value and bounds none
+                pass  # it converts a value and bounds nothing
             case _ if getattr(bound, "pattern", None):
                 words.append(f"matches `{bound.pattern}`")
             case _:

@@ -1,4 +1,4 @@
-"""Who judges a response, and what judging may cost."""
+"""The section `reward`: the functions that score a response, and limits on their time and memory."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,18 +10,20 @@ from rl_core.user_code.function import file_named, is_user_function
 
 
 class RewardTerm(Section):
-    """One function of a mixture."""
+    """One function of a weighted sum."""
 
     function: str
     """A built-in, `path/to/file.py:function`, or `package.module:function` of an installed package."""
     weight: float = 1.0
-    """Factor of its `overall` in the sum; negative for a penalty that the function counts upwards."""
+    """Factor of the function's `overall` in the sum; negative for a penalty that the function returns as a positive
+    number."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
-    """Prefix of its components in metrics; null takes the function's name."""
+    """Prefix of the function's components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
+    """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
+    what the file says."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
@@ -36,54 +38,56 @@ class RewardChoice(Section):
 
     function: str | None = None
     """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`), or
-    `path/to/file.py:function`, or `package.module:function` of an installed package: our interface or EasyR1's. Null
-    where `mixture` stands."""
+    `path/to/file.py:function`, or `package.module:function` of an installed package, with Sightline's interface or
+    EasyR1's. Null where `mixture` is given."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface, for a file of its kind that does not say REWARD_TYPE itself; null goes by the file."""
+    """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
+    what the file says."""
     mixture: tuple[RewardTerm, ...] = ()
-    """Functions whose weighted sum is `overall`. The first one's components keep their names, those of the others
-    are prefixed with theirs (`length/overall`)."""
+    """Functions whose weighted sum is `overall`. The components of the first function keep their names; the components
+    of every other one get its name as a prefix (`length/overall`)."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
     @property
     def terms(self) -> tuple[RewardTerm, ...]:
-        """The functions, a single one with weight 1; none where the choice is left empty."""
+        """The functions; a single function has weight 1. Empty where neither a function nor a mixture is given."""
         if self.function is None:
             return self.mixture
         return (RewardTerm(function=self.function, kwargs=self.kwargs, reward_type=self.reward_type),)
 
 
 class RewardConfig(RewardChoice):
-    """Who judges a response, and what it may cost."""
+    """The functions that score a response, and limits on their time and memory."""
 
     by_source: dict[str, RewardChoice] = {}
-    """Other functions for the rows of some data sources, by the source's name; the rows of all others go by
+    """Other functions for the rows of some data sources, by the name of the source. All other rows are scored by
     `function` or `mixture`."""
     grader: Literal["mathruler", "math_verify"] | None = None
-    """What `math` and `r1v` compare answers with; null takes mathruler, that of EasyR1's published numbers. `geoqa`
-    always takes math_verify."""
+    """Library with which `math` and `r1v` compare answers; null takes mathruler, with which EasyR1's published numbers
+    were made. `geoqa` always takes math_verify."""
     workers: int = Field(default=2, ge=1, le=256)
-    """Processes of the isolated pool."""
+    """Number of processes that call reward functions."""
     async_calls: int = Field(default=16, ge=1, le=1024)
-    """Calls of an `async def` function that a process has under way at one time."""
+    """Number of calls of an `async def` function that a process has under way at one time."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call; a call over it costs that sample."""
+    """Time limit of one call, in seconds; a sample whose call takes longer has no score."""
     batch_timeout_seconds: float = Field(default=120.0, gt=0.0)
-    """Time limit of a call with a whole batch (REWARD_TYPE batch). One that fails is made again sample by sample."""
+    """Time limit of a call with a whole batch (REWARD_TYPE batch), in seconds. A batch whose call fails is scored again
+    sample by sample."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
-    """Time limit of the import of a reward file, in each process; a function's first call there has so much more time
-    than later ones. A model is loaded in one or the other. Where a first call is seen to end within the limit of later
-    ones, that limit holds for all."""
+    """Time limit of the import of a reward file in each process, in seconds; the first call of a function in a process
+    gets this much more time than later calls, because a judge may be loaded in either. Once a first call has ended
+    within the limit of later calls, that limit holds for all."""
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
-    """Address space a worker process may use, GiB."""
+    """Address space that each of these processes may use, in GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
-    """The run stops when more than this share of a step's rewards failed."""
+    """The run stops when the calls for more than this share of a step's samples failed."""
 
     def choices(self) -> Iterator[tuple[str, RewardChoice]]:
-        """Every choice with its key: the one for all rows and those by source."""
+        """Every choice with its key: the choice for all rows, then the choices for single data sources."""
         yield "reward", self
         for source, choice in self.by_source.items():
             yield f"reward.by_source.{source}", choice
@@ -96,12 +100,12 @@ class RewardConfig(RewardChoice):
 
     @property
     def files(self) -> list[str]:
-        """The files that functions are taken from, as they are written, each once and in order."""
+        """The files of all functions as the config names them, each once and sorted."""
         return sorted({path for _, term in self.keyed_terms() if (path := file_named(term.function)) is not None})
 
     @property
     def installed(self) -> list[str]:
-        """The functions of installed packages, as they are written, each once and in order."""
+        """The functions of installed packages as the config names them, each once and sorted."""
         own = {term.function for _, term in self.keyed_terms() if is_user_function(term.function)}
         return sorted(function for function in own if file_named(function) is None)
 

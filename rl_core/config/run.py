@@ -23,43 +23,44 @@ _LONGEST_NAME = 60
 
 
 def experiment_name(text: str, *, otherwise: str) -> str:
-    """A name of an experiment made of any text; `otherwise` where nothing of the text can stay. Other letters than
-    those of ASCII go: the name stands in paths, keys and addresses."""
+    """Turn any text into the name of an experiment; `otherwise` where no character of it can stay. The name holds ASCII
+    letters, digits and hyphens only, because it becomes part of paths, keys and addresses."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].rstrip("-") or otherwise
 
 
 class RunConfig(Section):
-    """Everything a run depends on, and nothing else: same config, same numbers."""
+    """Everything that a run depends on: equal configs give equal numbers."""
 
     experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=_LONGEST_NAME)
-    """Name of the experiment: start of the run's name, and the MLflow experiment."""
+    """Name of the experiment: the run's name begins with it, and MLflow's experiment has it."""
     seed: int = Field(default=1, ge=0)
     """Keys every random draw of the run."""
     data: DataConfig
-    """What is asked."""
+    """Training rows, held-out rows, prompts."""
     model: ModelConfig
-    """Who answers."""
+    """The model that is trained."""
     reward: RewardConfig
-    """Who judges."""
+    """The functions that score responses."""
     cold_start: ColdStartConfig | None = None
     """Supervised stage before RL; null starts RL from the model as it is."""
     rollout: RolloutConfig = RolloutConfig()
     """How responses are drawn."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
-    """What the update optimises."""
+    """Advantages, policy loss, KL."""
     actor: ActorConfig = ActorConfig()
-    """How the update is done."""
+    """The policy update: batch sizes and optimizer."""
     critic: CriticConfig | None = None
-    """What judges how a response goes while it is written (`algorithm.advantage: {type: gae}`); null has none."""
+    """The critic, which foresees the reward of a response while it is written; needed by `algorithm.advantage: {type:
+    gae}`, null otherwise."""
     trainer: TrainerConfig = TrainerConfig()
-    """How long, and what is kept."""
+    """Length of the run, validation, checkpoints."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """How it is measured."""
+    """How the base and the trained model are measured."""
     merge: MergeConfig = MergeConfig()
-    """What leaves the run."""
+    """The merged model that the run writes at its end."""
     tracking: TrackingConfig = TrackingConfig()
-    """Where it is shown."""
+    """Trackers that show the run."""
     storage: StorageConfig | None = None
-    """Where it is copied to; null copies nothing."""
+    """Where the run is copied to; null copies nothing."""
     published: PublishedConfig | None = None
-    """The published result that this run is to reproduce; no part of what it computes."""
+    """The published result that this run is to reproduce; it changes nothing that the run computes."""

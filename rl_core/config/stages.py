@@ -1,4 +1,4 @@
-"""What happens around training: evaluation, merge, tracking, a copy elsewhere."""
+"""The sections around training: `evaluation`, `merge`, `tracking`, `storage`."""
 
 from typing import Literal
 
@@ -10,18 +10,18 @@ from rl_core.section import Section, refused_secret
 
 
 class EvaluationConfig(Section):
-    """How base and trained model are compared on the validation rows."""
+    """How the base and the trained model are compared on the held-out rows."""
 
     n: int = Field(default=1, ge=1)
-    """Responses an item in the sampled pass."""
+    """Number of responses to each item in the sampled pass."""
     temperature: float = Field(default=0.6, ge=0.0, le=HIGHEST_TEMPERATURE)
-    """Temperature of the sampled pass: 0, or 0.01 and more."""
+    """Temperature of the sampled pass: 0, or at least 0.01."""
     top_p: float = Field(default=0.95, gt=0.0, le=1.0)
     """Nucleus mass of the sampled pass."""
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
-    """Which passes are run; the first one decides the headline accuracy."""
+    """Which passes are run; the report's headline accuracy is from the first one."""
     accuracy_key: str = "accuracy"
-    """Reward component that says whether an answer is right: at 0.5 and above it is, below that it is wrong."""
+    """Reward component that says whether a response is right: 0.5 or more is right, less is wrong."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
     categories: tuple[str, ...] = ()
@@ -37,16 +37,17 @@ class EvaluationConfig(Section):
 
 
 class MergeConfig(Section):
-    """The model that leaves the run."""
+    """The merged model: the trained model as one Hugging Face folder."""
 
     checkpoint: Literal["last", "best"] = "last"
     """Which checkpoint is evaluated and merged."""
     probe_tolerance: float | None = Field(default=None, gt=0.0)
-    """Largest difference of a probe log-prob after loading the merged folder; the mean one stays below a tenth of it,
-    and a trainer that continues from a checkpoint below a tenth of both. null: 1e-4 in float32; 1 in bfloat16, where
-    rare tokens of large models round far (0.1 is enough for tiny ones)."""
+    """Largest difference of a log-prob of the probe after the merged folder is loaded; the mean difference must stay
+    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both bounds. Null is
+    1e-4 in float32 and 1 in bfloat16, where rare tokens of large models have large rounding errors (0.1 is enough for
+    tiny models)."""
     push: str | None = None
-    """`owner/name` to upload to, private; null uploads nothing."""
+    """`owner/name` of the private repository on the hub that the model is uploaded to; null uploads nothing."""
 
 
 class WandbConfig(Section):
@@ -56,13 +57,13 @@ class WandbConfig(Section):
     """`online` sends to the server that WANDB_BASE_URL and WANDB_API_KEY (or `wandb login`) name; `offline` writes the
     run's folder `wandb/`, for `wandb sync`."""
     project: str | None = None
-    """Project; null takes the experiment's name."""
+    """Project in Weights & Biases; null takes the experiment's name."""
     entity: str | None = None
-    """Team or user; null takes the account's own."""
+    """Team or user; null takes the account's default."""
 
 
 class TrackingConfig(Section):
-    """Where runs are shown, in as many places as are named. metrics.jsonl in the run folder is always written."""
+    """Trackers that show a run. metrics.jsonl in the run's folder is always written."""
 
     mlflow_uri: str | None = "sqlite:///mlflow.db"
     """MLflow tracking server or database, without a password; null turns MLflow off. MLFLOW_TRACKING_URI in the
@@ -78,12 +79,14 @@ class TrackingConfig(Section):
     console: bool = False
     """Write every step's metrics and generations to the terminal and the run's log."""
     generations_to_log: int = Field(default=4, ge=0)
-    """Responses of each step that the trackers show as a table, one a prompt. All of them are in `rollouts/`."""
+    """Number of responses of each step that the trackers show as a table, one for each prompt. All responses are in
+    `rollouts/`."""
     val_generations_to_log: int = Field(default=4, ge=0)
-    """Answers of each validation that the trackers show as a table: those to the first held-out prompts, the same ones
-    every time. All of them are in `validations/`."""
+    """Number of responses of each validation that the trackers show as a table: the responses to the first held-out
+    prompts, which are the same every time. All responses are in `validations/`."""
     gallery_items: int = Field(default=24, ge=0)
-    """Held-out items shown with image and both answers in the report and in MLflow."""
+    """Number of held-out items that the report and MLflow show, each with its image and the responses of both
+    models."""
 
     @field_validator("mlflow_uri")
     @classmethod
@@ -97,14 +100,15 @@ class TrackingConfig(Section):
 
 
 class StorageConfig(Section):
-    """A copy of the run elsewhere, from which another machine continues it: every finished stage and every kept
-    checkpoint. Credentials come from the environment and the usual files of the store's own tools."""
+    """A copy of the run on another file system, from which another machine can continue it: every finished stage and
+    every kept checkpoint. Credentials come from the environment and from the usual files of the store's own tools."""
 
     address: str = Field(min_length=1)
-    """Folder of runs: a path, such as one on a share, `s3://bucket/folder`, `gs://bucket/folder`, or the address of any
-    other file system that fsspec has a package for. SIGHTLINE_STORAGE in the environment wins over it."""
+    """Folder of runs: a path, for example on a network share, `s3://bucket/folder`, `gs://bucket/folder`, or the
+    address of any other file system that fsspec has a package for. SIGHTLINE_STORAGE in the environment wins over
+    it."""
     verify: bool = True
-    """Read each copied file back and compare its hash; false believes the store and halves the traffic."""
+    """Read each copied file back and compare its hash; false trusts the store and halves the traffic."""
 
     @field_validator("address")
     @classmethod

@@ -1,4 +1,4 @@
-"""How far log-probs of equal weights may be apart before the run stops: as configured, or by the number format."""
+"""How far apart log-probs of equal weights may be before the run stops: as configured, or by the number format."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,32 +8,37 @@ from rl_core.config.run import RunConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """Bounds on absolute differences of log-probs, nats: of one token, and of the mean over all."""
+    """Bounds on absolute differences of log-probs, in nats.
+
+    Attributes:
+        largest: Bound on the difference of any one token.
+        mean: Bound on the mean difference of all tokens.
+    """
 
     largest: float
     mean: float
 
 
 AGREEMENT: Final = {
-    # float32 rounds at 6e-8; tiny models reach 2e-5, and deeper ones with longer sums some times that. A temperature of
-    # 0.99 for 1 is off by a hundredth already.
+    # float32 rounds at 6e-8. Tiny models differ by up to 2e-5, deeper models with longer sums by several times that. A
+    # temperature of 0.99 in place of 1 already makes a difference of a hundredth.
     "float32": Tolerance(largest=1e-3, mean=1e-4),
-    # bfloat16 rounds at 4e-3: among a million tokens a rare one is off by more than 1, the mean by 0.03.
+    # bfloat16 rounds at 4e-3: among a million tokens a few rare ones differ by more than 1, and the mean by 0.03.
     "bfloat16": Tolerance(largest=5.0, mean=0.1),
 }
-"""model.dtype -> what engine and trainer, two implementations of one model, keep."""
+"""model.dtype -> bounds that generator and trainer, two implementations of one model, keep."""
 
 PROBE: Final = {"float32": 1e-4, "bfloat16": 1.0}
-"""model.dtype -> largest difference that two implementations of one model keep in the few tokens of a probe."""
+"""model.dtype -> bound that two implementations of one model keep on the few tokens of a probe."""
 
-# Rounding is far off in rare tokens only, a wrong weight in most of them.
+# Rounding makes large differences in rare tokens only, a wrong weight in most tokens.
 _PROBE_MEAN_SHARE = 0.1
-# The code that saved a probe gives the same numbers again; another machine's kernels may round otherwise.
+# The code that saved a probe gives the same numbers again; the kernels of another machine may round differently.
 _RESUME_SHARE = 0.1
 
 
 def agreement_tolerance(config: RunConfig) -> Tolerance:
-    """How far engine and trainer may be apart (docs/architecture.md, "Generator and trainer agree")."""
+    """How far apart generator and trainer may be (docs/architecture.md, "Generator and trainer agree")."""
     rollout, usual = config.rollout, AGREEMENT[config.model.dtype]
     return Tolerance(
         largest=usual.largest if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,

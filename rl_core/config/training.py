@@ -1,4 +1,4 @@
-"""How the policy is improved: cold start, rollouts, optimizer, trainer."""
+"""The sections of training: `cold_start`, `rollout`, `actor`, `critic`, `trainer`."""
 
 from typing import Final, Literal
 
@@ -8,10 +8,11 @@ from rl_core.config.data import Source
 from rl_core.section import Section
 
 LOWEST_TEMPERATURE: Final = 0.01
-"""vLLM raises one between 0 and this to this, and the responses would be those of another temperature."""
+"""vLLM raises a lower temperature above 0 to this one, so the responses would be sampled at another temperature than
+the config says."""
 
 HIGHEST_TEMPERATURE: Final = 2.0
-"""vLLM refuses a higher one."""
+"""vLLM refuses a higher temperature."""
 
 
 class OptimConfig(Section):
@@ -20,23 +21,24 @@ class OptimConfig(Section):
     lr: float = Field(default=1e-6, gt=0.0)
     """Learning rate after warm-up."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """AdamW's moment decay rates."""
+    """Decay rates of AdamW's two moments."""
     eps: float = Field(default=1e-8, gt=0.0)
-    """AdamW's denominator floor."""
+    """AdamW's epsilon, which is added to the denominator."""
     weight_decay: float = Field(default=1e-2, ge=0.0)
-    """Decoupled weight decay, applied to matrices and not to biases and norms."""
+    """Decoupled weight decay of matrices; biases and norms have none."""
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
     lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """The same as a share of the run's training steps, rounded down to whole ones, with all their optimizer steps; of
-    the cold start's own steps there. Only one of the two may be set."""
+    """The same as a share of the run's training steps, rounded down to whole steps and then counted in optimizer steps;
+    in a cold start, as a share of its own steps. Only one of the two may be set."""
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
-    """After the warm-up: stay, or fall along a half cosine over the rest of the run."""
+    """After the warm-up the rate stays constant, or falls along half a cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Where `cosine` ends, as a share of lr."""
+    """Learning rate at the end of `cosine`, as a share of lr."""
     strategy: Literal["adamw", "adamw_bf16"] = "adamw"
-    """`adamw`: master weights, gradients and moments are float32 (with model.dtype bfloat16: AMP). `adamw_bf16`:
-    gradients and first moment are bfloat16, a quarter less memory; master weights stay float32."""
+    """`adamw`: master weights, gradients and moments are float32; with model.dtype bfloat16 this is mixed precision
+    (AMP). `adamw_bf16`: gradients and the first moment are bfloat16, which takes a quarter less memory; master weights
+    stay float32."""
 
 
 class ColdStartConfig(Section):
@@ -45,11 +47,11 @@ class ColdStartConfig(Section):
     source: Source | None = None
     """Rows to imitate; null takes the training rows."""
     target_template: str = "{{ answer }}"
-    """Jinja text (variables `answer`, `question`) of the response to imitate."""
+    """Jinja template (variables `answer`, `question`) of the response to imitate."""
     steps: int = Field(ge=1)
-    """Optimizer steps."""
+    """Number of optimizer steps."""
     batch_size: int = Field(default=64, ge=1)
-    """Rows an optimizer step."""
+    """Rows of an optimizer step."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
     """Optimizer of this stage."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
@@ -57,30 +59,31 @@ class ColdStartConfig(Section):
 
 
 class RolloutConfig(Section):
-    """How the engine draws responses in training."""
+    """How the generator draws responses in training."""
 
     n: int = Field(default=8, ge=1)
-    """Responses a prompt: the size of a group. A group baseline needs 2 or more."""
+    """Responses to each prompt: the size of a group. An estimator that compares within a group needs 2 or more."""
     temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
-    """Sampling temperature; the trainer's log-probs use it too. top_p, top_k and min_p are refused in training."""
+    """Sampling temperature; the trainer computes its log-probs at the same one. There is no top_p, top_k or min_p in
+    training."""
     max_response_length: int = Field(default=512, ge=1)
-    """Longest response in tokens."""
+    """Longest response, in tokens."""
     gpu_memory_utilization: float = Field(default=0.6, gt=0.0, lt=1.0)
-    """Share of the GPU that vLLM may take."""
+    """Share of the GPU's memory that vLLM may take."""
     cpu_kv_cache_gib: int = Field(default=1, ge=1)
-    """KV cache of vLLM on a CPU, GiB."""
+    """Size of vLLM's KV cache on a CPU, in GiB."""
     max_num_seqs: int = Field(default=512, ge=1)
-    """Responses that the engine decodes at one time."""
+    """Most responses that the generator decodes at one time."""
     enforce_eager: bool | Literal["auto"] = "auto"
-    """Run vLLM without compiling the model and capturing graphs. `auto` compiles on a GPU, where it pays, and not on a
-    CPU, where it takes minutes; true or false holds on both."""
+    """Run vLLM without compiling the model and without CUDA graphs. `auto` compiles on a GPU, where it pays, and not on
+    a CPU, where it takes minutes; true or false holds on both."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
-    """Largest difference of a token's log-prob between engine and trainer before the run stops. null takes that of
-    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16, where a rare token of a large model is off by
+    """The run stops when the log-prob of a token differs by more than this between generator and trainer. Null goes by
+    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16, where a rare token of a large model differs by
     more than 1."""
     max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
-    """The same for the mean difference over an optimizer batch. null takes that of model.dtype: 1e-4 in float32, 0.1
-    in bfloat16, where 0.03 is usual."""
+    """The same for the mean difference over an optimizer batch. Null goes by model.dtype: 1e-4 in float32, 0.1 in
+    bfloat16, where 0.03 is usual."""
 
     def is_eager(self, *, on_gpu: bool) -> bool:
         """What `enforce_eager` comes to on a machine with or without a GPU."""
@@ -91,11 +94,12 @@ class ActorConfig(Section):
     """The policy update."""
 
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
-    """Prompts an optimizer step; rollout_batch_size must be a multiple."""
+    """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
     ppo_epochs: int = Field(default=1, ge=1)
-    """Passes over a rollout batch."""
+    """Number of passes over a rollout batch."""
     micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
-    """Token budget of a forward-backward: this times (max_prompt_length + max_response_length) tree tokens."""
+    """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
+    tree tokens."""
     micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
     """The same for log-prob passes without a gradient."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
@@ -105,21 +109,22 @@ class ActorConfig(Section):
 
 
 class CriticConfig(Section):
-    """The critic of `algorithm.advantage: {type: gae}`: a value model with the body of the model that RL starts from,
-    all of whose weights are trained."""
+    """The critic of `algorithm.advantage: {type: gae}`: a value model that starts with the body of the model that RL
+    starts from. All of its weights are trained."""
 
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
-    """Prompts an optimizer step; rollout_batch_size must be a multiple."""
+    """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
     ppo_epochs: int = Field(default=1, ge=1)
-    """Passes over a rollout batch."""
+    """Number of passes over a rollout batch."""
     micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
-    """Token budget of a forward-backward: this times (max_prompt_length + max_response_length) tree tokens."""
+    """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
+    tree tokens."""
     micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
-    """The same for the pass that values a rollout batch, without a gradient."""
+    """The same for the pass without a gradient that computes the values of a rollout batch."""
     cliprange_value: float = Field(default=0.5, gt=0.0)
-    """How far a value may move from what it was at the step's start and still lower the loss."""
+    """How far a value may move from its value at the start of the step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
-    """As `algorithm.loss_avg_mode`, for the value loss."""
+    """How the value loss is averaged; the choices are those of `algorithm.loss_avg_mode`."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
@@ -134,21 +139,21 @@ class TrainerConfig(Section):
     max_steps: int | None = Field(default=None, ge=1)
     """Stop after this many steps, whatever the epochs say."""
     val_freq: int = Field(default=-1, ge=-1)
-    """Validate every so many steps; -1 never, 0 is refused by `plan`."""
+    """Validate every so many steps; -1 never validates, and 0 is refused by `sightline plan`."""
     val_before_train: bool = True
-    """Validate once before the first step, where val_freq is above 0."""
+    """Validate once before the first step too, where val_freq is above 0."""
     val_mode: Literal["greedy", "sampled"] = "greedy"
-    """How validation answers: one response a prompt at temperature 0, or `evaluation.n` of them at the evaluation's
-    temperature and top_p."""
+    """How held-out rows are answered in a validation: one response to each at temperature 0, or `evaluation.n`
+    responses at the evaluation's temperature and top_p."""
     save_freq: int = Field(default=5, ge=1)
-    """Checkpoint every so many steps; the end of an epoch is always saved."""
+    """Save a checkpoint every so many steps; the end of an epoch is always saved."""
     save_limit: int = Field(default=3, ge=1)
-    """Complete checkpoints kept, the newest ones; the best by validation is kept beside them."""
+    """How many of the newest checkpoints are kept; the best checkpoint by validation is kept beside them."""
     save_model_only: bool = False
-    """Leave the optimizers' moments out of the checkpoint: smaller, but a run that continues from it starts them anew,
-    and so goes on differently."""
+    """Leave the optimizers' moments out of checkpoints. They are smaller, but a run that continues from one starts with
+    new moments, and so computes other numbers."""
     critic_warmup: int = Field(default=0, ge=0)
-    """The first step that moves the policy; those before it train the critic alone."""
+    """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
 

@@ -1,8 +1,8 @@
-"""YAML as people write it into configs: data alone, every key of a mapping once, nothing that two readers of YAML
-understand differently, and no more of it than a config needs.
+"""A strict reader of YAML for configs: it reads data only, every key of a mapping once, nothing that versions of YAML
+understand differently, and texts of limited size.
 
 Versions 1.1 and 1.2 of YAML disagree about unquoted texts. Here a number may be written as 1e-6, a date is text, and
-what one of them takes for another value than the other (`010`, `1:30`, `no`) is refused.
+a text that the two versions read as different values (`010`, `1:30`, `no`) is refused.
 """
 
 import re
@@ -16,7 +16,7 @@ MOST_CHARACTERS: Final = 1 << 18
 """Longest text that is read: PyYAML reads about a hundred thousand characters a second."""
 
 DEEPEST: Final = 64
-"""Most lists and mappings inside one another; the sections of a run's config take seven."""
+"""Most levels of lists and mappings inside one another; a run's config has seven."""
 
 _MOST_NODES = 1 << 18
 _LONGEST_INT = 100
@@ -46,17 +46,18 @@ _AMBIGUOUS: Final = {
         "write the value in quotes if it is a text",
     ),
 }
-"""Tag -> what is read in two ways, the characters that it begins with, and what to do."""
+"""Tag -> pattern of the texts that are read in two ways, the characters that they begin with, and what to do."""
 
 _EXPONENT = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 
 
 class NotYaml(ValueError):
-    """The text is no valid YAML. The message says where and why; it repeats no line, for that may hold a secret."""
+    """The text is no valid YAML. The message says where and why. It quotes no line, because a line may hold a
+    secret."""
 
 
 def parse_yaml(text: str) -> Any:
-    """The value that a text stands for. Raises NotYaml, for a key that stands twice in one mapping too."""
+    """The value that a text stands for. Raises NotYaml where it is no YAML, or a mapping has a key twice."""
     if len(text) > MOST_CHARACTERS:
         raise NotYaml(f"{len(text)} characters are more than a config may have, {MOST_CHARACTERS}")
     try:
@@ -79,7 +80,7 @@ def _place(mark: yaml.Mark | None) -> str:
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """First character -> which unquoted text is of which tag, the first that fits."""
+    """First character of an unquoted text -> (tag, pattern) pairs, of which the first pattern that matches decides."""
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, (pattern, characters, _) in _AMBIGUOUS.items():
         for character in characters:
@@ -92,8 +93,8 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML takes the last of equal keys and says nothing. They are looked for before `<<` is resolved, which a key
-    beside it may repeat: that is what a merge is for."""
+    """Refuses a mapping with equal keys, of which PyYAML would silently take the last. They are looked for before `<<`
+    is resolved: a key beside `<<` may repeat a merged one, because that is what a merge is for."""
 
     yaml_implicit_resolvers = _resolvers()
 
@@ -103,7 +104,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next value, which aliases neither repeat without end nor contain themselves."""
+        """The next value. Refuses an alias that contains itself, and aliases that repeat too many values."""
         event = self._next_event()
         if isinstance(event, yaml.AliasEvent) and event.anchor in self._open_anchors:
             raise _problem(f"the alias `*{event.anchor}` stands inside what it names", event.start_mark)
@@ -138,7 +139,7 @@ class _Loader(yaml.SafeLoader):
 
     @contextmanager
     def _inside(self, anchor: str | None) -> Iterator[None]:
-        """While what is in a list or mapping of that anchor is read."""
+        """Notes, for the length of the block, that the content of a list or mapping with this anchor is being read."""
         if len(self._open_anchors) >= DEEPEST:
             raise _problem(f"lists and mappings are more than {DEEPEST} deep", self._next_event().start_mark)
         self._open_anchors.append(anchor)
@@ -147,20 +148,20 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if node.tag == _INT_TAG and len(node.value) > _LONGEST_INT:
-            problem = f"a number of {len(node.value)} digits is none of a config"
+            problem = f"a number of {len(node.value)} digits is too long for a config"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         try:
             return super().construct_object(node, deep)
-        except ValueError as error:  # `!!int one`, of which PyYAML says neither line nor file
+        except ValueError as error:  # such as `!!int one`; PyYAML names neither line nor file
             raise yaml.constructor.ConstructorError(None, None, f"{error}", node.start_mark) from None
 
     def refuse_ambiguous(self, node: yaml.Node) -> Any:
-        """What a tag of `_AMBIGUOUS` stands for. Raises ConstructorError."""
+        """Raises ConstructorError for a text with a tag of `_AMBIGUOUS`."""
         raise yaml.constructor.ConstructorError(None, None, _AMBIGUOUS[node.tag][2], node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts every text in quotes that `_Loader` would take for something else, and writes no anchors."""
+    """Quotes every text that `_Loader` would not read as text, and writes no anchors."""
 
     yaml_implicit_resolvers = _resolvers()
 
@@ -168,7 +169,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """PyYAML would write the line ends of Unicode as they are, and read them as spaces."""
+        """Escapes the line ends of Unicode, which PyYAML would write as they are and read back as spaces."""
         style = '"' if any(character in text for character in "\x85\u2028\u2029\ufeff") else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -183,7 +184,12 @@ def _problem(text: str, mark: Any) -> yaml.composer.ComposerError:
 
 
 def _own_size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Values in a node, itself among them, with everything that its aliases repeat; those inside it are in `sizes`."""
+    """Number of values in a node, counting the node itself and everything that its aliases repeat.
+
+    Args:
+        node: The node.
+        sizes: The sizes of the nodes inside it, by their id().
+    """
     match node:
         case yaml.MappingNode():
             inner = [part for pair in node.value for part in pair]

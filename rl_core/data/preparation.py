@@ -1,7 +1,8 @@
 """Prepares a dataset once for a run: sources to Parquet rows and an image store, with a manifest."""
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,6 @@ import pyarrow.parquet as pq
 
 from rl_core.config.data import DataConfig
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.curriculum import with_numbers
 from rl_core.data.fingerprint import preparation_fingerprint
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest
@@ -21,7 +21,7 @@ from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepa
 from rl_core.data.split_counts import SplitCounts, split_problems
 from rl_core.files import atomic_write_json, committed_folder, folder_hashes
 from rl_core.progress import Advance, Progress
-from rl_core.sources.rows import RowReader
+from rl_core.sources.rows import BadRow, Row, RowReader
 from rl_core.sources.source import DataSource
 
 __all__ = ["DataManifest", "corpus", "prepare_dataset"]
@@ -113,6 +113,26 @@ def _write_splits(
                 _write_rows(folder / rows_file(name), _sort_out(counted, split, rejected))
             splits.append(split)
         return splits, len(images)
+
+
+def with_numbers(rows: Iterable[Row | BadRow], column: str) -> Iterator[Row | BadRow]:
+    """The rows of a curriculum: a row without a finite number in `column` becomes a BadRow."""
+    for row in rows:
+        if isinstance(row, Row) and not _is_number(row.extra.get(column)):
+            found = f"{row.extra[column]!r}" if column in row.extra else "no such column"
+            reason = f"data.curriculum needs a number here and finds {found}"
+            yield BadRow(index=row.index, column=column, reason=reason, origin=row.origin)
+        else:
+            yield row
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:  # a whole number too large for a float
+        return False
 
 
 def _counting(prepared: Iterator[PreparedRow | RejectedRow], advance: Advance) -> Iterator[PreparedRow | RejectedRow]:

@@ -1,23 +1,31 @@
-"""Whether the layers that `model.lora` names are there, and can be adapted."""
+"""Whether the layers that `model.lora` names exist and can get adapters."""
 
-from collections.abc import Iterator
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Final
 
 from rl_core.config.model import LoraConfig
 from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
-from rl_core.planning.patterns import SECONDS, ends_soon
 from rl_core.planning.problem import Problem
 from rl_core.planning.training_state import is_adapted
 from rl_core.wording import shortened
 
+SECONDS: Final = 3.0
+"""Time limit of matching a pattern. It takes milliseconds, unless the pattern backtracks without end."""
+
+_MATCH = "import json, re, sys; p, ts = json.load(sys.stdin); r = re.compile(p); [r.fullmatch(t) for t in ts]"
 _SHOWN = 3
 _KNOWN_PATTERNS = ("all-linear", LoraConfig.model_fields["exclude_modules"].default)
 _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
 
 
 def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem]:
-    """Patterns that go on for ever with a name of the model, or while it is not known yet with one of another model.
-    Nothing else is asked of such a pattern."""
+    """Patterns whose comparison with the names of the model's layers does not end; the names of another model are taken
+    where this one is not known yet. No other rule may match such a pattern."""
     patterns = {
         key: pattern
         for key, pattern in (("target_modules", lora.target_modules), ("exclude_modules", lora.exclude_modules))
@@ -40,7 +48,7 @@ def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem
 
 
 def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
-    """Targets that match nothing, or something that is no linear layer."""
+    """Targets that match no layer, or something other than a linear layer."""
     others = () if lora.target_modules == "all-linear" else sizes.other_modules
     wrong = sorted(name for name in others if is_adapted(name, lora))
     if wrong:
@@ -56,6 +64,19 @@ def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
             what=f"{_told(lora)} matches no linear layer of the model",
             fix=_FIX,
         )
+
+
+@lru_cache(maxsize=16)
+def ends_soon(pattern: str, texts: Collection[str]) -> bool:
+    """Whether the pattern is compared with all texts within `SECONDS`. Python's own matching cannot be interrupted, so
+    another process does it."""
+    command = [sys.executable, "-I", "-S", "-c", _MATCH]
+    asked = json.dumps([pattern, sorted(texts)])
+    try:
+        subprocess.run(command, input=asked, text=True, check=True, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _told(lora: LoraConfig) -> str:

@@ -1,4 +1,4 @@
-"""Rules between the options of the algorithm: what cannot work, and what would have no effect."""
+"""Rules between the options of the algorithm: combinations that cannot work or would have no effect."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from rl_core.planning.problem import Problem
 
 
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
-    """Every such rule that is broken."""
+    """Every rule that the config breaks."""
     yield from _option_problems(config)
     yield from _advantage_problems(config)
     yield from _critic_problems(config)
@@ -17,7 +17,7 @@ def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _option_problems(config: RunConfig) -> Iterator[Problem]:
-    """What the loss, the estimator and the filter say of their own options."""
+    """Problems that loss, estimator and filter find in their own options."""
     for key, section in config.algorithm.sections():
         for found in section.problems():
             yield Problem(where=f"{key}.{found.key}", what=found.what, fix=found.fix, fatal=found.fatal)
@@ -66,8 +66,8 @@ def _filter_problems(config: RunConfig) -> Iterator[Problem]:
     if filtering.surplus == "keep" and config.algorithm.old_log_probs == "recompute":
         yield Problem(
             where="algorithm.online_filtering.surplus",
-            what="a group that was kept was drawn by weights that are gone, so that old_log_probs recompute would give "
-            "those of other weights, and the ratio would not see how old it is",
+            what="a group of the surplus was drawn by earlier weights, so old_log_probs recompute would compute its "
+            "log-probs with other weights, and the ratio would not show how old the group is",
             fix="set it to discard, or algorithm.old_log_probs to engine",
         )
 
@@ -79,7 +79,8 @@ def _kl_problems(config: RunConfig) -> Iterator[Problem]:
     if kl.use_kl_loss and kl.penalty == "kl":
         yield Problem(
             where="algorithm.kl.penalty",
-            what="the gradient of `kl` in the loss is zero on average, so it holds nothing",
+            what="the gradient of `kl` in the loss is zero on average, so it does not keep the policy near "
+            "the reference",
             fix="set low_var_kl or mse, or algorithm.kl.use_kl_loss to false",
             fatal=False,
         )

@@ -1,4 +1,4 @@
-"""Where the attention kernels of flash-attn run."""
+"""Whether the attention kernels of flash-attn can be used."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -8,14 +8,14 @@ from rl_core.planning.problem import Problem
 
 
 def attention_problems(model: ModelConfig, *, has_gpu: bool) -> Iterator[Problem]:
-    """`model.attention: flash` where it does not run."""
+    """A problem where the config asks for `model.attention: flash` and flash-attn cannot be used."""
     missing = missing_for_flash(model, has_gpu=has_gpu)
     if model.attention == "flash" and missing is not None:
         yield Problem(where="model.attention", what=f"it is 'flash', but {missing}", fix="set it to 'auto' or 'sdpa'")
 
 
 def missing_for_flash(model: ModelConfig, *, has_gpu: bool) -> str | None:
-    """Why flash-attn does not run; None where it does."""
+    """Why flash-attn cannot be used; None where it can."""
     if not has_gpu:
         return "there is no NVIDIA GPU"
     if find_spec("flash_attn") is None:

@@ -11,23 +11,24 @@ from rl_core.planning.problem import Problem, raise_if_fatal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchPlan:
-    """What the batch sizes come to.
+    """The numbers that follow from the batch sizes.
 
     Attributes:
         train_rows: Rows that are trained on.
         prompts_per_step: `data.rollout_batch_size`.
-        prompts_per_draw: The same, or what group filtering draws at a time.
-        samples_per_step: Responses drawn and scored a step: prompts x `rollout.n`.
-        optimizer_steps_per_step: Of all PPO epochs; the first of them is on-policy, the others are not quite.
-        samples_per_optimizer_step: Responses whose mean is one gradient.
-        steps_per_epoch: Whole rollout batches in an epoch's whole draws, as if a filter kept every group.
-        rows_left_out_per_epoch: Rows that fill no batch; other ones in each epoch when the rows are shuffled.
+        prompts_per_draw: Prompts that are drawn at a time; with group filtering this may be fewer than those of a step.
+        samples_per_step: Responses that are drawn and scored in a step: prompts x `rollout.n`.
+        optimizer_steps_per_step: Optimizer steps of a step, all PPO epochs together; only the first is exactly
+            on-policy.
+        samples_per_optimizer_step: Responses that one gradient is averaged over.
+        steps_per_epoch: Whole rollout batches in the whole draws of an epoch, if group filtering kept every group.
+        rows_left_out_per_epoch: Rows that fill no batch; if the rows are shuffled, they differ between epochs.
         epochs: Epochs that are begun.
         total_steps: Steps of the run.
-        total_optimizer_steps: Optimizer steps of the run, the cold start's and the critic's apart; there are none while
-            the critic warms up.
-        total_critic_steps: Those of the critic; 0 without one.
-        update_token_budget: Most tree tokens of a forward-backward pass.
+        total_optimizer_steps: Optimizer steps of the policy in the whole run, without a cold start; there are none
+            while the critic warms up.
+        total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
+        update_token_budget: Most tree tokens of a forward and backward pass.
         experience_token_budget: Most tree tokens of a log-prob pass.
         parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
             spread; each of them computes the prompt again.
@@ -51,7 +52,7 @@ class BatchPlan:
 
 
 def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
-    """The plan for `train_rows` prepared rows. Raises PlanError with every number that does not fit."""
+    """The plan for `train_rows` prepared rows. Raises PlanError with every batch size that does not fit."""
     raise_if_fatal([*divisibility_problems(config), *row_problems(config, train_rows)])
     prompts, n = config.data.rollout_batch_size, config.rollout.n
     steps_per_epoch = steps_an_epoch(config, train_rows)
@@ -83,7 +84,8 @@ def prompts_a_draw(config: RunConfig) -> int:
 
 
 def steps_an_epoch(config: RunConfig, train_rows: int) -> int:
-    """Training steps of an epoch. What a filter leaves out is drawn from the next epoch's rows, and moves no end."""
+    """Training steps of an epoch. Group filtering does not change it: what it leaves out is made up from the rows of
+    the next epoch."""
     draw = prompts_a_draw(config)
     return train_rows // draw * draw // config.data.rollout_batch_size
 
@@ -94,7 +96,7 @@ def optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig)
 
 
 def _steps_before_policy(config: RunConfig) -> int:
-    """Steps that train the critic alone."""
+    """Number of steps that train the critic alone."""
     return max(0, config.trainer.critic_warmup - 1)
 
 
@@ -104,7 +106,7 @@ def longest_sequence(config: RunConfig) -> int:
 
 
 def divisibility_problems(config: RunConfig) -> list[Problem]:
-    """Every batch size that does not divide the one it must divide."""
+    """Every batch size that does not divide the batch size that it must divide."""
     owners: dict[str, ActorConfig | CriticConfig | None] = {"actor": config.actor, "critic": config.critic}
     rollout = config.data.rollout_batch_size
     return [
@@ -119,14 +121,14 @@ def _remainder_problem(rollout: int, optimizer: int, *, key: str) -> Problem:
     divisors = _listed(nearest_divisors(rollout, optimizer))
     return Problem(
         where="data.rollout_batch_size",
-        what=f"{rollout} prompts a step do not split into optimizer steps of {optimizer} ({key}): "
+        what=f"a step of {rollout} prompts does not split into optimizer steps of {optimizer} ({key}): "
         f"{rollout % optimizer} are left over",
         fix=f"set data.rollout_batch_size to {multiples}, or {key} to {divisors}",
     )
 
 
 def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
-    """What does not fit the number of training rows."""
+    """Every setting that does not fit the number of training rows."""
     batch = config.data.rollout_batch_size
     if steps := steps_an_epoch(config, train_rows):
         return _pace_problems(config, steps)
@@ -135,7 +137,7 @@ def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
     return [
         Problem(
             where="data.rollout_batch_size",
-            what=f"{batch} prompts a step are more than the {train_rows} training rows, so no step can be made",
+            what=f"a step of {batch} prompts is more than the {train_rows} training rows, so no step can be made",
             fix=f"set data.rollout_batch_size to {train_rows} or less" if train_rows else "give data.train usable rows",
         )
     ]
@@ -152,7 +154,7 @@ def _draw_problem(config: RunConfig, train_rows: int) -> Problem:
 
 
 def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
-    """Warm-up, validation and checkpoints against the length of the run."""
+    """Warm-up, validation and checkpoints that do not fit the length of the run."""
     trainer = config.trainer
     steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
     problems = [*_warmup_problems(config, steps)]
@@ -173,7 +175,7 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
 
 
 def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
-    """Rates that are never reached, and a policy that is never moved, in `steps` steps."""
+    """Learning rates that are never reached, and a policy that is never trained, in `steps` steps."""
     if (policy_steps := steps - _steps_before_policy(config)) < 1:
         yield Problem(
             where="trainer.critic_warmup",
@@ -199,19 +201,22 @@ def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConf
 
 
 def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:
-    """Saved are the multiples of `save_freq`, the ends of epochs and the last step; a scored one is validated too."""
+    """Whether any checkpoint has a validation. Saved are the multiples of `save_freq`, the ends of epochs and the last
+    step."""
     val_freq, save_freq = config.trainer.val_freq, config.trainer.save_freq
     return min(math.lcm(val_freq, save_freq), math.lcm(val_freq, steps_per_epoch)) <= steps or steps % val_freq == 0
 
 
 def nearest_multiples(number: int, base: int) -> list[int]:
-    """The positive multiples of `base` next to `number`: the one at or below it, if any, and the one at or above it."""
+    """The positive multiples of `base` next to `number`: the largest at or below it, if there is any, and the smallest
+    at or above it."""
     below, above = number // base * base, -(-number // base) * base
     return sorted({multiple for multiple in (below, above) if multiple > 0})
 
 
 def nearest_divisors(number: int, near: int) -> list[int]:
-    """The divisors of `number` next to `near`: the largest at or below it, and the smallest at or above it, if any."""
+    """The divisors of `number` next to `near`: the largest at or below it, and the smallest at or above it, if there is
+    any."""
     divisors = {
         part for small in range(1, math.isqrt(number) + 1) if number % small == 0 for part in (small, number // small)
     }

@@ -1,4 +1,4 @@
-"""What a run will take of disk, and whether it is there."""
+"""A forecast of the disk space that a run takes, and whether that much is free."""
 
 import shutil
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from rl_core.planning.training_state import BYTES, rl_training_state, whole_trai
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DiskRow:
-    """One kind of file that a run writes: how large, and how many at the most."""
+    """One kind of file that a run writes: the bytes of one, and how many there are at the most."""
 
     name: str
     num_bytes: int
@@ -23,21 +23,20 @@ class DiskRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DiskForecast:
-    """All rows; prepared data, rollouts and logs come on top."""
+    """The models and checkpoints of a run; prepared data, rollouts and logs come on top."""
 
     rows: Sequence[DiskRow]
 
     @property
     def total_bytes(self) -> int:
-        """The most that is there at one time."""
+        """Most bytes that are there at one time."""
         return sum(row.num_bytes * row.count for row in self.rows)
 
 
 def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
     """What the models and checkpoints of a run take at the most.
 
-    A new checkpoint is whole before the oldest is removed, so one more than `save_limit` is there for a moment; the
-    best by validation is kept beside them.
+    A new checkpoint is complete before the oldest is removed, so for a moment there is one more than the run keeps.
     """
     weights = sizes.parameters * BYTES[config.model.dtype]
     models = 2 if config.cold_start is None else 3  # as configured, merged, and after the cold start
@@ -50,8 +49,8 @@ def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
 
 
 def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """The weights, in float32 what is trained (with LoRA nothing else), and unless `trainer.save_model_only` the
-    optimizer's moments; the same of a critic."""
+    """Bytes of one checkpoint: the trained weights in float32, the frozen weights (except with LoRA, whose checkpoints
+    hold adapters only), the optimizer's moments unless `trainer.save_model_only` is set, and the same of a critic."""
     model = config.model
     trained = rl_training_state(model, config.actor.optim, sizes)
     frozen = 0 if model.lora is not None else (sizes.parameters - trained.parameters) * BYTES[model.dtype]
@@ -65,12 +64,12 @@ def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 
 def checkpoints_kept(config: RunConfig) -> int:
-    """`trainer.save_limit`, and the best beside them where the run validates."""
+    """Number of checkpoints that the run keeps: `trainer.save_limit`, and the best one where the run validates."""
     return config.trainer.save_limit + (1 if config.trainer.val_freq > 0 else 0)
 
 
 def check_free_disk(path: Path, needed_bytes: int) -> Problem | None:
-    """Whether `needed_bytes` are free where `path` is, or where it will be made."""
+    """A problem where fewer than `needed_bytes` are free on the disk of `path`, which need not exist yet."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     free = shutil.disk_usage(existing).free
     if free >= needed_bytes:
@@ -78,5 +77,5 @@ def check_free_disk(path: Path, needed_bytes: int) -> Problem | None:
     return Problem(
         where=f"disk of {path}",
         what=f"{needed_bytes / GIB:.2f} GiB are needed and {free / GIB:.2f} GiB are free",
-        fix="free some, put the run elsewhere, lower trainer.save_limit, or set trainer.save_model_only",
+        fix="free some space, put the run elsewhere, lower trainer.save_limit, or set trainer.save_model_only",
     )

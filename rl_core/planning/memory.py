@@ -1,12 +1,12 @@
-"""What a run will take of memory, as rows that a person can add up.
+"""A forecast of a run's memory, as rows that a person can add up.
 
-A forecast of the large things, not a simulation: allocator slack, CUDA contexts and libraries come on top.
+It counts the large things only: the allocator's overhead, CUDA contexts and libraries come on top.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ActorConfig, ColdStartConfig, CriticConfig
@@ -17,8 +17,8 @@ from rl_core.planning.training_state import BYTES, rl_training_state, whole_trai
 
 GIB = 1 << 30
 
-# Logits of a chunk live in float32: themselves, their log-softmax, and the gradient; a full KL adds the reference's
-# two, and their difference.
+# The logits of a chunk, their log-softmax and their gradient are in float32. A full KL adds the reference's logits and
+# log-softmax, and the difference of the two models.
 _LOGIT_COPIES = 3
 _FULL_KL_COPIES = 3
 
@@ -27,7 +27,7 @@ Phase = Literal["always", "generate", "update", "update critic", "cold start"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryRow:
-    """One thing that takes memory, in bytes, and while what it is there."""
+    """One thing that takes memory: its name, its bytes, and the phase in which it is there."""
 
     name: str
     num_bytes: int
@@ -35,18 +35,18 @@ class MemoryRow:
 
     @property
     def gib(self) -> float:
-        """The same in GiB."""
+        """Its size in GiB."""
         return self.num_bytes / GIB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryForecast:
-    """All rows of one worker, and how far its KV cache reaches.
+    """The memory of one worker, and what its KV cache holds.
 
     Attributes:
         rows: What takes memory.
-        cached_sequences: Longest sequences whose keys and values the cache holds at one time; 0 where the engine has
-            no room for one.
+        cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
+            room for any.
     """
 
     rows: Sequence[MemoryRow]
@@ -54,7 +54,7 @@ class MemoryForecast:
 
     @property
     def peak_gib(self) -> float:
-        """The most at one time: a cold start ends before RL, where generation and the updates follow each other."""
+        """Most memory at one time. A cold start ends before RL, and in RL generation and the updates take turns."""
         turns: tuple[Phase, ...] = ("generate", "update", "update critic")
         return max(self._total("always") + max(map(self._total, turns)), self._total("cold start"))
 
@@ -62,15 +62,14 @@ class MemoryForecast:
         return sum(row.gib for row in self.rows if row.phase == phase)
 
 
-class Gpu(NamedTuple):
-    """One GPU of this machine."""
-
-    memory_gib: float | None
-    """GiB; None where the driver does not tell: a device that shares the machine's memory has none of its own."""
-
-
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
-    """The forecast for a worker on the CPU, or on a GPU of `gpu_gib`; on one of 0 GiB the engine has no KV cache."""
+    """The forecast for a worker.
+
+    Args:
+        config: The run's config.
+        sizes: Sizes of its model.
+        gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
+    """
     weights = sizes.parameters * BYTES[config.model.dtype]
     one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
     cache = kv_cache_bytes(config, one_sequence=one_sequence, weights=weights, gpu_gib=gpu_gib)
@@ -100,7 +99,7 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
 
 
 def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
-    """A second model with all that training needs; its head of one output weighs nothing."""
+    """A second model with all that training needs. Its head has one output, and is not counted."""
     state = whole_training_state(config.model, critic.optim, sizes)
     activations = activation_bytes(config, sizes, critic)
     return [
@@ -112,7 +111,7 @@ def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> 
 
 
 def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes) -> MemoryRow:
-    """Everything that the cold start needs: it trains whole weights, and no engine runs beside it."""
+    """Everything that the cold start needs. It trains all weights, and no generator runs beside it."""
     state = whole_training_state(config.model, cold_start.optim, sizes)
     passing = activation_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
     num_bytes = state.weights + state.optimizer + state.gradients + passing
@@ -120,23 +119,23 @@ def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: Model
 
 
 def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
-    """A key and a value a layer."""
+    """Bytes of a token in the KV cache: a key and a value in each layer."""
     return 2 * sizes.num_layers * sizes.key_value_size * BYTES[config.model.dtype]
 
 
 def kv_cache_bytes(config: RunConfig, *, one_sequence: int, weights: int, gpu_gib: float | None) -> int:
-    """On a CPU as configured, and no more than the running sequences can fill; on a GPU what the engine's share leaves
-    beside its weights."""
+    """Bytes of the KV cache: on a CPU as configured, but no more than the running sequences can fill; on a GPU what
+    vLLM's share of the memory leaves beside the weights."""
     if gpu_gib is None:
         return min(config.rollout.cpu_kv_cache_gib * GIB, config.rollout.max_num_seqs * one_sequence)
     return max(0, math.floor(config.rollout.gpu_memory_utilization * gpu_gib * GIB) - weights)
 
 
 def activation_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
-    """What the language model of policy or critic keeps of a micro-batch for its backward pass.
+    """Bytes that the language model of policy or critic keeps of a micro-batch for its backward pass.
 
     A layer keeps for every token the inputs of its norms and projections (4 x width), queries and attention output,
-    keys and values, and the four arrays of the gated feed-forward: the tally of Korthikanti et al. 2022, "Reducing
+    keys and values, and the four arrays of the gated feed-forward: the count of Korthikanti et al. 2022, "Reducing
     Activation Recomputation in Large Transformer Models", section 4.1, for this kind of layer and an attention kernel
     that keeps no score matrix. With checkpointing only a layer's input is kept, and one layer is whole at a time.
     """
@@ -148,14 +147,15 @@ def activation_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | 
 
 
 def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """float32 logits of `model.log_prob_chunk_tokens` tokens and what is derived from them at the same time."""
+    """Bytes of the float32 logits of `model.log_prob_chunk_tokens` tokens and of the tensors that are computed from
+    them."""
     full_kl = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
     copies = _LOGIT_COPIES + (_FULL_KL_COPIES if full_kl else 0)
     return copies * 4 * config.model.log_prob_chunk_tokens * sizes.vocab_size
 
 
 def memory_problems(config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool) -> list[Problem]:
-    """What does not fit: the sum of all, a sequence in the KV cache, a sequence in the model's positions."""
+    """What does not fit: all of it into memory, a sequence into the KV cache, a sequence into the model's positions."""
     forecast = memory_forecast(config, sizes, gpu_gib=available_gib if on_gpu else None)
     checks = (_size_problem(forecast, available_gib, on_gpu), _cache_problem(config, sizes, forecast, on_gpu))
     return [problem for problem in (*checks, position_problem(config, sizes)) if problem is not None]

@@ -1,4 +1,4 @@
-"""Rules between the number format of the weights, what of them is trained, and the optimizer."""
+"""Rules between the model's sizes, its number format, the part of it that is trained, and the optimizer."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 def model_problems(config: RunConfig) -> Iterator[Problem]:
-    """Every such rule that is broken."""
+    """Every rule that the config breaks and that can be checked without the model's sizes."""
     if isinstance(config.model.source, TinyModel):
         yield from tiny_size_problems(config.model.source)
     yield from _contradictions(config)
@@ -22,7 +22,7 @@ def model_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem]:
-    """What of the model is to be frozen or adapted and is not there."""
+    """Parts of the model that the config freezes or adapts and that the model does not have."""
     problems = []
     if model.freeze_vision_tower and not sizes.vision_parameters:
         problems.append(
@@ -38,11 +38,11 @@ def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem
 
 
 def engine_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:
-    """What of the model the rollout engine cannot compute on this machine."""
+    """A head size for which vLLM has no kernel on this machine."""
     if on_gpu or sizes.head_size in _CPU_HEAD_SIZES:
         return
     known = ", ".join(map(str, _CPU_HEAD_SIZES))
-    what = f"attention heads of width {sizes.head_size}, and the rollout engine's kernels for a CPU have {known}"
+    what = f"attention heads of width {sizes.head_size}, and vLLM has kernels for a CPU for {known} only"
     if isinstance(model.source, TinyModel):
         fix = "change it, or model.source.num_heads, so that hidden_size / num_heads is one of them"
         yield Problem(where="model.source.hidden_size", what=f"it makes {what}", fix=fix)
@@ -61,7 +61,7 @@ def _contradictions(config: RunConfig) -> Iterator[Problem]:
 
 
 def _strategy_problems(config: RunConfig) -> Iterator[Problem]:
-    """`adamw_bf16` is for bfloat16 weights."""
+    """Optimizers with `strategy: adamw_bf16` although the weights are float32."""
     if config.model.dtype != "float32":
         return
     optimizers = {"actor.optim": config.actor.optim}

@@ -1,18 +1,18 @@
-"""What is trained, in which number formats, and how the engine runs, in words."""
+"""What is trained, in which number formats, and how vLLM runs, in words."""
 
 from rl_core.config.model import ModelConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
 
 
 def trained_words(model: ModelConfig) -> str:
-    """The part of the model that RL moves."""
+    """The part of the model that RL trains."""
     if model.lora is not None:
         return f"LoRA adapters of rank {model.lora.rank}"
     return "all weights but the vision tower's" if model.freeze_vision_tower else "all weights"
 
 
 def precision_words(model: ModelConfig, optim: OptimConfig) -> str:
-    """Arithmetic of the forward and backward passes and of the engine, and what the optimizer sees."""
+    """Number formats of forward and backward passes, of the generator and of the optimizer."""
     if model.dtype == "float32":
         return "float32 throughout"
     kept = "; gradients and first moment bfloat16" if optim.strategy == "adamw_bf16" else ""
@@ -20,7 +20,7 @@ def precision_words(model: ModelConfig, optim: OptimConfig) -> str:
 
 
 def engine_words(rollout: RolloutConfig, *, on_gpu: bool) -> str:
-    """Whether the engine compiles the model, and who decided it."""
+    """Whether vLLM compiles the model, and who decided it."""
     chosen = "eager" if rollout.is_eager(on_gpu=on_gpu) else "compiled, with graphs"
     why = f"auto, on a {'GPU' if on_gpu else 'CPU'}" if rollout.enforce_eager == "auto" else "as configured"
     return f"{chosen} ({why})"

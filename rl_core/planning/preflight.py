@@ -1,6 +1,6 @@
-"""Everything that can be known to be wrong from the configuration and the machine, reported at once, in milliseconds.
+"""The check of a configuration before a run: every problem that the configuration and the machine show, all at once.
 
-What needs the data (bad rows, the reward on true answers) is checked where the data is read.
+Problems that only the data shows (bad rows, a reward that fails on true answers) are found where the data is read.
 """
 
 import importlib.util
@@ -11,7 +11,8 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
-from rl_core.planning.memory import GIB, Gpu, memory_problems, position_problem
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.memory import GIB, memory_problems, position_problem
 from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
@@ -24,15 +25,14 @@ from rl_core.planning.sources import (
     setting_problems,
     weight_problems,
 )
-from rl_core.planning.trackers import tracker_problems
 
 
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
-    """Every problem of the configuration on this machine; empty when all is well, warnings among them not fatal.
+    """Every problem of the configuration on this machine, warnings included; empty when all is well.
 
     Args:
         config: The resolved configuration.
-        gpu: One of the machine's GPUs; None for a machine that trains on its CPU.
+        gpu: The GPU to train on; None for a machine that trains on its CPU.
     """
     return [
         *value_problems(config),
@@ -63,8 +63,23 @@ def library_problems() -> list[Problem]:
     ]
 
 
+def tracker_problems(config: RunConfig) -> list[Problem]:
+    """Trackers whose library is not installed."""
+    tracking = config.tracking
+    asked = {"tensorboard": tracking.tensorboard, "wandb": tracking.wandb is not None, "swanlab": tracking.swanlab}
+    return [
+        Problem(
+            where=f"tracking.{library}",
+            what=f"the package {library} is not installed",
+            fix=f".venv/bin/pip install -c constraints.txt -e '.[trackers]', or turn tracking.{library} off",
+        )
+        for library, is_asked in asked.items()
+        if is_asked and importlib.util.find_spec(library) is None
+    ]
+
+
 def _known_row_problems(config: RunConfig) -> list[Problem]:
-    """Rendered scenes are counted before they are drawn; other rows are known after preparation."""
+    """Problems with the number of training rows, where the source knows it before preparation (rendered scenes)."""
     rows = config.data.train.known_rows
     return [] if rows is None else row_problems(config, rows)
 
@@ -100,7 +115,7 @@ def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> l
         return memory_problems(config, sizes, available_gib=gpu.memory_gib, on_gpu=True)
     unknown = Problem(
         where="memory of the GPU",
-        what="the driver does not tell it, so nothing says whether the run fits",
+        what="the driver does not tell how much there is, so it is not known whether the run fits",
         fix="compare it with the forecast of `sightline plan`",
         fatal=False,
     )

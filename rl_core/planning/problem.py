@@ -1,4 +1,4 @@
-"""What is wrong with a plan: where, what, and what to do about it."""
+"""Problems of a config: the key, what is wrong, and what to do about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Problem:
 
 
 def _bounded(text: str) -> str:
-    """As much of a sentence as a person reads; a value in it may be of any length."""
+    """The beginning of a long text: a value that it quotes may be of any length."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... and {len(text) - _LONGEST} more characters"
 
 
@@ -41,7 +41,7 @@ class PlanError(ValueError):
 
 
 def raise_if_fatal(problems: Sequence[Problem]) -> None:
-    """Raise PlanError with every fatal problem, if there is one."""
+    """Raise PlanError with every fatal problem, if there is any."""
     fatal = [problem for problem in problems if problem.fatal]
     if fatal:
         raise PlanError(fatal)

@@ -24,7 +24,7 @@ OVERALL: Final = "overall"
 
 
 def components_of(choice: RewardChoice) -> tuple[str, ...] | None:
-    """Every component that a choice returns; None where a function of a person's own has a say."""
+    """Every component that a choice returns; None where that depends on a user's function."""
     if any(term.function not in COMPONENTS for term in choice.terms):
         return None
     if choice.function is not None:
@@ -33,7 +33,8 @@ def components_of(choice: RewardChoice) -> tuple[str, ...] | None:
 
 
 def _of_mixture(terms: tuple[RewardTerm, ...]) -> Iterator[str]:
-    """Of the first term they keep their names, of the others they have its name before them; each has its `overall`."""
+    """The components of the first term keep their names; the components of the others, and every `overall`, get the
+    name of their term as a prefix."""
     for place, term in enumerate(terms):
         for name in COMPONENTS[term.function]:
             yield name if place == 0 and name != OVERALL else f"{term.label}/{name}"

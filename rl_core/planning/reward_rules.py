@@ -16,7 +16,7 @@ _LENGTH_LIMIT = "max_response_length"
 
 
 def reward_problems(config: RunConfig) -> Iterator[Problem]:
-    """Every such rule that is broken."""
+    """Every rule that the config breaks."""
     reward = config.reward
     for key, choice in reward.choices():
         yield from _choice_problems(key, choice, is_optional=key == "reward" and bool(reward.by_source))
@@ -26,8 +26,8 @@ def reward_problems(config: RunConfig) -> Iterator[Problem]:
     if reward.grader is not None and not functions & set(_GRADED):
         yield Problem(
             where="reward.grader",
-            what=f"{reward.grader} is used by none of the rewards, just by {' and '.join(_GRADED)}",
-            fix="set it to null, or use one of these",
+            what=f"no configured reward uses {reward.grader}; only {' and '.join(_GRADED)} do",
+            fix="set it to null, or use one of these rewards",
         )
     yield from _limit_problems(config)
 
@@ -60,12 +60,15 @@ def _mixture_problems(key: str, choice: RewardChoice) -> Iterator[Problem]:
             )
     if choice.mixture and all(term.weight == 0.0 for term in choice.mixture):
         yield Problem(
-            where=f"{key}.mixture", what="every weight is 0, so is every reward", fix="give a weight to one of them"
+            where=f"{key}.mixture",
+            what="every weight is 0, so every reward would be 0",
+            fix="give a weight to one of them",
         )
 
 
 def _limit_problems(config: RunConfig) -> Iterator[Problem]:
-    """The overlong penalty knows the limit from its own argument, as published."""
+    """A limit of the overlong penalty that is not the limit of responses. The penalty gets it as an argument, as
+    published."""
     limit = config.rollout.max_response_length
     for key, term in config.reward.keyed_terms():
         told = term.kwargs.get(_LENGTH_LIMIT)
@@ -91,7 +94,8 @@ def _unknown_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _component_problems(config: RunConfig) -> Iterator[Problem]:
-    """Components that are read and that a reward never returns, as far as that can be known without calling it."""
+    """Components that the config asks for and that a reward never returns, as far as that is known without calling
+    it."""
     read = {"evaluation.accuracy_key": config.evaluation.accuracy_key}
     filtering = config.algorithm.online_filtering
     if filtering is not None and filtering.component is not None:

@@ -12,13 +12,13 @@ from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
 from rl_core.planning.reward_rules import reward_problems
 
-# What a forward in bfloat16 reproduces at the best, from the same weights in another process: a token, and the mean.
+# The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
 _BFLOAT16_GAP = 1e-2
 _BFLOAT16_MEAN_GAP = 1e-3
 
 
 def value_problems(config: RunConfig) -> list[Problem]:
-    """Every such rule that is broken."""
+    """Every rule between values that the config breaks."""
     return [
         *_trainer_problems(config),
         *_tolerance_problems(config),
@@ -37,7 +37,7 @@ def _trainer_problems(config: RunConfig) -> Iterator[Problem]:
     if trainer.val_freq == 0:
         yield Problem(
             where="trainer.val_freq",
-            what="0 is neither a number of steps nor never",
+            what="0 is neither a number of steps nor -1 (never)",
             fix="set -1 to never validate, or validate every so many steps",
         )
     if config.merge.checkpoint == "best" and trainer.val_freq < 0:
@@ -51,14 +51,14 @@ def _trainer_problems(config: RunConfig) -> Iterator[Problem]:
     if trainer.save_model_only:
         yield Problem(
             where="trainer.save_model_only",
-            what="a run that is killed goes on without the optimizer's moments, and so not exactly as before",
+            what="a run that is killed continues without the optimizer's moments, and so computes other numbers",
             fix="set it to false unless disk is short",
             fatal=False,
         )
 
 
 def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
-    """bfloat16 rounds to three digits; a bound made for float32 would stop every run."""
+    """Tolerances that are too small for bfloat16, which rounds to three digits: they would stop every run."""
     if config.model.dtype != "bfloat16":
         return
     found, usual = agreement_tolerance(config), AGREEMENT["bfloat16"]
@@ -101,7 +101,7 @@ def _optimizer_problems(config: RunConfig) -> Iterator[Problem]:
             yield Problem(
                 where=f"{key}.lr_warmup_ratio",
                 what=f"{optim.lr_warmup_ratio:g} of the run and lr_warmup_steps {optim.lr_warmup_steps} are two "
-                "lengths of one warm-up",
+                "lengths of the same warm-up",
                 fix="set one of them to 0",
             )
     cold_start = config.cold_start
@@ -119,7 +119,7 @@ def _evaluation_problems(config: RunConfig) -> Iterator[Problem]:
     if not modes or len(set(modes)) < len(modes):
         yield Problem(
             where="evaluation.modes",
-            what=f"{list(modes)} must name each pass once, and at least one",
+            what=f"{list(modes)} must name at least one pass, and none twice",
             fix="set [greedy], [sampled] or both",
         )
 
@@ -136,13 +136,13 @@ def _tracking_problems(config: RunConfig) -> Iterator[Problem]:
     if config.merge.push is not None and not _is_hub_name(config.merge.push):
         yield Problem(
             where="merge.push",
-            what=f"{config.merge.push!r} is no name on the hub",
+            what=f"{config.merge.push!r} cannot be the name of a repository on the hub",
             fix="write it as owner/name, in letters, digits, '-', '_' and '.'",
         )
 
 
 def _is_hub_name(name: str) -> bool:
-    """Whether the hub would take it as owner/name."""
+    """Whether the hub accepts this text as owner/name."""
     try:
         validate_repo_id(name)
     except HFValidationError:

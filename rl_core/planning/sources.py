@@ -1,4 +1,4 @@
-"""Rules about what the configuration points at: files, folders, the hub."""
+"""Rules about files, folders and repositories of the hub that the configuration names."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def configured_sources(config: RunConfig) -> Iterator[tuple[str, DataSource]]:
-    """Every data source with its key, those of a mixture one by one."""
+    """Every data source with its key; a mixture yields each of its sources."""
     yield from _parts("data.train", config.data.train)
     yield from _parts("data.validation", config.data.validation)
     if config.cold_start is not None and config.cold_start.source is not None:
@@ -36,7 +36,7 @@ def _parts(key: str, source: DataSource) -> Iterator[tuple[str, DataSource]]:
 
 
 def file_problems(config: RunConfig) -> list[Problem]:
-    """Every file and folder that the configuration names and that is not there, or is something else."""
+    """Every file and folder that the configuration names and that does not exist or is of another kind."""
     return [problem for named in _named_paths(config) for problem in _path_problems(*named)]
 
 
@@ -76,7 +76,7 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
 
 
 def setting_problems(config: RunConfig) -> list[Problem]:
-    """What the data sources say of their own settings."""
+    """Problems that the data sources find in their own settings."""
     return [
         Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
         for key, source in configured_sources(config)
@@ -85,7 +85,7 @@ def setting_problems(config: RunConfig) -> list[Problem]:
 
 
 def overlap_problems(config: RunConfig) -> list[Problem]:
-    """Held-out rows that would be seen in training or in the cold start."""
+    """Held-out rows that training or the cold start would see too."""
     sources = list(configured_sources(config))
     return [
         Problem(
@@ -101,7 +101,8 @@ def overlap_problems(config: RunConfig) -> list[Problem]:
 
 
 def weight_problems(config: RunConfig) -> list[Problem]:
-    """Weights that do not fit the sources of a mixture; where a column names them, the preparation looks."""
+    """Weights that do not fit the sources of a mixture. Where a column names the sources, the preparation checks
+    them."""
     weights, train = config.data.source_weights, config.data.train
     if weights is None or not train.parts or train.names_its_rows:
         return []
@@ -122,7 +123,7 @@ class HubName:
 
     Attributes:
         key: Where the config names it.
-        kind: What it is.
+        kind: Whether it is a model or a dataset.
         repository: `owner/name`.
         revision: Branch, tag or commit; None is the main branch.
     """
@@ -134,7 +135,7 @@ class HubName:
 
     @property
     def told(self) -> str:
-        """Its name in messages."""
+        """Its name as messages show it."""
         return shortened(self.repository if self.revision is None else f"{self.repository} at {self.revision}")
 
     @property
@@ -144,18 +145,19 @@ class HubName:
 
     @property
     def is_cached(self) -> bool:
-        """Whether some of it was fetched before."""
+        """Whether any of it was fetched before."""
         return os.path.isdir(self.cache)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is asked of the hub any more: a dataset's branch may have moved."""
+        """Whether the hub need not be asked any more. The branch of a cached dataset may have moved, a commit
+        cannot."""
         is_commit = self.revision is not None and _COMMIT.fullmatch(self.revision) is not None
         return self.is_cached and (self.kind == "model" or is_commit)
 
 
 def hub_names(config: RunConfig) -> list[HubName]:
-    """Everything that is fetched from the hub; folders of this machine go before it."""
+    """Everything that is fetched from the hub: names for which there is no folder on this machine."""
     names = []
     model = config.model.source
     if isinstance(model, PretrainedModel) and not _is_folder(model.path) and _is_hub_path(model.path):
@@ -175,13 +177,13 @@ def hub_names(config: RunConfig) -> list[HubName]:
 
 
 def offline_problems(config: RunConfig) -> list[Problem]:
-    """What must come from the hub while HF_HUB_OFFLINE forbids to ask it."""
+    """Names that must be fetched from the hub, or uploaded to it, although HF_HUB_OFFLINE forbids it."""
     if not constants.HF_HUB_OFFLINE:
         return []
     problems = [
         Problem(
             where=name.key,
-            what=f"{name.told} must come from the hub, HF_HUB_OFFLINE is set, and {name.cache} does not hold it",
+            what=f"{name.told} must come from the hub, but HF_HUB_OFFLINE is set and {name.cache} does not exist",
             fix="unset HF_HUB_OFFLINE, or download it on a machine that reaches the hub and copy the cache",
         )
         for name in hub_names(config)

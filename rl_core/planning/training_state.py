@@ -12,14 +12,14 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingState:
-    """What a stage keeps for what it trains, in bytes.
+    """What a stage keeps of the parameters that it trains, in bytes.
 
     Attributes:
-        parameters: Trained parameters.
+        parameters: Number of trained parameters.
         weights: The trained parameters themselves.
         gradients: Their gradients.
         moments: The optimizer's two moments.
-        lower_bits: What bfloat16 weights cut off of their float32 numbers, which the optimizer keeps.
+        lower_bits: The lower bits of the float32 master weights, which bfloat16 weights lack and the optimizer keeps.
     """
 
     parameters: int
@@ -30,17 +30,17 @@ class TrainingState:
 
     @property
     def optimizer(self) -> int:
-        """All that the optimizer keeps."""
+        """Everything that the optimizer keeps."""
         return self.moments + self.lower_bits
 
     @property
     def numbers(self) -> int:
-        """The trained weights in a checkpoint, float32 whatever their format here."""
+        """The trained weights in a checkpoint, where they are always float32."""
         return self.parameters * BYTES["float32"]
 
 
 def rl_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
-    """Of RL, which may train adapters or leave the vision tower out."""
+    """The training state of RL, which may train adapters only, or leave out the vision tower."""
     if model.lora is not None:
         return _state(adapter_parameters(model.lora, sizes), dtype=model.dtype, optim=optim)
     frozen = sizes.vision_parameters if model.freeze_vision_tower else 0
@@ -48,7 +48,7 @@ def rl_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes)
 
 
 def whole_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
-    """Of a cold start, which trains every weight."""
+    """The training state of a cold start or a critic, which trains every weight."""
     return _state(sizes.parameters, dtype=model.dtype, optim=optim)
 
 
@@ -58,7 +58,7 @@ def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
 
 
 def is_adapted(name: str, lora: LoraConfig) -> bool:
-    """Whether the linear layer of that name gets an adapter, by peft's rules."""
+    """Whether the linear layer with this name gets an adapter, by peft's rules."""
     if lora.exclude_modules is not None and _matches(name, lora.exclude_modules):
         return False
     return lora.target_modules == "all-linear" or _matches(name, lora.target_modules)
@@ -71,7 +71,7 @@ def _matches(name: str, wanted: str | tuple[str, ...]) -> bool:
 
 
 def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:
-    """`adamw_bf16` halves gradient and first moment."""
+    """With `adamw_bf16` the gradient and the first moment take half as much."""
     gradient = 2 if dtype == "bfloat16" and optim.strategy == "adamw_bf16" else 4
     second_moment = 4
     return TrainingState(

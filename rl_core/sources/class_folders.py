@@ -1,6 +1,6 @@
-"""A folder of classes, as `datasets` calls it an ImageFolder or VideoFolder: one folder a class, its pictures inside.
+"""A folder of classes (`datasets` calls it ImageFolder or VideoFolder): one folder of images or videos for each class.
 
-The answer is the class; the question names the classes where they are few.
+The answer is the class. The question names the classes if there are few.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ _MOST_NAMED = 50
 
 
 def is_class_folder(folder: Path) -> bool:
-    """Whether a folder holds pictures or videos itself, so that it can be a class of the folder around it."""
+    """Whether a folder directly holds images or videos, so that it can be a class of the folder around it."""
     return next(_media_in(folder), None) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFolderReader:
-    """The pictures and videos of every class, in the order of their names. `limit` takes only the first rows, which are
-    taken from all classes in turn."""
+    """The images and videos of every class, in the order of their names. `limit` takes only the first rows, from all
+    classes in turn."""
 
     folder: Path
     limit: int | None = None
@@ -45,7 +45,7 @@ class ClassFolderReader:
 
     @cached_property
     def files(self) -> list[Path]:
-        """Every picture and video; where there is a limit, of the classes in turn."""
+        """Every image and video; with a limit, taken from the classes in turn."""
         classes = list(self._classes.values())
         if self.limit is None:
             return [file for files in classes for file in files]
@@ -55,7 +55,7 @@ class ClassFolderReader:
 
     @property
     def names(self) -> list[str]:
-        """`class/file` of every row: what the answers are read from."""
+        """`class/file` of every row, from which the answers are read."""
         return [f"{file.parent.name}/{file.name}" for file in self.files]
 
     @property
@@ -94,7 +94,7 @@ class ClassFolderReader:
 
 
 def _media_in(folder: Path) -> Iterator[Path]:
-    """Pictures and videos right below a folder, by their endings; hidden files are no rows."""
+    """Images and videos directly below a folder, by the endings of their names; hidden files are left out."""
     for path in folder.iterdir():
         if path.suffix.lower() in _IMAGE_ENDINGS | _VIDEO_ENDINGS and not path.name.startswith("."):
             yield path

@@ -1,4 +1,4 @@
-"""From a table's row (names and values) to a Row, by the configured columns."""
+"""Turns a row of a table (names and values) into a Row, as the configured columns say."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
@@ -19,30 +19,29 @@ _LONGEST_NAME = 60
 
 
 class Columns(Section):
-    """Which column of a row holds what (EasyR1's prompt_key, image_key and answer_key)."""
+    """The meanings of the columns (EasyR1's prompt_key, image_key and answer_key)."""
 
     prompt_key: str = "problem"
-    """Column with the question, or with the turns of a conversation that ends with it (a list of mappings with `role`
-    and `content`, or with `from` and `value`); each `<image>`, or part of type image, is the place of one image."""
+    """Column with the question, or with the turns of a conversation that ends with it: a list of mappings with `role`
+    and `content`, or with `from` and `value`. Each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
-    """Column with one image or a list of them (PIL images, encoded bytes or paths); empty for a text-only row, null
-    for a text-only source."""
+    """Column with one image or a list of images (PIL images, encoded bytes or paths). It is empty in a text-only row;
+    null for a text-only source."""
     images_first: bool = False
-    """Put a row's images and videos before a question that marks no place for them; without it such a row is
-    unusable."""
+    """Put images and videos before a question that marks no place for them; otherwise such a row is rejected."""
     video_key: str | None = "videos"
-    """Column with one video or a list of them (encoded bytes or paths); each `<video>` in the question is the place of
-    one. Empty or null for rows without."""
+    """Column with one video or a list of videos (encoded bytes or paths); each `<video>` in the question is the place
+    of one video. It is empty in a row without videos; null for a source without videos."""
     answer_key: str = "answer"
-    """Column with the ground truth. The same column as prompt_key: the last turn of its conversations, the
-    assistant's."""
+    """Column with the ground truth. If it is the same column as prompt_key, the answer is the last turn of its
+    conversations, which is the assistant's."""
     data_source_key: str | None = None
-    """Column with the name of the row's data source; null gives every row the name of its file or repository, or its
-    name in a mixture."""
+    """Column with the name of the row's data source. Null gives every row the name of its file or repository, or the
+    name of its source in a mixture."""
 
     @property
     def meanings(self) -> frozenset[str]:
-        """The columns that have a meaning; every other one is kept beside the row."""
+        """The names of all columns that have a meaning. Every other column is kept in `Row.extra`."""
         named = (self.prompt_key, self.answer_key, self.image_key, self.video_key, self.data_source_key)
         return frozenset(name for name in named if name is not None)
 
@@ -53,9 +52,9 @@ class RowParser:
 
     Attributes:
         columns: Names of the columns.
-        data_source: Name of the source, passed on to rows without a column for it.
-        media_dir: Where relative paths of images and videos start. No path may lead out of it.
-        caches: Folders that absolute paths may lead into as well: where `datasets` puts the files that it fetches.
+        data_source: Name of the source, which rows without a column for it get.
+        media_dir: Folder that relative paths of images and videos start from. No path may lead out of it.
+        caches: Further folders that absolute paths may lead into: where `datasets` puts the files that it fetches.
     """
 
     columns: Columns
@@ -64,8 +63,8 @@ class RowParser:
     caches: tuple[Path, ...] = ()
 
     def parse(self, values: Mapping[str, Any], *, index: int, origin: str = "") -> Row | BadRow:
-        """One row. What is wrong with it becomes a BadRow, never an exception."""
-        # Before anything else: no message may quote such a text either.
+        """Read one row. A row that cannot be used becomes a BadRow; no exception is raised."""
+        # Before anything else, because no message may quote such a text either.
         if (bad := unwritable_row(values, index=index, origin=origin)) is not None:
             return bad
         keys = self.columns
@@ -132,10 +131,11 @@ class RowParser:
 def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:
     """Check that a whole source has the configured columns.
 
-    The default image and video columns may be absent (a text-only source), unless one of nearly that name is there.
+    The default image and video columns may be absent (a text-only source), unless there is a column with a similar
+    name.
 
     Raises:
-        ValueError: A column is missing; names the nearest ones that exist.
+        ValueError: A column is missing; the message names the nearest columns that exist.
     """
     required = {
         "prompt_key": columns.prompt_key,
@@ -158,7 +158,7 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
 
 
 def items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
-    """What a media column of a row holds: nothing, one thing or a list."""
+    """The images or videos in a row's column, which holds nothing, one of them, or a list."""
     value = values.get(column) if column else None
     if value is None:
         return ()
@@ -166,7 +166,8 @@ def items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
 
 
 def _one_place(items: Sequence[Any], in_turns: Sequence[Any], *, kind: str) -> Sequence[Any]:
-    """What a row shows. Raises ValueError where its column and its turns hold some: their order is then unknown."""
+    """The images or videos of a row. Raises ValueError where both its column and its turns have some, because their
+    order is then unknown."""
     if items and in_turns:
         raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
     return items or in_turns
@@ -182,7 +183,7 @@ def _close(name: str, available: Collection[str]) -> list[str]:
 
 
 def nearest_columns(name: str, available: Collection[str]) -> str:
-    """The end of a sentence about a column that is not there: the nearest names, or all."""
+    """The end of a sentence about a missing column: the nearest names, or all names."""
     close = _close(name, available)
     if close:
         return f"; did you mean {' or '.join(repr(cut_text(name, _LONGEST_NAME)) for name in close)}?"
@@ -190,18 +191,18 @@ def nearest_columns(name: str, available: Collection[str]) -> str:
 
 
 def name_columns(available: Collection[str]) -> str:
-    """Columns in a message: a damaged file may have thousands of them, with names of thousands of letters."""
+    """Names of columns for a message, cut to a readable length: a damaged file may have thousands of long ones."""
     named = [repr(cut_text(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
     more = len(available) - _NAMED_COLUMNS
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
 def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> ImageInput:
-    """An image as datasets store it: PIL image, encoded bytes, path, or a mapping with `bytes` or `path`.
+    """An image from a row: a PIL image, encoded bytes, a path, or a mapping with `bytes` or `path`.
 
     Raises:
-        ValueError: It is none of these, or the path leads out of `media_dir` and `caches`; the message is the reason
-            for a BadRow.
+        ValueError: The value is none of these, or the path leads out of `media_dir` and `caches`; the message is the
+            reason for a BadRow.
     """
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
@@ -221,7 +222,8 @@ def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> 
 
 
 def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
-    """A data set is somebody else's: it must not choose which files of this machine are read."""
+    """The file that a row names. Raises ValueError where it is in neither `media_dir` nor `caches`: rows from elsewhere
+    must not choose which files of this machine are read."""
     if "\0" in str(path):
         raise ValueError(f"the path {str(path)!r} holds a NUL character, which no file's name has")
     file = media_dir / path
@@ -231,10 +233,11 @@ def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Pa
 
 
 def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
-    """A video as datasets store it: encoded bytes, path, or a mapping with `bytes` or `path`.
+    """A video from a row: encoded bytes, a path, or a mapping with `bytes` or `path`.
 
     Raises:
-        ValueError: It is none of these; the message is the reason for a BadRow.
+        ValueError: The value is none of these, or the path leads out of `media_dir` and `caches`; the message is the
+            reason for a BadRow.
     """
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")

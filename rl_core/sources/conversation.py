@@ -1,8 +1,8 @@
-"""A question as rows have it: text, or the turns of a conversation that ends with the user's.
+"""Reads the question of a row: a text, or the turns of a conversation that ends with the user's turn.
 
 Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and ShareGPT's (`{"from": "human", "value":
 ...}`). The content is a text or a list of parts: `{"type": "text", "text": ...}`, `{"type": "image"}` and `{"type":
-"video"}`, the last two with or without the path of what they show.
+"video"}`, with or without the path of the image or video.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ _PLACES = {"image": IMAGE_PLACE, "image_url": IMAGE_PLACE, "video": VIDEO_PLACE,
 
 
 class Conversation(NamedTuple):
-    """What is asked.
+    """A conversation up to the question.
 
     Attributes:
         history: The turns before the question.
         question: The last turn of the user.
-        answer: The turn after it, where it was asked for.
-        images: What the parts of the turns show themselves, as datasets name it; empty where they only mark places.
-        videos: Likewise.
+        answer: The assistant's turn after the question, where it is read as the answer.
+        images: The images that the parts of the turns name, as paths or bytes; empty where the parts only mark places.
+        videos: The videos that the parts of the turns name.
     """
 
     history: tuple[Turn, ...]
@@ -44,10 +44,11 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
 
     Args:
         value: Text, or a list of turns.
-        is_answered: The last turn is the assistant's, and the answer; without it the user's is the last.
+        is_answered: Whether the last turn is the assistant's and is the answer; otherwise the last turn is the user's.
 
     Raises:
-        ValueError: It is missing, or no text and no such conversation; the message is the reason for a BadRow.
+        ValueError: The question is missing, or neither text nor such a conversation; the message is the reason for a
+            BadRow.
     """
     if value is None or value in ("", []):
         raise ValueError("the question is missing")
@@ -68,12 +69,12 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
 
 
 def without_places(text: str) -> str:
-    """The text alone."""
+    """The text without the places of images and videos."""
     return text.replace(IMAGE_PLACE, "").replace(VIDEO_PLACE, "")
 
 
 def _take_answer(turns: list[Turn]) -> str:
-    """The answer, which is taken away from the turns."""
+    """Remove the last turn and return its text, the answer."""
     if turns[-1].role != "assistant":
         raise ValueError(f"the conversation ends with the {turns[-1].role}'s turn, and not with the assistant's answer")
     if len(turns) == 1:
@@ -82,7 +83,7 @@ def _take_answer(turns: list[Turn]) -> str:
 
 
 def _turn(number: int, item: Any, shown: Mapping[str, list[Any]]) -> Turn:
-    """A turn; what its parts show is added to `shown`."""
+    """Read a turn; the images and videos that its parts name are added to `shown`."""
     named = isinstance(item, Mapping)
     role = item.get("role", item.get("from")) if named else None
     if not isinstance(role, str) or role not in _ROLES:
@@ -108,7 +109,7 @@ def _part(number: int, part: Any, shown: Mapping[str, list[Any]]) -> str:
 
 
 def _medium(part: Mapping[str, Any], kind: str) -> Any:
-    """What a part shows; None where it only marks a place."""
+    """The image or video that a part names; None where the part only marks a place."""
     value = part.get(kind)
     if kind.endswith("_url") and isinstance(value, Mapping):
         value = value.get("url")

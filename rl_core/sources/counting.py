@@ -1,4 +1,4 @@
-"""The `counting` source: CLEVR-like scenes drawn on the spot."""
+"""The `counting` source: CLEVR-like scenes that are rendered when they are read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _MOST_LIGHT = 2.0
 
 
 class CountingSource(DataSource):
-    """CLEVR-like scenes drawn on the spot; the question is how many objects are there."""
+    """CLEVR-like scenes that are rendered when they are read; the question is how many objects there are."""
 
     type: Literal["counting"]
     """Selects this source."""
@@ -29,7 +29,7 @@ class CountingSource(DataSource):
     scene_seed: int = Field(ge=0)
     """Seed of the scenes; two sources with different seeds share no image."""
     image_size: int = Field(default=84, ge=28, le=1024)
-    """Side of the square image, pixels."""
+    """Side of the square image, in pixels."""
     min_objects: int = Field(default=1, ge=0, le=20)
     """Fewest objects in a scene."""
     max_objects: int = Field(default=6, ge=1, le=20)
@@ -37,9 +37,9 @@ class CountingSource(DataSource):
     object_size: tuple[float, float] = (0.08, 0.12)
     """Smallest and largest radius, as a share of the image side."""
     max_overlap: float = Field(default=0.0, ge=0.0, le=0.9)
-    """Largest overlap of two objects, as a share of the smaller radius; 0 keeps them apart."""
+    """Largest overlap of two objects, as a share of the smaller radius; 0 keeps all objects apart."""
     lighting: tuple[float, float] = (0.8, 1.2)
-    """Range of the light's strength; equal ends fix it."""
+    """Weakest and strongest light of a scene; equal numbers give every scene the same light."""
     question: str = "<image>How many objects are there?"
     """The question asked of every scene."""
 
@@ -48,24 +48,24 @@ class CountingSource(DataSource):
         return CountingReader(self)
 
     def fingerprint(self) -> str:
-        """The settings are all that the scenes depend on."""
+        """The digest of the settings, on which alone the scenes depend."""
         return digest_of(self)
 
     def first_rows(self, count: int) -> Self:
-        """The first scenes."""
+        """The same source with fewer scenes."""
         return self.model_copy(update={"size": min(self.size, count)})
 
     def glance(self) -> Glance:
-        """Everything is known."""
+        """Everything is known from the settings."""
         return Glance(rows=self.size, names=frozenset([self.type]), columns=frozenset(["objects"]))
 
     @property
     def known_rows(self) -> int:
-        """One a scene."""
+        """Number of scenes."""
         return self.size
 
     def setting_problems(self) -> Iterator[SettingProblem]:
-        """Numbers that contradict each other."""
+        """Settings that contradict each other."""
         if self.min_objects > self.max_objects:
             yield SettingProblem(
                 key="min_objects",
@@ -77,24 +77,24 @@ class CountingSource(DataSource):
             yield SettingProblem(
                 key="object_size",
                 what=f"{list(self.object_size)} is no range of radii",
-                fix="give the smallest and the largest, with 0 < both < 0.5",
+                fix="give the smallest and the largest radius, both above 0 and below 0.5",
             )
         dim, bright = self.lighting
         if not 0.0 < dim <= bright <= _MOST_LIGHT:
             yield SettingProblem(
                 key="lighting",
                 what=f"{list(self.lighting)} is no range of light",
-                fix=f"give the weakest and the strongest, with 0 < both <= {_MOST_LIGHT:g}",
+                fix=f"give the weakest and the strongest light, both above 0 and at most {_MOST_LIGHT:g}",
             )
         if self.question.count(IMAGE_PLACE) != 1:
             yield SettingProblem(
                 key="question",
-                what=f"{self.question!r} does not have one {IMAGE_PLACE}",
-                fix="mark the one place of the scene",
+                what=f"{self.question!r} does not have exactly one {IMAGE_PLACE}",
+                fix="mark the place of the scene once",
             )
 
     def shared_with(self, other: DataSource) -> str | None:
-        """Scenes of one seed are the same scenes."""
+        """Says so where both sources have the same seed, and so the same scenes."""
         if not isinstance(other, CountingSource) or self.scene_seed != other.scene_seed:
             return None
         return f"both have scene_seed {self.scene_seed}"

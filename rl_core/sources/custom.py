@@ -19,10 +19,12 @@ from rl_core.sources.source import DataSource, Glance, NamedPath, SettingProblem
 from rl_core.user_code.function import UserFunction, file_named, find_function, nearest
 
 FINGERPRINT: Final = "fingerprint"
-"""Optional function of the same file, `fingerprint(**kwargs) -> str`: what else the rows depend on."""
+"""Name of an optional function of the same file, `fingerprint(**kwargs) -> str`, which tells what else the rows depend
+on."""
 
 PROBLEMS: Final = "problems"
-"""Optional function of the same file, `problems(**kwargs)`: sentences about what is wrong, without reading all rows."""
+"""Name of an optional function of the same file, `problems(**kwargs)`, which returns sentences about what is wrong,
+without reading all rows."""
 
 _MOST_WITHOUT_LIMIT = 1_000_000
 _ROWS_TRIED = 8
@@ -35,26 +37,27 @@ class CustomSource(DataSource):
     type: Literal["custom"]
     """Selects this source."""
     function: str
-    """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it gives rows one
-    after the other, each a mapping of columns; a class may stand in its place. Equal calls must give equal rows."""
+    """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it yields rows,
+    each a mapping of columns. It may be a class. Equal calls must yield equal rows."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
-    """Folder that relative paths of images and videos start from; that of the function's file when null."""
+    """Folder that relative paths of images and videos start from; null takes the folder of the function's file."""
     limit: int | None = Field(default=None, ge=1)
-    """Take only the first rows. A function that yields for ever, or more than a million rows, needs one."""
+    """Take only the first rows. A function that yields more than a million rows, or never ends, needs a limit."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
     def open(self) -> "CustomReader":
-        """The function, imported and not called yet. Raises ValueError where it is not there, or its import fails."""
+        """A reader with the function imported and not called yet. Raises ValueError where the function does not exist,
+        or its import fails."""
         return CustomReader(source=self, function=find_function(self.function))
 
     def fingerprint(self) -> str:
-        """The function's code and arguments, and what its file says by a function `fingerprint`, which is called.
-        Raises ValueError where the function is not there, or `fingerprint` fails."""
+        """Made from the function's code and arguments, and from the result of its file's function `fingerprint`, which
+        is called. Raises ValueError where the function does not exist, or `fingerprint` fails."""
         function = find_function(self.function)
         try:
             code = function.code
@@ -69,25 +72,25 @@ class CustomSource(DataSource):
         return digest_of(content)
 
     def first_rows(self, count: int) -> Self:
-        """The first rows that the function yields."""
+        """The same source with a lower limit."""
         return self.model_copy(update={"limit": min(self.limit or count, count)})
 
     def glance(self) -> Glance:
-        """Its name: how many rows there are only the function knows, and a look does not run it."""
+        """The name of its rows' data source. The number of rows is not known without running the function."""
         return Glance(names=None if self.names_its_rows else frozenset([self.function_name]))
 
     @property
     def function_name(self) -> str:
-        """The function's own name, which is that of its rows' data source."""
+        """The function's own name, which is also the name of its rows' data source."""
         return self.function.rpartition(":")[2]
 
     @property
     def names_its_rows(self) -> bool:
-        """Whether a column does."""
+        """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
     def setting_problems(self) -> Iterator[SettingProblem]:
-        """A function that is not there, and arguments that do not fit it. Its file is read and not run."""
+        """A function that does not exist, or arguments that do not fit it. Its file is read and not run."""
         try:
             function = find_function(self.function)
         except ValueError as error:
@@ -98,9 +101,10 @@ class CustomSource(DataSource):
             yield from _argument_problems(definition, self.kwargs)
 
     def trial_problems(self) -> Iterator[SettingProblem]:
-        """What its first rows show, read twice, and what its file says by a function `problems`."""
+        """Problems that the first rows show, which are read twice, and problems that the file's function `problems`
+        returns."""
         if any(self.setting_problems()):
-            return  # they say it already
+            return  # which say it already
         first = self.first_rows(_ROWS_TRIED)
         fix = "mend the function, or its arguments in kwargs"
         try:
@@ -110,24 +114,25 @@ class CustomSource(DataSource):
         yield from (SettingProblem("function", text, fix) for text in what)
 
     def paths(self) -> Iterator[NamedPath]:
-        """The folder of its media."""
+        """The folder of the media."""
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
 
     def code_paths(self) -> Iterator[str]:
-        """The function's file; none for that of an installed package."""
+        """The function's file; nothing for a function of an installed package."""
         path = file_named(self.function)
         if path is not None:
             yield path
 
     def shared_with(self, other: DataSource) -> str | None:
-        """Equal calls give equal rows."""
+        """Says so where both sources make the same call, and so have the same rows."""
         if not isinstance(other, CustomSource) or (self.function, self.kwargs) != (other.function, other.kwargs):
             return None
         return f"both are {self.function} with equal kwargs"
 
     def located(self, files: SourceFiles) -> Self:
-        """With the function's file where it can be read, and its media where they were beside the original."""
+        """The source with the function's file replaced by a place where it can be read. Its media stay where they were
+        beside the original file."""
         path = file_named(self.function)
         if path is None:
             return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
@@ -138,21 +143,21 @@ class CustomSource(DataSource):
         return self.model_copy(update={"function": f"{place}:{self.function_name}", "media_dir": media_dir})
 
     def _said_beside(self, function: UserFunction) -> str | None:
-        """What the file's `fingerprint` says; None for a file without one, which is not run."""
+        """The result of the file's `fingerprint`; None for a file without such a function, which is not run."""
         said = self._call_beside(function, FINGERPRINT)
         if not isinstance(said, str | None):
             raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(said).__name__}, not text")
         return said
 
     def _own_problems(self) -> list[str]:
-        """What the file's `problems` says; nothing for a file without one."""
+        """The result of the file's `problems`; empty for a file without such a function."""
         said = self._call_beside(find_function(self.function), PROBLEMS)
         if isinstance(said, str) or not isinstance(said, Iterable | None):
             raise ValueError(f"data source {self.function}: `{PROBLEMS}` returned {type(said).__name__}, no list")
         return [str(text) for text in said or ()]
 
     def _call_beside(self, function: UserFunction, name: str) -> object:
-        """The result of another function of the same file; None where there is none."""
+        """The result of another function of the same file; None where there is no such function."""
         beside = function.load_beside(name) if function.text.may_define(name) else None
         if beside is None:
             return None
@@ -165,15 +170,15 @@ class CustomSource(DataSource):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomReader:
-    """What a function of the user's yields. A row that cannot be used is a BadRow; a function that fails has no more
-    rows to give, and its failure is an error that names the row and the line.
+    """Reads the rows that a user's function yields. A row that cannot be used becomes a BadRow. A function that fails
+    ends the reading with an error that names the row and the line.
 
     Attributes:
         source: The settings.
-        function: The function, found.
+        function: The function, which is imported when the reader is made.
 
     Raises:
-        ValueError: Its import fails.
+        ValueError: The import of the function fails.
     """
 
     source: CustomSource
@@ -189,7 +194,7 @@ class CustomReader:
 
     @property
     def row_count(self) -> int | None:
-        """What the rows' own `len` says, where they have one."""
+        """The `len` of what the function returns, if that has one."""
         rows = self._called
         if not isinstance(rows, Sized):
             return None
@@ -223,7 +228,8 @@ class CustomReader:
             return self._loaded(**self.source.kwargs)
 
     def _iterator(self) -> Iterator[object]:
-        """From the first row: a generator is made anew, a list (say) gone through again."""
+        """An iterator that begins with the first row: the function is called again for a generator, a list is iterated
+        over again."""
         rows = self._called
         with self._named("the call"):
             if isinstance(rows, Iterator):
@@ -247,7 +253,7 @@ class CustomReader:
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Whatever the user's code raises is a ValueError that says what was asked of it, and the line."""
+        """Turns any exception of the user's code into a ValueError that says which part failed, and names the line."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -256,7 +262,7 @@ class CustomReader:
 
 
 def _plain(value: object) -> object:
-    """A number of NumPy's as Python's own."""
+    """A number of NumPy as a number of Python; any other value as it is."""
     import numpy as np  # here: a config loads no NumPy
 
     return value.item() if isinstance(value, np.generic) else value
@@ -265,7 +271,7 @@ def _plain(value: object) -> object:
 def _argument_problems(
     definition: ast.FunctionDef | ast.AsyncFunctionDef, kwargs: Mapping[str, object]
 ) -> Iterator[SettingProblem]:
-    """Arguments that a function does not take, and those that it wants and does not get."""
+    """Arguments that a function does not take, and required arguments that are missing."""
     if isinstance(definition, ast.AsyncFunctionDef):
         yield SettingProblem("function", f"`{definition.name}` is an `async def`", "name a plain function")
         return
@@ -288,7 +294,12 @@ def _argument_problems(
 
 
 def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:
-    """What the first rows say, read twice."""
+    """Problems that the first rows show.
+
+    Args:
+        first: The first rows.
+        again: The same rows, read a second time.
+    """
     if not first:
         return ["it yields no row"]
     if all(isinstance(row, BadRow) for row in first):
@@ -299,5 +310,6 @@ def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) 
 
 
 def _usable(rows: Sequence[Row | BadRow]) -> list[Row | int]:
-    """The rows, and in place of one that cannot be used its number: its reason may name an object's address."""
+    """The rows; a row that cannot be used is replaced by its number, because its reason may name an object's
+    address."""
     return [row if isinstance(row, Row) else row.index for row in rows]

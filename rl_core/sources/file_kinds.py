@@ -1,4 +1,4 @@
-"""What a file is that is not what its name says, told by its first bytes."""
+"""Recognises by its first bytes a file that is not what its name says."""
 
 import json
 from pathlib import Path
@@ -26,10 +26,11 @@ _HTML = (b"<!doctype html", b"<html")
 
 
 def foreign_kind(start: bytes) -> str | None:
-    """What a file is that neither text nor an image begins as, and what to do with it; None for anything else.
+    """The kind of a file whose first bytes show that it is no file of rows, and what to do with it; None for any other
+    file.
 
     Args:
-        start: Its first bytes, some hundred of them.
+        start: Some hundred of its first bytes.
     """
     for beginning, kind in _BEGINNINGS.items():
         if start.startswith(beginning):
@@ -48,8 +49,8 @@ def read_start(path: Path) -> bytes:
 
 
 def check_json_lines(path: Path) -> None:
-    """Raises ValueError for a file that cannot be JSONL, and says what it is: one whose every line would be unreadable
-    for the same reason."""
+    """Raises ValueError for a file that cannot be JSONL, and says what it is. All of its lines would be unreadable for
+    the same reason."""
     start = read_start(path)
     kind = foreign_kind(start) or _other_json(start)
     if kind is not None:
@@ -57,7 +58,7 @@ def check_json_lines(path: Path) -> None:
 
 
 def _other_json(start: bytes) -> str | None:
-    """What JSON that is not one object a line is."""
+    """The form of JSON that does not have one object on each line; None for JSONL."""
     lines = [line for line in start.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
     if not lines:
         return None

@@ -1,7 +1,7 @@
 """Geometry3K as published: a folder of item folders, each with data.json and img_diagram.png.
 
-Source: Lu et al., "Inter-GPS" (2021), https://github.com/lupantech/InterGPS; the columns are those of the dataset that
-EasyR1's baselines use: the annotated text after one image, and the text of the right choice as the answer.
+Source: Lu et al., "Inter-GPS" (2021), https://github.com/lupantech/InterGPS; the columns are the same as in the
+dataset that EasyR1's baselines use: the annotated text after one image, and the text of the right choice as the answer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,8 @@ def _read_item(path: Path) -> dict[str, Any]:
 
 
 def _diagram(folder: Path) -> Path:
-    """The item's picture; a link to a file elsewhere would let a downloaded folder choose what is read."""
+    """The item's diagram. Raises ValueError for a link out of the folder: a downloaded folder must not choose which
+    files of this machine are read."""
     path = folder / DIAGRAM_FILE
     if not lies_below(path, folder):
         raise ValueError(f"it is a link out of the item's folder, to {path.readlink()}")

@@ -25,7 +25,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BATCH_ROWS = 64
 
 _REFUSALS = (RuntimeError, UnpicklingError)
-"""What `datasets` raises where it would have to run code: a loading script, a pickle inside an archive."""
+"""What `datasets` raises where it would have to run code: a loading script, or a pickle inside an archive."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class HubReader:
 
     @property
     def _media_dir(self) -> Path:
-        """A local folder's rows may name files beside them; a hub dataset's paths mean nothing here by themselves."""
+        """The folder that paths in rows start from. The rows of a local folder may name files in it; paths of a dataset
+        on the hub mean nothing on this machine unless `media_dir` is set."""
         return Path(self.source.media_dir or self.name)
 
     @cached_property
@@ -87,15 +88,22 @@ class HubReader:
 
 
 def open_hub(source: HubSource) -> HubReader:
-    """The reader of a split, its columns checked. Raises ValueError as HubReader does, and for a column that is
-    missing."""
+    """The reader of a split, with its columns checked.
+
+    Raises:
+        ValueError: The dataset, split, revision or a configured column does not exist, or the hub cannot be reached.
+    """
     reader = HubReader(source)
     check_columns(reader.columns(), source.columns, place=source.name)
     return reader
 
 
 def hub_fingerprint(source: HubSource) -> str:
-    """Identity of the commit and of every media file of this machine. Raises ValueError as HubReader does."""
+    """Identity of the commit and of every media file on this machine.
+
+    Raises:
+        ValueError: The dataset, split or revision does not exist, or the hub cannot be reached.
+    """
     folder = Path(source.repository_name)
     content = {
         "settings": source.model_dump(mode="json", exclude={"revision", "media_dir"}),
@@ -106,10 +114,10 @@ def hub_fingerprint(source: HubSource) -> str:
 
 
 def split_names(repository: str) -> list[str]:
-    """The splits of a data set of the hub.
+    """The names of the splits of a dataset on the hub.
 
     Raises:
-        ValueError: It does not exist or cannot be reached; names it.
+        ValueError: The dataset does not exist or cannot be reached.
     """
     import datasets
 
@@ -118,12 +126,12 @@ def split_names(repository: str) -> list[str]:
         revision = None if is_local_folder(source) else resolve_commit(source)
         names: list[str] = datasets.get_dataset_split_names(repository, revision=revision)
     except (OSError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
-        raise ValueError(f"data set {repository}: {error}") from None
+        raise ValueError(f"dataset {repository}: {error}") from None
     return names
 
 
 def _caches() -> tuple[Path, ...]:
-    """Where `datasets` puts the files that it fetches, and unpacks archives."""
+    """The folders in which `datasets` puts the files that it fetches and unpacks."""
     import datasets.config
     from huggingface_hub import constants
 
@@ -131,12 +139,12 @@ def _caches() -> tuple[Path, ...]:
 
 
 def is_local_folder(source: HubSource) -> bool:
-    """Whether the name is a folder on this machine, which `datasets` reads in its stead."""
+    """Whether the name is a folder on this machine, which `datasets` reads in place of the hub."""
     return Path(source.repository_name).is_dir()
 
 
 def resolve_commit(source: HubSource) -> str:
-    """The commit that a hub source's revision stands for: asked of the hub, or of its local cache when offline.
+    """The commit that the revision of a hub source stands for, from the hub or, when offline, from its local cache.
 
     Raises:
         ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
@@ -148,7 +156,7 @@ def resolve_commit(source: HubSource) -> str:
         return source.revision
     repository, revision = source.repository_name, source.revision
     try:
-        # Where the hub is away this comes from the cache, whose folders are named after commits.
+        # Where the hub cannot be reached this comes from the cache, whose folders are named after commits.
         card = hf_hub_download(repository, "README.md", repo_type="dataset", revision=revision)
         return Path(card).parent.name
     except LocalEntryNotFoundError:
@@ -182,7 +190,8 @@ def _load(source: HubSource) -> "Dataset":
 
 
 def _check_commit(dataset: "Dataset", source: HubSource, commit: str) -> None:
-    """`datasets` falls back to the newest cached copy when the hub is away, whatever the revision asked for."""
+    """Raises ValueError where `datasets` has read another commit: when the hub cannot be reached, it takes the newest
+    cached copy, whatever revision was asked for."""
     folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
     if folders != {commit}:
         raise ValueError(

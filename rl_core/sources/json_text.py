@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, read strictly: what json.loads would settle silently is an error."""
+"""A strict reader of JSON from elsewhere: where json.loads would silently choose, it raises an error."""
 
 import json
 from collections import Counter
@@ -6,11 +6,11 @@ from typing import Any
 
 
 def parse_json(text: str) -> Any:
-    """The value that a text spells.
+    """The value that a JSON text stands for.
 
     Raises:
-        ValueError: It is no JSON, nested too deeply, or has an object with the same key twice; the message goes on
-            after "the line" or the like.
+        ValueError: The text is no JSON, nested too deeply, or has an object with the same key twice. The message is
+            the end of a sentence that begins with "the line" or the like.
     """
     try:
         return json.loads(text, object_pairs_hook=_object)

@@ -1,4 +1,4 @@
-"""The kinds of sources that a config may name, a line each."""
+"""The kinds of sources that a config may name, one line for each."""
 
 from typing import Annotated
 

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from rl_core.sources.local_files import LocalReader
 
 FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv")
-"""Files of rows, by the ending of their names."""
+"""Endings of the names of files with rows."""
 
 
 class LocalSource(DataSource):
-    """A Parquet, JSONL, JSON or CSV file, or a folder of them or of items, on this machine."""
+    """A file (Parquet, JSONL, JSON or CSV) on this machine, or a folder of such files, of items or of classes."""
 
     type: Literal["local"]
     """Selects this source."""
     path: str
     """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says. A `*` in the last
-    part takes every file of such a name, in order: `rows/train-*-of-00003.parquet`."""
+    part takes every file whose name matches, in order: `rows/train-*-of-00003.parquet`."""
     format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder"] = "auto"
-    """How rows are stored; `auto` goes by the ending. `json` is an array of objects, or one object a line. `geometry3k`
-    is the published folder of item folders (data.json + img_diagram.png). `imagefolder` is a folder of classes, each a
-    folder of images or videos: the class is the answer."""
+    """How rows are stored; `auto` goes by the ending of the name. `json` is an array of objects, or one object on each
+    line. `geometry3k` is the published folder of item folders (data.json and img_diagram.png). `imagefolder` is a
+    folder with one folder of images or videos for each class, and the class is the answer."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
@@ -36,48 +36,49 @@ class LocalSource(DataSource):
     """Take only the first rows."""
 
     def open(self) -> "LocalReader":
-        """The reader that the path needs, its columns checked. Raises ValueError where nothing is there, it is of no
-        known format or of more than one, or a configured column is missing from all of it."""
+        """The reader for the path, with the columns checked. Raises ValueError where the path does not exist, has no
+        known format or more than one, or no row has a configured column."""
         # Imported here and below: a config loads no Arrow.
         from rl_core.sources.local_files import open_local
 
         return open_local(self)
 
     def fingerprint(self) -> str:
-        """Every data file and every image and video that the rows name. Raises ValueError as `open` does."""
+        """Made from every data file, and every image and video that the rows name. Raises ValueError where the source
+        cannot be opened."""
         from rl_core.sources.local_files import local_fingerprint
 
         return local_fingerprint(self)
 
     def first_rows(self, count: int) -> Self:
-        """The first rows of all that it has."""
+        """The same source with a lower limit."""
         return self.model_copy(update={"limit": min(self.limit or count, count)})
 
     def glance(self) -> Glance:
-        """The footers of Parquet files, the beginning of JSONL. Raises ValueError and OSError where it cannot be
-        read."""
-        from rl_core.sources.local_glance import local_glance
+        """Read from the footers of Parquet files or the beginning of JSONL. Raises ValueError or OSError where the
+        source cannot be read."""
+        from rl_core.sources.local_files import local_glance
 
         return local_glance(self)
 
     @property
     def names_its_rows(self) -> bool:
-        """Whether a column does."""
+        """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
     def paths(self) -> Iterator[NamedPath]:
-        """The data and the folder of their media."""
+        """The path of the data and the folder of the media."""
         yield NamedPath("path", Path(self.path), "file or folder")
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
 
     def shared_with(self, other: DataSource) -> str | None:
-        """A path that both read."""
+        """Says so where both sources read the same path."""
         if not isinstance(other, LocalSource) or Path(self.path).absolute() != Path(other.path).absolute():
             return None
         return f"both read {self.path}"
 
     def located(self, files: SourceFiles) -> Self:
-        """With the paths of data and media."""
+        """The source with the paths of data and media replaced."""
         media_dir = self.media_dir and files.data(self.media_dir)
         return self.model_copy(update={"path": files.data(self.path), "media_dir": media_dir})

@@ -13,21 +13,22 @@ from rl_core.sources.source import DataSource, Glance, SourceFiles
 
 
 class MixtureSource(DataSource):
-    """Several sources, one after the other in the order of their names; `data.source_weights` says how often each is
-    drawn in training."""
+    """Several sources, one after the other in the order of their names. `data.source_weights` sets how often the rows
+    of each are drawn in training."""
 
     type: Literal["mixture"]
     """Selects this source."""
     sources: dict[str, SingleSource] = Field(min_length=1)
-    """The sources by name; their rows carry it as their data source."""
+    """The sources by name; this name is the data source of their rows."""
 
     @property
     def parts(self) -> Mapping[str, DataSource]:
-        """By name, in the order of the names: mixtures with equal sources are equal, so they have equal rows too."""
+        """The sources in the order of their names, so that mixtures of equal sources have their rows in the same
+        order."""
         return dict(sorted(self.sources.items()))
 
     def open(self) -> "MixtureReader":
-        """Every part. Raises ValueError with the problems of all of them."""
+        """A reader of all parts. Raises ValueError with the problems of all parts that cannot be opened."""
         readers, problems = {}, []
         for name, source in self.parts.items():
             try:
@@ -39,40 +40,40 @@ class MixtureSource(DataSource):
         return MixtureReader(readers)
 
     def fingerprint(self) -> str:
-        """Those of its parts, by name. Raises ValueError as theirs do."""
+        """Made from the fingerprints of all parts. Raises ValueError where a part cannot be read."""
         return digest_of({name: source.fingerprint() for name, source in self.parts.items()})
 
     def first_rows(self, count: int) -> Self:
-        """The first rows of every part."""
+        """The same mixture with the first rows of every part."""
         return self.model_copy(update={"sources": {name: part.first_rows(count) for name, part in self.parts.items()}})
 
     def glance(self) -> Glance:
-        """What its parts say. Raises ValueError and OSError as they do."""
+        """Made from what is known about the parts. Raises ValueError or OSError where a part cannot be read."""
         parts = {name: source.glance() for name, source in self.parts.items()}
         return joint_glance(parts, names_rows=self.names_its_rows)
 
     @property
     def known_rows(self) -> int | None:
-        """The sum of its parts' rows, where all of them say theirs."""
+        """The sum of the parts' rows, if it is known for all of them."""
         return _sum_of_all([source.known_rows for source in self.parts.values()])
 
     @property
     def names_its_rows(self) -> bool:
-        """Whether a column of some part does."""
+        """Whether a column of any part names the data source of its rows."""
         return any(source.names_its_rows for source in self.parts.values())
 
     def located(self, files: SourceFiles) -> Self:
-        """With the paths of its parts."""
+        """The mixture with the paths of all parts replaced."""
         return self.model_copy(update={"sources": {name: part.located(files) for name, part in self.sources.items()}})
 
 
 def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
-    """What a mixture says of itself, from what each of its parts says: one that cannot be read is as one of which
-    nothing is known.
+    """What is known about a mixture, from what is known about each part. A part that cannot be read counts as a part
+    about which nothing is known.
 
     Args:
-        parts: What the parts say, by their names.
-        names_rows: Whether a column of some part says which data source a row belongs to.
+        parts: What is known about each part, by its name.
+        names_rows: Whether a column of any part names the data source of its rows.
     """
     columns = [part.columns for part in parts.values() if part.columns is not None]
     return Glance(
@@ -85,19 +86,19 @@ def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
 
 @dataclass(frozen=True, slots=True)
 class MixtureReader:
-    """Rows of opened sources by their name in the mixture, numbered through. A row carries that name as its data
-    source, unless a column names it another one."""
+    """The rows of all parts, numbered consecutively. The data source of a row is the name of its part in the mixture,
+    unless a column names another one."""
 
     readers: Mapping[str, RowReader]
 
     @property
     def name(self) -> str:
-        """The sources' names."""
+        """The names of the parts."""
         return " + ".join(self.readers)
 
     @property
     def row_count(self) -> int | None:
-        """The sum of its parts' rows; None where one of them does not know."""
+        """The sum of the parts' rows; None where it is not known for all of them."""
         return _sum_of_all([reader.row_count for reader in self.readers.values()])
 
     def __iter__(self) -> Iterator[Row | BadRow]:

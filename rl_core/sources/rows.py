@@ -26,7 +26,7 @@ Role = Literal["system", "user", "assistant"]
 
 
 class Turn(NamedTuple):
-    """One turn of a conversation; its content has one `<image>` an image and one `<video>` a video."""
+    """One turn of a conversation; its content has one `<image>` for each image and one `<video>` for each video."""
 
     role: Role
     content: str
@@ -37,17 +37,17 @@ class Row:
     """One readable row.
 
     Attributes:
-        index: Row number in its source, from 0; unreadable rows are counted too.
-        question: The text asked, with one `<image>` an image and one `<video>` a video: the last turn of a
-            conversation.
-        images: The row's images in the order of their places in the whole conversation, not yet looked at.
-        answer: Ground truth, of the type that its column has.
+        index: Number of the row in its source, from 0; unreadable rows are counted too.
+        question: The text that is asked, with one `<image>` for each image and one `<video>` for each video; of a
+            conversation, its last turn.
+        images: The row's images in the order of their places in the whole conversation. None has been opened yet.
+        answer: Ground truth, with the type that its column has.
         data_source: Name of the source.
-        videos: The row's videos, likewise.
+        videos: The row's videos, in the order of their places.
         history: The turns before the question, a system turn only at the start.
-        extra: Every other column that JSON can hold.
+        extra: Every further column that JSON can hold.
         origin: Where a person finds the row: file and line, or item folder.
-        question_column, image_column, video_column: Names of the columns, for messages about them.
+        question_column, image_column, video_column: Names of these columns, for messages about them.
     """
 
     index: int
@@ -65,14 +65,14 @@ class Row:
 
     @property
     def answer_text(self) -> str:
-        """The answer as text: itself, or its JSON."""
+        """The answer if it is text, otherwise its JSON."""
         return answer_text(self.answer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadRow:
-    """A row that cannot be used: where it is, which column is at fault, and why. Texts that quote megabytes of the row
-    are cut."""
+    """A row that cannot be used: where it is, which column is at fault, and why. Long texts are cut, because they may
+    quote megabytes of the row."""
 
     index: int
     column: str
@@ -89,7 +89,8 @@ class BadRow:
 
 
 def cut_text(text: str, longest: int) -> str:
-    """The text, without its middle where it has more than `longest` characters: what is wrong often stands last."""
+    """The text; if it has more than `longest` characters, without its middle, because its end often says what is
+    wrong."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -97,7 +98,7 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> BadRow | None:
-    """The row as a BadRow when a column holds what no tokenizer and no file takes; None when all is well."""
+    """A BadRow if a column holds a value that no tokenizer and no file accepts; None otherwise."""
     for name, value in values.items():
         try:
             _check_writable((name, value), depth=0)
@@ -108,7 +109,8 @@ def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> Bad
 
 
 def _check_writable(value: Any, *, depth: int) -> None:
-    """Raises ValueError for a text with half a surrogate pair, which JSON can spell, and for endless nesting."""
+    """Raises ValueError for a text with half a surrogate pair, which JSON can express, and for values that are nested
+    too deeply."""
     if depth > _DEEPEST:
         raise ValueError(f"lists and mappings are nested more than {_DEEPEST} deep")
     match value:
@@ -131,18 +133,18 @@ class RowReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the source: the `data_source` of its rows."""
+        """Name of the source, which is the `data_source` of its rows."""
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows, unreadable ones included; None where only reading them all tells."""
+        """Number of rows, unreadable rows included; None where all rows must be read to know it."""
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        """Every row in order; the same each time."""
+        """Every row in order, the same rows each time."""
 
 
 def json_value(value: Any) -> Any:
-    """The JSON form of a table's value: times as ISO 8601, decimals as text, non-finite floats as null.
+    """The JSON form of a value in a table: times as ISO 8601, decimals as text, non-finite floats as null.
 
     Raises:
         TypeError: JSON has no form for it (bytes, images).
@@ -165,7 +167,7 @@ def json_value(value: Any) -> Any:
 
 
 def json_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that JSON can hold, in its form; the others (encoded media) are left out."""
+    """The columns that JSON can hold, in their JSON form; other columns (encoded media) are left out."""
     columns = {}
     for name, value in values.items():
         try:

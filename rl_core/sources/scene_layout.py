@@ -1,4 +1,4 @@
-"""What stands where in a CLEVR-like scene: drawn from (scene_seed, index) alone."""
+"""The layout of a CLEVR-like scene, drawn from (scene_seed, index) alone."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +20,7 @@ COLOURS = {
     "cyan": (22, 176, 186),
     "yellow": (240, 196, 16),
 }
-"""CLEVR's eight colours, sRGB, darkened where they came near the ground's light gray."""
+"""CLEVR's eight colours in sRGB, darkened where they were close to the light gray of the ground."""
 
 _GAP = 0.015  # of the image side, between objects that must not overlap: an edge stays visible between them
 _PLACES_TRIED = 64
@@ -35,8 +35,8 @@ class SceneObject(NamedTuple):
         colour: A key of COLOURS.
         material: "rubber" is matte, "metal" has a highlight.
         x, y: Centre, as shares of the image side, y downwards.
-        radius: Of the circle that holds the object's outline, as a share of the image side.
-        yaw: Turn about the upright axis, radians; kept from 0 and pi/2, so that a cube shows three faces.
+        radius: Radius of the circle around the object's outline, as a share of the image side.
+        yaw: Rotation about the upright axis in radians; never near 0 or pi/2, so that a cube shows three faces.
     """
 
     shape: str
@@ -58,10 +58,10 @@ class Scene:
 
 
 def draw_scene(source: CountingSource, index: int) -> Scene:
-    """The scene number `index` of a source.
+    """Scene number `index` of a source.
 
     Raises:
-        ValueError: The objects do not fit beside each other; names what to change.
+        ValueError: The objects do not fit beside each other; the message says what to change.
     """
     # PCG64's uniform doubles are the only draw used: numpy keeps its bit streams, not its distributions, stable.
     generator = np.random.Generator(np.random.PCG64(keyed_seed(source.scene_seed, "scene", index)))
@@ -80,7 +80,7 @@ def draw_scene(source: CountingSource, index: int) -> Scene:
 
 
 def _place(source: CountingSource, radii: np.ndarray, generator: np.random.Generator) -> list[tuple[float, float]]:
-    """Centres [count, 2] for radii sorted from large to small: the large ones find room first."""
+    """Centres [count, 2] for radii that are sorted from large to small, so that large objects are placed first."""
     for _ in range(_LAYOUTS_TRIED):
         centres = _try_layout(source, radii, generator)
         if centres is not None:

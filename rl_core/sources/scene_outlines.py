@@ -25,11 +25,11 @@ _TINY = np.float32(1e-6)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surface:
-    """What a window shows.
+    """The visible surface of a body in its window.
 
     Attributes:
-        coverage: [N, S, S], share of the pixel inside the outline.
-        normal: Three [N, S, S], right, up and towards the camera.
+        coverage: [N, S, S], the share of each pixel that lies inside the outline.
+        normal: Three arrays [N, S, S]: the parts to the right, up and towards the camera.
     """
 
     coverage: Float32Array
@@ -37,7 +37,7 @@ class Surface:
 
 
 def sphere(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surface:
-    """Unit sphere. `pixels`: [N, 1, 1], pixels a unit, which set the width of a smooth edge."""
+    """Unit sphere. `pixels`: [N, 1, 1], pixels per unit, which determine the width of the smooth edge."""
     squared = u * u + v * v
     towards = np.sqrt(np.maximum(1 - squared, 0))
     return Surface(coverage=_cover(1 - np.sqrt(squared), pixels), normal=(u, v, towards))
@@ -64,7 +64,8 @@ def cylinder(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surfa
 def cube(
     u: Float32Array, v: Float32Array, *, pixels: Float32Array, sine: Float32Array, cosine: Float32Array
 ) -> Surface:
-    """Upright cube: the ray of each pixel against three pairs of planes. `sine`, `cosine`: of its turn, [N, 1, 1]."""
+    """Upright cube: the ray of each pixel is intersected with three pairs of planes. `sine`, `cosine`: [N, 1, 1], of
+    the rotation about the upright axis."""
     axes = _cube_axes(sine, cosine)
     # A pixel's ray is inside pair i between depths leave[i] - thickness[i] and leave[i], the larger being nearer.
     leave: list[Float32Array] = [(-axis[0] * u - axis[1] * v + _CUBE_HALF_SIDE) / axis[2] for axis in axes]

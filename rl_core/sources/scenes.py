@@ -1,4 +1,4 @@
-"""Renders CLEVR-like scenes: shaded spheres, cubes and cylinders with soft shadows on a light ground."""
+"""Renders CLEVR-like scenes: shaded spheres, cubes and cylinders with soft shadows on light ground."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _HALFWAY = _HALFWAY / np.sqrt(np.float32((_HALFWAY**2).sum()))
 
 _AMBIENT, _DIFFUSE = np.float32(0.45), np.float32(0.75)
 _SHADOW_DEPTH = np.float32(0.45)
-_WINDOW_PIXELS = 1 << 21  # of all windows rendered at once; bounds the memory of large images
+_WINDOW_PIXELS = 1 << 21  # in all windows that are rendered at once; bounds the memory of large images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,13 +35,14 @@ class _Windows:
 
 
 def render_scenes(scenes: Sequence[Scene], *, image_size: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """One uint8 [image_size, image_size, 3] image a scene, in order. A scene's pixels depend on that scene alone."""
+    """An image for each scene, in order: uint8 [image_size, image_size, 3]. The pixels of a scene depend on that scene
+    alone."""
     for batch in _batches(scenes, image_size):
         yield from _render_batch(batch, image_size)
 
 
 def _batches(scenes: Sequence[Scene], side: int) -> Iterator[Sequence[Scene]]:
-    """Runs of scenes whose windows fit the memory bound."""
+    """Consecutive scenes, split so that the windows of each batch stay within the memory bound."""
     objects = [item for scene in scenes for item in scene.objects]
     largest = max((item.radius for item in objects), default=0.0)
     crowd = max((len(scene.objects) for scene in scenes), default=0)
@@ -57,7 +58,7 @@ def _render_batch(scenes: Sequence[Scene], side: int) -> npt.NDArray[np.uint8]:
     owner = [number for number, scene in enumerate(scenes) for _ in scene.objects]
     canvas = _ground(scenes, side)
     if objects:
-        # The padding lets every window be painted whole.
+        # With this padding every window lies inside the canvas.
         pad = int(2 * max(item.radius for item in objects) * side) + 4
         canvas = np.pad(canvas, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         _paint_shadows(canvas, objects, owner, side=side, pad=pad)

@@ -1,4 +1,4 @@
-"""Files of which each holds a part of a split: `train-00000-of-00003.parquet` and its siblings."""
+"""Shards: files that each hold a part of a split, such as `train-00000-of-00003.parquet`."""
 
 import itertools
 import re
@@ -11,20 +11,21 @@ _NAMED = 5
 
 
 def shards_pattern(file: Path) -> Path | None:
-    """What names a shard and its siblings, as the `path` of a local source; None for a file that is no shard."""
+    """The pattern that matches a shard and its siblings, for the `path` of a local source; None for a file that is no
+    shard."""
     match = _SHARD.fullmatch(file.name)
     return match and file.with_name(f"{match['split']}-*-of-{match['count']}{match['ending']}")
 
 
 def check_shards(files: Sequence[Path]) -> None:
-    """Look whether files that are read as one belong together, and whether all of them are there.
+    """Check whether files that are read together belong together, and whether all of them are there.
 
     Args:
-        files: The files of one folder, in any order. Those that are no shards are no matter here.
+        files: The files of one folder, in any order. Files that are no shards are ignored.
 
     Raises:
-        ValueError: they are of several splits, so that held-out rows would be trained on; of one split written twice;
-            or one is missing.
+        ValueError: the files belong to several splits, so that held-out rows would be trained on; a split is there
+            twice, in different numbers of shards; or a shard is missing.
     """
     shards = [match for file in files if (match := _SHARD.fullmatch(file.name))]
     splits = sorted({shard["split"] for shard in shards})
@@ -42,7 +43,11 @@ def check_shards(files: Sequence[Path]) -> None:
 
 
 def check_splits(files: Iterable[Path]) -> None:
-    """Raises ValueError as check_shards, for files of any folders and splits, each taken by itself."""
+    """`check_shards` for files of any folders and splits, each folder and split by itself.
+
+    Raises:
+        ValueError: a split is there twice, in different numbers of shards, or a shard is missing.
+    """
     groups: dict[tuple[Path, str], list[Path]] = {}
     for file in files:
         if match := _SHARD.fullmatch(file.name):
@@ -52,7 +57,7 @@ def check_splits(files: Iterable[Path]) -> None:
 
 
 def _check_complete(found: set[int], shard: re.Match[str]) -> None:
-    """Raises ValueError where a number is not found among those of a shard's siblings, or is none of theirs."""
+    """Raises ValueError where a number is missing among the siblings of a shard, or is out of their range."""
     count, width = int(shard["count"]), len(shard["number"])
     first = 1 if 0 not in found and count in found else 0  # some tools count from 1
     if strays := sorted(number for number in found if not first <= number < first + count):

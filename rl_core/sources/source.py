@@ -1,4 +1,4 @@
-"""What the house asks of a source of rows."""
+"""The interface of a data source."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from rl_core.sources.rows import RowReader
 
 
 class SettingProblem(NamedTuple):
-    """What is wrong with one setting of a source: its key, why, and what to do about it."""
+    """A problem with one setting of a source: its key, what is wrong, and what to do about it."""
 
     key: str
     what: str
@@ -19,7 +19,7 @@ class SettingProblem(NamedTuple):
 
 
 class NamedPath(NamedTuple):
-    """A path that a source's settings name: its key, and what must be there."""
+    """A path that a source's settings name: its key, and the kind of thing that must be there."""
 
     key: str
     path: Path
@@ -27,8 +27,8 @@ class NamedPath(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A data set that is fetched from the hub: the key that names it, `owner/name`, and a branch, tag or commit (None
-    is the main branch)."""
+    """A dataset that is fetched from the hub: the key that names it, `owner/name`, and a branch, tag or commit (None is
+    the main branch)."""
 
     key: str
     name: str
@@ -36,10 +36,10 @@ class Repository(NamedTuple):
 
 
 class SourceFiles(Protocol):
-    """Where what a source's settings name can be read."""
+    """Maps the paths in a source's settings to places where they can be read."""
 
     def data(self, path: str) -> str:
-        """Where data and media are."""
+        """Where a data file, a media file or a folder of them is."""
 
     def source_code(self, path: str) -> Path:
         """Where a file with a user's code is."""
@@ -47,14 +47,14 @@ class SourceFiles(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glance:
-    """What a source says of itself at a glance.
+    """What is known about a source without reading all of it.
 
     Attributes:
-        rows: Its rows, usable or not; None where only a preparation can tell.
-        is_exact: Whether the number is no estimate.
-        names: The data sources that its rows belong to; None where a column tells.
-        columns: The columns that rows have beside those with a meaning; None where that is not known.
-        problem: Why it cannot be read, and nothing else is known; None where it can.
+        rows: Number of rows, usable or not; None where only a preparation can tell.
+        is_exact: Whether `rows` is exact and not an estimate.
+        names: The data sources that its rows belong to; None where a column names them.
+        columns: The further columns of its rows, without question, answer and media; None where they are not known.
+        problem: Why the source cannot be read, so that nothing else is known; None where it can be read.
     """
 
     rows: int | None = None
@@ -65,85 +65,88 @@ class Glance:
 
 
 class DataSource(Section, ABC):
-    """A source of rows, as a config describes it, and all that the house asks of one.
+    """A source of rows as a config describes it.
 
-    A kind of source is a subclass in a file of its own, with its settings as fields, and stands in
-    `rl_core.sources.kinds`. What is abstract here it must answer; the rest it may.
+    A kind of source is a subclass in a file of its own, with its settings as fields, and is listed in
+    `rl_core.sources.kinds`. It must implement the abstract methods; the others have answers that fit most sources.
     """
 
     type: str
-    """Selects the kind."""
+    """Selects the kind of source."""
 
     @abstractmethod
     def open(self) -> RowReader:
-        """Open it, to read its rows: from the first one each time, and the same ones.
+        """Open the source. Each iteration over the reader yields the same rows from the first one on.
 
         Raises:
-            ValueError: It does not exist, cannot be read, or misses a configured column altogether.
+            ValueError: The source does not exist, cannot be read, or lacks a configured column altogether.
         """
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Identity of its content: another one where any row, image or video may be another. Prepared data is taken
-        for that of another run where the fingerprints are equal. Not the path: a source that was moved is the same.
+        """Identity of the content: it changes where any row, image or video may have changed, and not when the source
+        is moved. A run takes over the prepared data of another run if their fingerprints are equal.
 
         Raises:
-            ValueError: As `open` does.
+            ValueError: The source does not exist, cannot be read, or lacks a configured column altogether.
         """
 
     @abstractmethod
     def first_rows(self, count: int) -> Self:
-        """The source of its first rows, `count` of them at most."""
+        """The same source limited to its first rows, at most `count` of them."""
 
     @abstractmethod
     def glance(self) -> Glance:
-        """What can be said of its rows in little time, however many there are, and without running a user's code.
+        """What can be found out about the rows in little time, however many there are, and without running a user's
+        code.
 
         Raises:
-            ValueError: It cannot be read.
-            OSError: As above.
+            ValueError: The source cannot be read.
+            OSError: The source cannot be read.
         """
 
     @property
     def known_rows(self) -> int | None:
-        """Its number of rows where the settings say it; None where it must be looked at."""
+        """Number of rows where the settings alone determine it; None where the source must be read."""
         return None
 
     @property
     def names_its_rows(self) -> bool:
-        """Whether a column says which data source a row belongs to, so that the source's own name is not used."""
+        """Whether a column says which data source a row belongs to, in place of the name of this source."""
         return False
 
     @property
     def parts(self) -> Mapping[str, "DataSource"]:
-        """The sources that it consists of, by their names; none for a source that reads rows itself."""
+        """The sources that a mixture consists of, by name; empty for a source that reads rows itself."""
         return {}
 
     def setting_problems(self) -> Iterator[SettingProblem]:
-        """What is wrong with its settings, as far as they and small files show it, in milliseconds."""
+        """Problems that the settings and small files show within milliseconds."""
         yield from ()
 
     def trial_problems(self) -> Iterator[SettingProblem]:
-        """What only its first rows show. A run asks before it starts; a plan, which is to be quick, does not."""
+        """Problems that only the first rows show. A run looks for them before it starts; a plan, which is to be quick,
+        does not."""
         yield from ()
 
     def paths(self) -> Iterator[NamedPath]:
-        """The files and folders that its settings name and that must be there."""
+        """The files and folders that the settings name and that must exist."""
         yield from ()
 
     def code_paths(self) -> Iterator[str]:
-        """The files with a user's code, as its settings name them: a run keeps copies of them."""
+        """The files with a user's code, as the settings name them. A run keeps copies of them."""
         yield from ()
 
     def repository(self) -> Repository | None:
-        """What is fetched from the hub where no folder of this machine has its name; None for a source that is not."""
+        """The dataset that is fetched from the hub unless a folder on this machine has its name; None for other
+        sources."""
         return None
 
     def shared_with(self, other: "DataSource") -> str | None:
-        """Why its rows are in another source of its kind too, as far as the settings show it; None where they do
-        not."""
+        """Why another source of the same kind has the same rows, as far as the settings show it; None where they do not
+        show it."""
         return None
 
     def located(self, files: SourceFiles) -> Self:
-        """The source with its paths as they can be read from here. Its rows keep the name that they have."""
+        """The source with its paths replaced by places that can be read. The name of its rows' data source stays."""
         return self

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 64
 
-# What pyarrow raises for values outside the range of Python's types, and for structs with two fields of one name.
+# What pyarrow raises for values outside the range of Python's types, and for structs with two fields of the same name.
 _CONVERSION_ERRORS = (ValueError, OverflowError, LookupError, TypeError, pa.ArrowException)
 
 _LONGEST_LINE = 1 << 28
@@ -33,8 +33,14 @@ _JSON_MARK = {b"sightline": b"json"}
 
 
 class RawRow(NamedTuple):
-    """A row before its columns have a meaning: values by column, or why there are none; where it is; and the column at
-    fault, if it is one."""
+    """A row before its columns are given a meaning.
+
+    Attributes:
+        values: Values by column, or the reason why the row cannot be read.
+        file: The file that it is in.
+        origin: Where a person finds the row.
+        column: The column at fault, if a single one makes the row unreadable.
+    """
 
     values: dict[str, Any] | str
     file: Path
@@ -43,18 +49,18 @@ class RawRow(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Why a row has no values, and the column at fault."""
+    """The column at fault in a row that cannot be read, and the reason."""
 
     column: str
     reason: str
 
 
 def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
-    """The rows of an Arrow table or batch; a value that Python has no form for costs its row: a text that is no UTF-8,
-    which Parquet does not check, or a time in the year 292277026596."""
+    """The rows of an Arrow table or batch. A row is unreadable if Python has no form for one of its values, such as a
+    text that is not UTF-8, which Parquet does not check, or a time in the year 292277026596."""
     try:
         rows = table.to_pylist()
-    except _CONVERSION_ERRORS:  # in some row among them
+    except _CONVERSION_ERRORS:  # of one row or several
         rows = [_arrow_row(table.slice(number, 1)) for number in range(table.num_rows)]
     yield from rows
 
@@ -72,21 +78,22 @@ def _arrow_row(table: Any) -> dict[str, Any] | Unreadable:
 
 
 def json_column(name: str) -> Any:
-    """A Parquet column for values of any kind, as JSON: ParquetReader gives them back equal. A row whose text is null
-    has no such column; Parquet's own types could tell neither that from a null nor 3 from "3" in another row."""
+    """A Parquet column that stores values of any kind as JSON texts; ParquetReader reads equal values back. A null text
+    means that the row lacks the column. Parquet's own types could distinguish neither a missing column from a null, nor
+    3 in one row from "3" in another."""
     return pa.field(name, pa.string(), metadata=_JSON_MARK)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader(ABC):
-    """Rows of files of one kind, one file after the other."""
+    """Reads the rows of files of the same kind, one file after the other."""
 
     files: list[Path]
     source: "LocalSource"
 
     @property
     def name(self) -> str:
-        """The path's last part, without its ending; of a pattern what stands before its first `*`."""
+        """The last part of the path without its ending; of a pattern, the part before its first `*`."""
         path = Path(self.source.path)
         if "*" not in path.name or path.exists():
             return path.stem
@@ -94,15 +101,15 @@ class TableReader(ABC):
 
     @abstractmethod
     def columns(self) -> set[str]:
-        """Names of the columns that any file has. Raises ValueError naming a file that cannot be read."""
+        """Names of all columns of all files. Raises ValueError, which names the file, where one cannot be read."""
 
     @abstractmethod
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row. Raises ValueError naming a damaged file."""
+        """Every row. Raises ValueError, which names the file, where one is damaged."""
 
     @abstractmethod
     def count(self) -> int:
-        """Number of rows in the files."""
+        """Number of rows in all files."""
 
     @property
     def row_count(self) -> int:
@@ -122,14 +129,14 @@ class TableReader(ABC):
 
 
 class ParquetReader(TableReader):
-    """Parquet; images may be structs of bytes and path, as `datasets` writes them."""
+    """Reads Parquet; images may be structs of bytes and path, as `datasets` writes them."""
 
     @cached_property
     def _metadata(self) -> list[Any]:
         return [_parquet_metadata(path) for path in self.files]
 
     def columns(self) -> set[str]:
-        """Names from the files' schemas. Raises ValueError where one stands twice: which is meant, nobody knows."""
+        """Names from the files' schemas. Raises ValueError where a file has two columns of the same name."""
         schemas = [metadata.schema.to_arrow_schema().names for metadata in self._metadata]
         for path, names in zip(self.files, schemas, strict=True):
             if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -141,7 +148,7 @@ class ParquetReader(TableReader):
         return sum(metadata.num_rows for metadata in self._metadata)
 
     def raw_rows(self) -> Iterator[RawRow]:
-        """A few rows are in memory at a time."""
+        """Every row; only a few are in memory at a time."""
         for path in self.files:
             with pq.ParquetFile(path) as file:
                 batches = file.iter_batches(batch_size=_BATCH_ROWS)
@@ -154,10 +161,10 @@ class ParquetReader(TableReader):
 
 
 class JsonlReader(TableReader):
-    """One JSON object a line; blank lines are no rows."""
+    """Reads one JSON object from each line; blank lines are skipped."""
 
     def columns(self) -> set[str]:
-        """Names that any row has; reads every line."""
+        """Names of the columns that any row has. Reads every line."""
         return {name for raw in self.raw_rows() if isinstance(raw.values, dict) for name in raw.values}
 
     def count(self) -> int:
@@ -165,13 +172,13 @@ class JsonlReader(TableReader):
         return sum(1 for _ in self._lines())
 
     def raw_rows(self) -> Iterator[RawRow]:
-        """A line that is no JSON object is a row without values."""
+        """Every row; a line that is no JSON object is a row that cannot be read."""
         for path, number, line in self._lines():
             yield RawRow(_json_object(line), path, f"{path.name} line {number}")
 
     def _lines(self) -> Iterator[tuple[Path, int, str]]:
         for path in self.files:
-            # A byte that is no UTF-8 becomes half a surrogate pair, by which its line is known: it costs that row.
+            # A byte that is not UTF-8 becomes half a surrogate pair, by which the unreadable line is recognised.
             with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
                 for number, line in enumerate(_bounded_lines(file), start=1):
                     if line.strip():
@@ -179,7 +186,7 @@ class JsonlReader(TableReader):
 
 
 def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], *, file: Path, origin: str) -> RawRow:
-    """A row with the values of its columns of JSON, those named in `packed`."""
+    """A row with the texts of its JSON columns, which `packed` names, replaced by their values."""
     if isinstance(values, Unreadable):
         return RawRow(values.reason, file, origin, column=values.column)
     texts = {name: text for name in packed if (text := values.pop(name)) is not None}
@@ -194,7 +201,7 @@ def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], *, file
 def _parquet_metadata(path: Path) -> Any:
     try:
         metadata = pq.read_metadata(path)
-        _ = metadata.schema.to_arrow_schema().names  # of which damage shows only when they are read
+        _ = metadata.schema.to_arrow_schema().names  # some damage shows only here
         return metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         start = read_start(path)
@@ -211,7 +218,7 @@ def _next_batch(batches: Iterator[Any], path: Path) -> Any:
 
 
 def _bounded_lines(file: TextIO) -> Iterator[str]:
-    """Every line; of one that is too long the beginning."""
+    """Every line; of a line that is too long, only the beginning."""
     while line := file.readline(_LONGEST_LINE):
         yield line
         while len(line) == _LONGEST_LINE and not line.endswith("\n"):
@@ -219,7 +226,7 @@ def _bounded_lines(file: TextIO) -> Iterator[str]:
 
 
 def _json_object(line: str) -> dict[str, Any] | str:
-    """The line's object, or why it has none."""
+    """The line's JSON object, or the reason why there is none."""
     if len(line) == _LONGEST_LINE:
         return f"the line has {_LONGEST_LINE} characters or more"
     try:

@@ -1,4 +1,4 @@
-"""Rows of JSON arrays and of CSV: files that are read whole, because no row stands by itself."""
+"""Reads the rows of JSON arrays and of CSV: files that must be read as a whole."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, kw_only=True)
 class WholeTableReader(TableReader):
-    """Files that are read whole, once."""
+    """Reads files that must be read as a whole, once."""
 
     @cached_property
     def _rows(self) -> list[RawRow]:
@@ -35,10 +35,10 @@ class WholeTableReader(TableReader):
 
     @abstractmethod
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
-        """The rows of one file. Raises ValueError naming a damaged file."""
+        """The rows of one file. Raises ValueError, which names the file, where it is damaged."""
 
     def columns(self) -> set[str]:
-        """Names that any row has."""
+        """Names of the columns that any row has."""
         return {name for row in self._rows if isinstance(row.values, dict) for name in row.values}
 
     def count(self) -> int:
@@ -51,7 +51,7 @@ class WholeTableReader(TableReader):
 
 
 class JsonReader(WholeTableReader):
-    """One array of objects a file."""
+    """Reads one array of objects from each file."""
 
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
         for number, text in enumerate(_elements(_text_of(path, "JSON"), path)):
@@ -70,8 +70,8 @@ class JsonReader(WholeTableReader):
 
 
 class CsvReader(WholeTableReader):
-    """Values separated by commas below a line of names. A column whose every value is a number, or true or false, holds
-    these; an empty value is null."""
+    """Reads values separated by commas below a line of names. If all values of a column are numbers, or true or false,
+    they are read as such; an empty value is null."""
 
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
         lines = _csv_lines(path)
@@ -87,12 +87,13 @@ class CsvReader(WholeTableReader):
 
 
 def is_json_array(path: Path) -> bool:
-    """Whether a file of JSON is one array, and not an object a line. Raises OSError."""
+    """Whether a JSON file is one array, and not one object on each line. Raises OSError where it cannot be read."""
     return read_start(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
 
 
 def _text_of(path: Path, kind: str) -> str:
-    """The file's text; a byte that is no UTF-8 becomes half a surrogate pair, by which its row is known."""
+    """The file's text; a byte that is not UTF-8 becomes half a surrogate pair, by which its row is recognised. Raises
+    ValueError where the file is of another kind."""
     if other := foreign_kind(read_start(path)):
         raise ValueError(f"data source {path}: it is no {kind} but {other}")
     return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
@@ -121,8 +122,9 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it ends, values) of every line of a table that is not empty, the names among them."""
-    csv.field_size_limit(sys.maxsize)  # of this process; the library's own would refuse long texts
+    """The number of its last line and the values of every row that is not empty, beginning with the names of the
+    columns. Raises ValueError where the file is no CSV."""
+    csv.field_size_limit(sys.maxsize)  # for the whole process; the default refuses long texts
     reader = csv.reader(StringIO(_text_of(path, "CSV"), newline=""), strict=True)
     try:
         yield from ((reader.line_num, cells) for cells in reader if cells)
@@ -141,13 +143,13 @@ def _why_unreadable(cells: Sequence[str], width: int) -> str | None:
 
 
 def _typed(column: Sequence[str]) -> list[Any]:
-    """A column's values, as what all of them that are not empty can be."""
+    """The values of a column, all converted to the same type; empty values become None."""
     kind = _kind([text for text in column if text])
     return [kind(text) if text else None for text in column]
 
 
 def _kind(texts: Sequence[str]) -> Callable[[str], Any]:
-    """What makes a value of each text; of numbers that would lose digits the text stays."""
+    """The conversion that all texts of a column allow. Numbers that would lose digits stay text."""
     if not texts:
         return str
     if all(map(_WHOLE.fullmatch, texts)):

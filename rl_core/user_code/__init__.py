@@ -1,1 +1,1 @@
-"""Code of a user's that a config names: where it is, what it says as text, what it is made of, how it is loaded."""
+"""A user's code that a config names: finding it, reading it as text, listing its files, loading it."""

@@ -1,4 +1,4 @@
-"""What a user's code raised, in words."""
+"""Exceptions of a user's code, put into words."""
 
 import traceback
 from pathlib import Path
@@ -7,16 +7,16 @@ from rl_core.redaction import redact
 from rl_core.wording import plain_text
 
 _LONGEST = 2000
-"""Characters; an error may repeat the whole answer of a server."""
+"""Characters of an exception's text that are kept; it may quote the whole response of a server."""
 
 
 def failure_text(error: BaseException, folder: Path | None) -> str:
-    """An exception of a user's code, in words that any file can hold, not too many of them: every sample may raise it.
+    """An exception of a user's code as a text of limited length that any file can hold; every sample may raise one.
 
     Args:
         error: The exception.
-        folder: Where the user's code lies: the text ends with the innermost line of it that the exception passed. None
-            for code that is not the user's.
+        folder: The folder of the user's code; the text ends with the innermost line in this folder that the exception
+            passed. None for code that is not the user's.
     """
     try:
         message = f"{type(error).__name__}: {error}"

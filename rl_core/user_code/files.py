@@ -1,4 +1,4 @@
-"""The files that a user's code is made of: its own, and those that it imports from beside it."""
+"""The files that a user's code consists of: its own file, and the files that it imports from the same folder."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file and what it imports from its own folder, directly or not; sorted. Read, never run.
+    """A file and all files that it imports from its own folder, directly or not, sorted. They are read and not run.
 
     Raises:
         OSError: a file cannot be read.
@@ -16,7 +16,7 @@ def files_of(path: Path) -> list[Path]:
 
 def files_of_module(name: str, root: Path) -> list[Path]:
     """An installed module, the packages that hold it, and what they import from the outermost of these packages,
-    directly or not; sorted. Read, never run.
+    directly or not, sorted. They are read and not run.
 
     Args:
         name: Dotted name of the module.
@@ -30,10 +30,10 @@ def files_of_module(name: str, root: Path) -> list[Path]:
 
 
 def imported_names(files: Iterable[Path], root: Path) -> set[str]:
-    """Dotted names that these files import and that lead to none of them; some are of functions.
+    """Dotted names that these files import and that lead to none of them; some name functions.
 
     Args:
-        files: As of files_of and files_of_module.
+        files: Files as `files_of` and `files_of_module` return them.
         root: The folder on the import path below which they are.
 
     Raises:
@@ -45,7 +45,13 @@ def imported_names(files: Iterable[Path], root: Path) -> set[str]:
 
 
 def _closure(waiting: list[Path], root: Path, *, package: str | None) -> list[Path]:
-    """Some files and all that they import from below `root`, of one package there or of all."""
+    """Some files and all that they import from below `root`, sorted.
+
+    Args:
+        waiting: The files to begin with.
+        root: The folder on the import path.
+        package: Follow imports of this package only; None follows every import below `root`.
+    """
     found: set[Path] = set()
     while waiting:
         file = waiting.pop()
@@ -57,7 +63,7 @@ def _closure(waiting: list[Path], root: Path, *, package: str | None) -> list[Pa
 
 
 def _files_named(name: str, root: Path) -> Iterator[Path]:
-    """The modules and packages below `root`, which is on the import path, that an import of this name runs."""
+    """The files of modules and packages below `root` that an import of this name runs."""
     place = root
     for part in name.split("."):
         place /= part
@@ -65,10 +71,11 @@ def _files_named(name: str, root: Path) -> Iterator[Path]:
 
 
 def _imported(file: Path, root: Path) -> Iterator[str]:
-    """Dotted names in the imports of a file, those inside functions too; some are of functions and lead nowhere."""
+    """Dotted names in the imports of a file, including imports inside functions; some name functions and lead to no
+    file."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, RecursionError, MemoryError):  # it imports nothing then, and whoever loads it says why
+    except (SyntaxError, RecursionError, MemoryError):  # loading the file will say what is wrong with it
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,5 +1,5 @@
-"""A function (or class) of a user's, as a config names it: `path/to/file.py:name`, or `package.module:name` for one
-that is installed."""
+"""A user's function (or class) as a config names it: `path/to/file.py:name`, or `package.module:name` of an installed
+package."""
 
 import difflib
 import importlib
@@ -19,19 +19,19 @@ from rl_core.user_code.text import SourceText, read_source
 from rl_core.wording import shortened
 
 FORMS: Final = "path/to/file.py:function, or package.module:function of an installed package"
-"""How a config may name one."""
+"""The forms in which a config may name a function."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserFunction:
-    """One that was found, and of which nothing has run yet.
+    """A user's function that was found. None of its code has run yet.
 
     Attributes:
-        written: As the config names it.
+        written: The function as the config names it.
         name: The part after the colon.
-        file: Where it is defined, or imported from elsewhere: an absolute path.
-        module: Its dotted name where it is installed; None for a file that is named by its path.
-        text: What the file says at its top level.
+        file: Absolute path of the file that defines it, or imports it from elsewhere.
+        module: Dotted name of its module where that is installed; None where the config names a file by its path.
+        text: The top level of the file.
     """
 
     written: str
@@ -42,7 +42,7 @@ class UserFunction:
 
     @property
     def root(self) -> Path:
-        """The folder on the import path from which it is imported."""
+        """The folder on the import path from which the function is imported."""
         if self.module is None:
             return self.file.parent
         depth = self.module.count(".") + (self.file.name == "__init__.py")
@@ -50,20 +50,21 @@ class UserFunction:
 
     @property
     def files(self) -> list[Path]:
-        """The files that decide what it does: its own, and what that imports from beside it, or from its package.
-        Raises OSError where one cannot be read."""
+        """The files that decide what the function does: its own file, and all that this file imports from the same
+        folder or package. Raises OSError where a file cannot be read."""
         return files_of(self.file) if self.module is None else files_of_module(self.module, self.root)
 
     @property
     def code(self) -> Mapping[str, str]:
-        """Hash of each of `files`, by its place below `root`. Raises OSError where one cannot be read."""
+        """SHA-256 of each of `files`, by its path below `root`. Raises OSError where a file cannot be read."""
         return {file.relative_to(self.root).as_posix(): hash_file(file) for file in self.files}
 
     def load(self) -> Callable[..., Any]:
-        """Import it, in this process.
+        """Import the function in this process.
 
         Raises:
-            ValueError: the import raised, defines no such name after all, or one that cannot be called; names the line.
+            ValueError: the import raised an exception (the message names the line), or the imported file defines no
+                such name, or the name is nothing that can be called.
         """
         function = self.load_beside(self.name)
         if function is None:
@@ -71,7 +72,11 @@ class UserFunction:
         return function
 
     def load_beside(self, name: str) -> Callable[..., Any] | None:
-        """Import another function of the same file; None where there is none. Raises ValueError as `load` does."""
+        """Import another function of the same file; None where the file has no such name.
+
+        Raises:
+            ValueError: the import raised an exception, or the name is nothing that can be called.
+        """
         try:
             module = importlib.import_module(self.module) if self.module else import_file(self.file)
         except (Exception, SystemExit) as error:
@@ -83,28 +88,28 @@ class UserFunction:
         return loaded
 
     def failure_text(self, error: BaseException) -> str:
-        """An exception that it raised, in words, with the line."""
+        """An exception that the function raised, in words and with the line."""
         return failure_text(error, self.file.parent)
 
 
 def is_user_function(written: str) -> bool:
-    """Whether a config's text names a user's function, and no built-in one."""
+    """Whether a config's text names a user's function and not a built-in one."""
     return ":" in written or "/" in written or written.endswith(".py")
 
 
 def file_named(written: str) -> str | None:
-    """The path in `path/to/file.py:name`, as it is written; None for a module of an installed package, and for what
-    is neither."""
+    """The path in `path/to/file.py:name` as it is written; None for a module of an installed package and for any other
+    text."""
     place, _, _ = written.rpartition(":")
     return place if place.endswith(".py") else None
 
 
 def find_function(written: str) -> UserFunction:
-    """Find it, without running any of it.
+    """Find a function without running any of its code.
 
     Raises:
-        ValueError: it is not written as it must be, there is no such file or module, what is there is no Python, or
-            defines no such name; names the nearest one.
+        ValueError: the text has neither of the two forms, there is no such file or module, it is no Python, or it
+            defines no such name; the message names the nearest name.
     """
     place, _, name = written.rpartition(":")
     path = file_named(written)
@@ -132,7 +137,7 @@ def _module_file(written: str, name: str) -> Path:
     first, *inner = name.split(".")
     try:
         spec = importlib.util.find_spec(first)
-    except ValueError:  # a module of this process that was imported from nowhere, as __main__
+    except ValueError:  # a module of this process without a place of its own, such as __main__
         spec = None
     for part in inner:
         folders = None if spec is None else spec.submodule_search_locations

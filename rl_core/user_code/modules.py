@@ -25,13 +25,13 @@ class _UserFiles:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module's place; None for a module that is no such file."""
+        """The place of a user's module; None for any other module."""
         file = _renamed().get(name)
         return None if file is None else importlib.util.spec_from_file_location(name, file)
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a user's file, once a process.
+    """Import a user's file, once in each process.
 
     Raises:
         BaseException: whatever the file raises while it is imported.
@@ -43,13 +43,14 @@ def import_file(path: Path) -> ModuleType:
 
 
 def find_user_files() -> None:
-    """Let imports find the files of other names from here on."""
+    """From now on imports find the user's files that have been given other names."""
     if _UserFiles not in sys.meta_path:
         sys.meta_path.append(_UserFiles)
 
 
 def _name_of(path: Path) -> str:
-    """The file's own name where that leads to it; else a similar one, known to this process and those it starts."""
+    """The file's own name where an import of it leads to this file; otherwise a similar name, which this process and
+    the processes that it starts know."""
     renamed = _renamed()
     for name, file in renamed.items():
         if file == str(path):
@@ -64,13 +65,13 @@ def _name_of(path: Path) -> str:
 
 
 def _renamed() -> dict[str, str]:
-    """[module] -> file, of those whose own names were taken."""
+    """Module name -> file, for the files whose own names were taken."""
     renamed: dict[str, str] = json.loads(os.environ.get(_VARIABLE, "{}"))
     return renamed
 
 
 def _origin(name: str) -> Path | None:
-    """Where an import of this name leads; an empty path for a module without a file, None where there is none."""
+    """Where an import of this name leads: an empty path for a module without a file, None where there is no module."""
     if name in sys.modules:
         file = getattr(sys.modules[name], "__file__", None)
         return Path(file or "")

@@ -1,4 +1,4 @@
-"""What a file of Python says of itself, read as text: nothing of it runs in this process."""
+"""The names that a Python file defines, read from its text: none of its code runs in this process."""
 
 import ast
 import tokenize
@@ -14,9 +14,9 @@ class SourceText:
     """The top level of a Python file.
 
     Attributes:
-        names: Names that are bound when the file is imported; "*" among them after a star import.
-        constants: The values of those that are plain literals.
-        functions: Those that are functions of this file.
+        names: Names that are bound when the file is imported; a star import adds "*".
+        constants: The values of the names that are plain literals.
+        functions: The functions that the file defines.
     """
 
     names: frozenset[str]
@@ -28,11 +28,11 @@ class SourceText:
         return name in self.names or _ANY_NAME in self.names
 
     def is_async(self, function: str) -> bool:
-        """Whether it is an `async def` of this file."""
+        """Whether the file defines this function as `async def`."""
         return isinstance(self.functions.get(function), ast.AsyncFunctionDef)
 
     def parameters(self, function: str) -> list[str]:
-        """Names of a function's parameters; none for one that is not defined here."""
+        """Names of a function's parameters; empty for a function that the file does not define."""
         definition = self.functions.get(function)
         if definition is None:
             return []
@@ -41,13 +41,13 @@ class SourceText:
 
 
 def read_source(path: Path) -> SourceText:
-    """Parse a file. Raises ValueError naming the line where it is no Python, or saying that its encoding is wrong."""
+    """Parse a file. Raises ValueError where it is no Python, and names the line, or where its encoding is wrong."""
     text = _text_of(path)
     try:
         tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
         raise ValueError(f"{path} is no Python: line {error.lineno}: {error.msg}") from None
-    except (RecursionError, MemoryError):  # what its parser says of it
+    except (RecursionError, MemoryError):  # of Python's parser
         raise ValueError(f"{path} holds an expression that is nested too deeply for Python") from None
     nodes = list(_module_level(tree))
     return SourceText(
@@ -58,7 +58,8 @@ def read_source(path: Path) -> SourceText:
 
 
 def _text_of(path: Path) -> str:
-    """As Python reads it: in the encoding that its first lines name, or in UTF-8."""
+    """The file's text in the encoding that its first lines name, or in UTF-8. Raises ValueError where it cannot be
+    decoded."""
     try:
         with tokenize.open(path) as file:
             return file.read()
@@ -70,8 +71,8 @@ def _text_of(path: Path) -> str:
 
 
 def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
-    """Everything that runs when the file is imported, in its order: not what stands inside a function or class."""
-    waiting: list[ast.AST] = [tree]  # no recursion: a sum of thousands of terms is as deep as it is long
+    """Everything that runs when the file is imported, in order: nothing inside a function or class."""
+    waiting: list[ast.AST] = [tree]  # no recursion: a sum of thousands of terms is nested thousands deep
     while waiting:
         node = waiting.pop()
         yield node

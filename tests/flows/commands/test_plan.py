@@ -92,7 +92,7 @@ def test_batches_are_shown_before_anything_was_prepared(own_rows: list[str], tmp
     assert "70 rows / 64 = 1 steps; 6 rows are left out" in text
     assert "as many as are there" in text
     code, text = plan(*own_rows, "data.train.limit=50", "--runs-dir", str(tmp_path / "runs"))
-    assert code == 1 and "64 prompts a step are more than the 50 training rows" in " ".join(text.split())
+    assert code == 1 and "a step of 64 prompts is more than the 50 training rows" in " ".join(text.split())
 
 
 def test_every_kind_of_problem_is_named_at_once(own_rows: list[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Configs of versions before are read as what they mean, and digests are those of before."""
+"""Configs in the former form are read as what they mean, and digests are still made of the former form."""
 
 import logging
 from pathlib import Path

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from rl_core.config.data import CurriculumConfig
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.curriculum import with_numbers
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import prepare_image
-from rl_core.data.preparation import prepare_dataset
+from rl_core.data.preparation import prepare_dataset, with_numbers
 from rl_core.data.prepared import PreparedDataset, arrange, rows_table
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
 from rl_core.data.videos import read_video

@@ -1,5 +1,6 @@
-"""A plan takes the layers of `model.lora` as peft does."""
+"""A plan takes the layers of `model.lora` as peft does, and does not wait for the end of an endless pattern."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,12 +8,16 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
+from rl_core.config.run import RunConfig
 from rl_core.models.lora import attach_lora
 from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
-from rl_core.planning.adapter_rules import adapter_problems
+from rl_core.planning import adapter_rules
+from rl_core.planning.adapter_rules import adapter_problems, ends_soon
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.preflight import check_config
 
+ENDLESS = "(([a-z_.0-9]+)+)+X"
 TOKENIZER = train_tokenizer(["How many? 3"] * 4, max_vocab_size=300, with_vision=True)
 
 
@@ -57,3 +62,25 @@ def test_a_plan_refuses_what_the_worker_would(family: Family, lora: dict[str, An
             attach_lora(without_memory(source), config, run_seed=1)
     else:
         attach_lora(without_memory(source), config, run_seed=1)
+
+
+def test_what_is_compared_within_seconds_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter_rules, "SECONDS", 60.0)
+    assert ends_soon(r".*mlp\.\w+_proj", frozenset(f"layers.{number}.mlp.up_proj" for number in range(1000)))
+
+
+@pytest.mark.parametrize(
+    ("lora", "key"),
+    [
+        (f'{{target_modules: "{ENDLESS}"}}', "model.lora.target_modules"),
+        (f'{{exclude_modules: "{ENDLESS}"}}', "model.lora.exclude_modules"),
+    ],
+)
+@pytest.mark.parametrize("model", ["{type: tiny}", "{type: pretrained, path: nobody/knows-this-model}"])
+def test_an_endless_pattern_is_the_one_problem_of_a_model(
+    configure: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, lora: str, key: str, model: str
+) -> None:
+    monkeypatch.setattr(adapter_rules, "SECONDS", 0.5)
+    (problem,) = check_config(configure(f"model.source={model}", f"model.lora={lora}"))
+    assert problem.where == key and problem.fatal
+    assert "does not end within" in problem.what

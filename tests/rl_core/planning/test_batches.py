@@ -102,7 +102,9 @@ def test_no_working_number_lies_nearer_than_the_suggested_ones(number: int, near
 def test_the_message_names_both_numbers_and_the_change(configure: Configure) -> None:
     with pytest.raises(PlanError) as refusal:
         batch_plan(configure(*batch_sizes(20, 8)), train_rows=100)
-    assert "data.rollout_batch_size: 20 prompts a step do not split into optimizer steps of 8" in str(refusal.value)
+    assert "data.rollout_batch_size: a step of 20 prompts does not split into optimizer steps of 8" in str(
+        refusal.value
+    )
     assert "4 are left over" in str(refusal.value)
     assert "set data.rollout_batch_size to 16 or 24, or actor.global_batch_size to 5 or 10" in str(refusal.value)
 

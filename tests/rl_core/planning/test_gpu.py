@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.planning.gpu import find_gpu
-from rl_core.planning.memory import Gpu
+from rl_core.planning.gpu import Gpu, find_gpu
 from tests.rl_core.planning.gpu_driver import put_driver
 
 

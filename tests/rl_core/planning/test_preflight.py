@@ -1,5 +1,6 @@
 """Preflight names everything that is wrong, each with the key and what to do."""
 
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,12 @@ from huggingface_hub import constants
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.planning.memory import Gpu
-from rl_core.planning.preflight import check_config
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.preflight import check_config, tracker_problems
 from rl_core.planning.problem import PlanError, raise_if_fatal
 
 Configure = Callable[..., RunConfig]
+EVERYWHERE = ("tracking.tensorboard=true", "tracking.swanlab=true", "tracking.wandb={mode: offline}")
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
@@ -37,7 +39,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
         (["data.validation.object_size=[0.2, 0.1]"], "data.validation.object_size", "no range of radii"),
         (["data.train.lighting=[0.0, 1.0]"], "data.train.lighting", "no range of light"),
-        (["data.train.question=How many?"], "data.train.question", "mark the one place"),
+        (["data.train.question=How many?"], "data.train.question", "mark the place of the scene"),
         (["model.dtype=bfloat16", "merge.probe_tolerance=1e-4"], "merge.probe_tolerance", "set it to 1,"),
         (
             ["model.dtype=bfloat16", "rollout.max_log_prob_gap=1e-4"],
@@ -53,10 +55,10 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (
             ["actor.optim={lr_warmup_steps: 2, lr_warmup_ratio: 0.1}"],
             "actor.optim.lr_warmup_ratio",
-            "two lengths of one warm-up",
+            "two lengths of the same warm-up",
         ),
         (["evaluation.modes=[]"], "evaluation.modes", "at least one"),
-        (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "each pass once"),
+        (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "at least one pass"),
         (["rollout.n=1"], "rollout.n", "set it to 2 or more"),
         (["algorithm.advantage.type=gae"], "critic", "add `critic: {global_batch_size: 8}`"),
         (["critic={global_batch_size: 8}"], "critic", "algorithm.advantage.type to gae"),
@@ -95,7 +97,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["tracking.mlflow_uri=./mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["tracking.mlflow_uri=file:///tmp/mlruns"], "tracking.mlflow_uri", "no longer keeps runs in folders"),
         (["merge.push=model"], "merge.push", "owner/name"),
-        (["merge.push=me/my model"], "merge.push", "'me/my model' is no name on the hub"),
+        (["merge.push=me/my model"], "merge.push", "'me/my model' cannot be the name"),
         (["merge.push=me/model.git"], "merge.push", "write it as owner/name"),
         (["data.prompt_template=gone.jinja"], "data.prompt_template", "there is no file gone.jinja"),
         (["reward.function=gone.py:score"], "reward.function", "there is no file gone.py"),
@@ -147,7 +149,7 @@ def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, over
 
 def test_a_checkpoint_without_moments_is_said_to_go_on(configure: Configure) -> None:
     (problem,) = check_config(configure("trainer.save_model_only=true"))
-    assert "a run that is killed goes on without the optimizer's moments" in problem.what
+    assert "a run that is killed continues without the optimizer's moments" in problem.what
 
 
 def test_a_run_of_any_length_is_planned_at_once(configure: Configure) -> None:
@@ -263,3 +265,19 @@ def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configu
     assert "there is no NVIDIA GPU" not in found["model.attention"].what
     assert "positions" in found["rollout.max_response_length"].what
     assert not found["memory of the GPU"].fatal
+
+
+def test_a_tracker_whose_library_is_missing_is_named(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find_spec(name))
+    (problem,) = check_config(configure(*EVERYWHERE))
+    assert problem.where == "tracking.wandb"
+    assert ".[trackers]" in problem.fix
+
+
+def test_trackers_that_are_not_asked_for_need_not_be_installed(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert tracker_problems(configure()) == []
+    assert len(tracker_problems(configure(*EVERYWHERE))) == 3

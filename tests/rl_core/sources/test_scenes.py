@@ -124,7 +124,7 @@ def test_a_crowd_that_finds_no_room_is_refused_with_what_to_change():
         ({"min_objects": 5, "max_objects": 3}, "min_objects"),
         ({"object_size": (0.2, 0.1)}, "object_size"),
         ({"lighting": (0.0, 1.0)}, "lighting"),
-        ({"question": "How many?"}, "does not have one <image>"),
+        ({"question": "How many?"}, "does not have exactly one <image>"),
     ],
 )
 def test_contradicting_options_are_refused(options, message):

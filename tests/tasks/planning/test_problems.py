@@ -187,7 +187,7 @@ def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
     put_driver(tmp_path, monkeypatch, "[N/A]")
     problems = static_problems(small(), RunDirectory(tmp_path / "run"))
     assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
-    assert "the driver does not tell it" in text_of(problems)
+    assert "the driver does not tell how much" in text_of(problems)
 
 
 def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
