@@ -8,8 +8,8 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.comparing import asked_groups, compare_run_groups
 from flows.request import RUNS_DIR
-from tasks.comparison.figures import as_json
 from tasks.comparison.page import ComparisonPage
+from tasks.comparison.record import as_json
 from tasks.pages.artifacts import PAGES
 from tasks.results.report_page import percent, points
 

@@ -19,7 +19,7 @@ from tasks.tracking.run_tracking import ITEMS_TABLE
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
-    from rl_core.tracking.protocol import Table
+    from rl_core.tracking.tracker import Table
 
 
 _SHOWN_FIELDS = ("uid", "mode", "question", "answer", "response", "parsed", "is_right", "length", "finish_reason")

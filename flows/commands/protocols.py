@@ -102,8 +102,7 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
     Raises:
         ValueError: the file cannot be used, or a protocol is not known.
     """
-    from rl_core.evaluation.saved_outputs import read_saved_outputs
-    from rl_core.evaluation.scoring import score_saved_outputs
+    from rl_core.evaluation.saved_outputs import read_saved_outputs, score_saved_outputs
 
     out = request.folder(path.with_suffix(""))
     subject = {"outputs": str(path), "sha256": hash_file(path) if path.is_file() else None}

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 from rl_core.evaluation.bootstrap import bootstrap_interval
-from rl_core.evaluation.categories import CategoryRow, category_table
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.repeated import Vote, majority_at_k, pass_at_k, sample_counts
 from rl_core.evaluation.statistics import Interval, clustered_wilson_interval
@@ -15,6 +14,34 @@ from rl_core.rewards.components import OVERALL
 
 AtK = tuple[tuple[int, float], ...]
 """(k, share) pairs, k rising."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CategoryRow:
+    """The items with one value in one column; an item with several values is in several rows.
+
+    Attributes:
+        column: The column.
+        value: Its value.
+        n: Items.
+        accuracy: Share of right responses.
+        ci95: 95 % interval, by items.
+    """
+
+    column: str
+    value: str
+    n: int
+    accuracy: float
+    ci95: Interval
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """The row of which `values` is the JSON."""
+        return cls(**(values | {"ci95": tuple(values["ci95"])}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"ci95": list(self.ci95)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +92,7 @@ class EvaluationResult:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "EvaluationResult":
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The result of which `values` is the JSON."""
         read = {
             "ci95": tuple(values["ci95"]),
@@ -138,3 +165,19 @@ def _majority_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
         return ()
     votes = [[Vote(answer=item.parsed, is_right=item.is_right) for item in group] for group in groups]
     return tuple((k, majority_at_k(votes, k=k)) for k in sample_counts(n))
+
+
+def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
+    """A row a column and value, sorted; none where the items have no categories."""
+    grades: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    for item in items:
+        for column, values in item.categories.items():
+            for value in values:
+                grades.setdefault((column, value), {}).setdefault(item.uid, []).append(item.is_right)
+    return tuple(_category_row(column, value, grades[column, value]) for column, value in sorted(grades))
+
+
+def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> CategoryRow:
+    shares = [fmean(grades) for grades in by_item.values()]
+    interval = clustered_wilson_interval(shares, samples_an_item=len(next(iter(by_item.values()))))
+    return CategoryRow(column=column, value=value, n=len(shares), accuracy=fmean(shares), ci95=interval)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from rl_core.tracking.generations import GENERATIONS, VAL_GENERATIONS
-from rl_core.tracking.protocol import Table
+from rl_core.tracking.tracker import Table
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from rl_core.events import LogEvent
 from rl_core.records.metrics_log import read_after
-from rl_core.tracking.outage import report_outage
-from rl_core.tracking.protocol import Table, Tracker, TrackerUnavailable
+from rl_core.tracking.tracker import Table, Tracker, TrackerUnavailable, report_outage
 
 _logger = logging.getLogger(__name__)
 

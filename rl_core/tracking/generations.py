@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from rl_core.config.stages import TrackingConfig
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.protocol import Table
+from rl_core.tracking.tracker import Table
 
 GENERATIONS, VAL_GENERATIONS = "generations", "val_generations"
 """Names of the tables: responses of a step that were trained on, and answers to held-out prompts after it."""

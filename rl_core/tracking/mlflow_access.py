@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from rl_core.redaction import redact
-from rl_core.tracking.protocol import TrackerUnavailable
+from rl_core.tracking.tracker import TrackerUnavailable
 
 Result = TypeVar("Result")
 

@@ -16,7 +16,7 @@ from mlflow.entities.model_registry import ModelVersion
 
 from rl_core.tracking.mlflow_access import MlflowAccess
 from rl_core.tracking.mlflow_runs import MlflowRun
-from rl_core.tracking.protocol import Table
+from rl_core.tracking.tracker import Table
 
 CHAMPION = "champion"
 LOCATION = "merged/location.json"

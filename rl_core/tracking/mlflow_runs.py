@@ -21,8 +21,7 @@ from PIL import Image
 from rl_core.events import LogEvent
 from rl_core.tracking import mlflow_view
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
-from rl_core.tracking.outage import tolerated_outage
-from rl_core.tracking.protocol import Table, TrackerUnavailable
+from rl_core.tracking.tracker import Table, TrackerUnavailable, tolerated_outage
 
 RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Item = TypeVar("Item")

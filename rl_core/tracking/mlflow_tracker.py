@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rl_core.tracking.mlflow_runs import MlflowRun
-from rl_core.tracking.protocol import STEP_KEY, Table
+from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class MlflowTracker:

@@ -7,7 +7,7 @@ from rl_core.records.metrics_log import read
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.console_tracker import ConsoleTracker
-from rl_core.tracking.protocol import Tracker
+from rl_core.tracking.tracker import Tracker
 
 
 def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:

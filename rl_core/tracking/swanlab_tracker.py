@@ -7,7 +7,7 @@ from typing import Any
 
 import swanlab
 
-from rl_core.tracking.protocol import STEP_KEY, Table
+from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class SwanlabTracker:

@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from torch.utils.tensorboard import SummaryWriter
 
 from rl_core.tracking.generations import as_markdown
-from rl_core.tracking.protocol import STEP_KEY, Table
+from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class TensorboardTracker:

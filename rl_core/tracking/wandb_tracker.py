@@ -11,7 +11,7 @@ from typing import Any
 import wandb
 
 from rl_core.config.stages import WandbConfig
-from rl_core.tracking.protocol import STEP_KEY, Table, TrackerUnavailable
+from rl_core.tracking.tracker import STEP_KEY, Table, TrackerUnavailable
 
 PATIENCE = {"WANDB_INIT_TIMEOUT": "10", "WANDB_FINISH_TIMEOUT": "60"}
 """W&B's own defaults wait for a server for 90 seconds when a run opens, and for ever when it ends."""

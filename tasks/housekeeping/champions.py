@@ -63,7 +63,7 @@ def _ask(address: str, experiment: str) -> _Registered:
     # Imported here: MLflow takes two seconds to import, and most runs that are removed have no merged model.
     from rl_core.tracking.mlflow_access import MlflowAccess
     from rl_core.tracking.mlflow_registry import ModelRegistry
-    from rl_core.tracking.protocol import TrackerUnavailable
+    from rl_core.tracking.tracker import TrackerUnavailable
 
     try:
         return _Registered(aliases=ModelRegistry(MlflowAccess(address), experiment).aliases_of_runs())

@@ -71,7 +71,7 @@ def show_conclusion(conclusion: Conclusion, *, mlflow_uri: str) -> None:
     """Show a set in MLflow, where it replaces an earlier state of the set. An outage is a warning."""
     from rl_core.tracking.mlflow_access import MlflowAccess
     from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
-    from rl_core.tracking.outage import tolerated_outage
+    from rl_core.tracking.tracker import tolerated_outage
 
     identity = {RUN_TAG: f"reproduction-{conclusion.name}", STAGE_TAG: "reproduction"}
     mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=conclusion.name, tags=identity)

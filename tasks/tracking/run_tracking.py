@@ -20,7 +20,7 @@ from tasks.tracking.run_tags import code_tags, run_tags
 if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
     from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
-    from rl_core.tracking.protocol import Tracker
+    from rl_core.tracking.tracker import Tracker
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
 """Shows a finished stage in its nested run; reads the run's folder only."""
@@ -56,7 +56,7 @@ class PipelineTracking:
         if self._pipeline is None:
             yield
             return
-        from rl_core.tracking.outage import tolerated_outage
+        from rl_core.tracking.tracker import tolerated_outage
 
         parent = self._pipeline.parent
         with self._pipeline.running(parent, log_event=self._log_event):
@@ -71,8 +71,7 @@ class PipelineTracking:
         what is found there; empty where MLflow is off or does not answer."""
         if self._pipeline is None:
             return {}
-        from rl_core.tracking.outage import report_outage
-        from rl_core.tracking.protocol import TrackerUnavailable
+        from rl_core.tracking.tracker import TrackerUnavailable, report_outage
 
         try:
             return {"this run": self._pipeline.parent.address, "the experiment's runs": self._pipeline.view_address}
@@ -93,7 +92,7 @@ class PipelineTracking:
         """Show a finished stage in its nested run unless it says that it has been."""
         if self._pipeline is None:
             return
-        from rl_core.tracking.outage import tolerated_outage
+        from rl_core.tracking.tracker import tolerated_outage
 
         run = self._pipeline.stage(stage)
         with tolerated_outage(f"stage {manifest.stage}", self._log_event):
@@ -110,7 +109,7 @@ class PipelineTracking:
         out, so what it shows must be the same when it is shown again."""
         if self._pipeline is None:
             return
-        from rl_core.tracking.outage import tolerated_outage
+        from rl_core.tracking.tracker import tolerated_outage
 
         with tolerated_outage(what, self._log_event):
             show(self._pipeline)

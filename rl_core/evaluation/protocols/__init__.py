@@ -1,6 +1,6 @@
-"""Published ways to measure a model, one a file, each with a version.
+"""Published ways to measure a model, each with a version.
 
-A number means something together with the prompt, the pixels, the sampling, the parser and the grader that it was
-measured with: on one claim they are worth ten points. A protocol is all of them under one name, `geoqa-r1v@1`; whatever
-changes a result makes another version.
+An accuracy means something only together with the prompt, the pixel limits, the sampling, the parser and the grader
+that it was measured with: for one published claim they made a difference of ten points. A protocol is all of them under
+one name, such as `geoqa-r1v@1`. Whatever changes a result makes another version.
 """

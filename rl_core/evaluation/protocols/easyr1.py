@@ -1,18 +1,22 @@
-"""What EasyR1's validation passes have in common (`examples/config.yaml` and `workers/reward` of hiyouga/EasyR1)."""
+"""The validation passes of EasyR1 (`examples/config.yaml` and `workers/reward` of hiyouga/EasyR1): one sample an
+item."""
 
 from typing import Final
 
-from rl_core.evaluation.protocols.protocol import Answering, Judging
+from rl_core.evaluation.protocols import prompts
+from rl_core.evaluation.protocols.protocol import Answering, Judging, Protocol
+from rl_core.sources.columns import Columns
+from rl_core.sources.hub import HubSource
 
-ANSWERING: Final = Answering(temperature=0.6, top_p=0.95, n=1, max_response_length=2048)
-MAX_PROMPT_LENGTH: Final = 2048
-MIN_PIXELS: Final = 262_144
-MAX_PIXELS: Final = 4_194_304
+_ANSWERING: Final = Answering(temperature=0.6, top_p=0.95, n=1, max_response_length=2048)
+_MAX_PROMPT_LENGTH: Final = 2048
+_MIN_PIXELS: Final = 262_144
+_MAX_PIXELS: Final = 4_194_304
 
 _GRADER_CODE = ("rl_core.rewards.forms", "rl_core.rewards.grading")
 _GRADER_PACKAGES = ("mathruler", "pylatexenc", "sympy")
 
-BOXED: Final = Judging(
+_BOXED: Final = Judging(
     function="math",
     kwargs={"grader": "mathruler"},
     code=("rl_core.rewards.builtin.math", *_GRADER_CODE),
@@ -20,10 +24,67 @@ BOXED: Final = Judging(
     rule="white space around <, > and / goes; the last \\boxed{} is graded by mathruler; over all items",
 )
 
-TAGGED: Final = Judging(
+_TAGGED: Final = Judging(
     function="r1v",
     kwargs={"grader": "mathruler"},
     code=("rl_core.rewards.builtin.r1v", *_GRADER_CODE),
     packages=_GRADER_PACKAGES,
     rule="the first one-line <answer></answer>, else the whole response, is graded by mathruler; over all items",
+)
+
+GEO3K_EASYR1 = Protocol(
+    name="geo3k-easyr1@1",
+    summary="Geometry3K test items, free-form answers in a box; EasyR1's validation",
+    items=HubSource(type="hub", name="hiyouga/geometry3k@test"),
+    columns=Columns(),
+    num_items=601,
+    prompt=prompts.BOXED,
+    max_prompt_length=_MAX_PROMPT_LENGTH,
+    min_pixels=_MIN_PIXELS,
+    max_pixels=_MAX_PIXELS,
+    answering=_ANSWERING,
+    judging=_BOXED,
+    categories=("problem_type_graph", "problem_type_goal"),  # in the published item folders, not on the hub
+)
+
+CLEVR_COUNT_EASYR1 = Protocol(
+    name="clevr-count-easyr1@1",
+    summary="objects counted in CLEVR scenes, answers in tags; EasyR1's validation",
+    items=HubSource(type="hub", name="BUAADreamer/clevr_count_70k@test"),
+    columns=Columns(),
+    num_items=200,
+    prompt=prompts.TAGGED,
+    max_prompt_length=_MAX_PROMPT_LENGTH,
+    min_pixels=_MIN_PIXELS,
+    max_pixels=_MAX_PIXELS,
+    answering=_ANSWERING,
+    judging=_TAGGED,
+)
+
+GEOQA_EASYR1 = Protocol(
+    name="geoqa-easyr1@1",
+    summary="GeoQA test items, answers in tags; EasyR1's validation",
+    items=HubSource(type="hub", name="leonardPKU/GEOQA_8K_R1V@test"),
+    columns=Columns(),
+    num_items=None,
+    prompt=prompts.TAGGED,
+    max_prompt_length=_MAX_PROMPT_LENGTH,
+    min_pixels=_MIN_PIXELS,
+    max_pixels=_MAX_PIXELS,
+    answering=_ANSWERING,
+    judging=_TAGGED,
+)
+
+MATH12K_EASYR1 = Protocol(
+    name="math12k-easyr1@1",
+    summary="MATH's 500 test items, answers in a box; EasyR1's validation",
+    items=HubSource(type="hub", name="hiyouga/math12k@test"),
+    columns=Columns(),
+    num_items=500,
+    prompt=prompts.BOXED,
+    max_prompt_length=_MAX_PROMPT_LENGTH,
+    min_pixels=_MIN_PIXELS,
+    max_pixels=_MAX_PIXELS,
+    answering=_ANSWERING,
+    judging=_BOXED,
 )

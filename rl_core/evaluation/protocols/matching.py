@@ -1,4 +1,4 @@
-"""Does a run's own evaluation follow a protocol?"""
+"""Does the evaluation of a run follow a protocol?"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,8 @@ _DEFAULT_GRADER = "mathruler"
 
 
 def departures(config: RunConfig, protocol: Protocol) -> list[str]:
-    """In what the evaluation stage of a config departs from a protocol, a sentence each; empty when its result is the
-    protocol's. Raises OSError when the config's prompt template cannot be read."""
+    """Where the evaluation of a config differs from a protocol, a sentence each; empty when it follows the protocol.
+    Raises OSError when the config's prompt template cannot be read."""
     return [*_of_asking(config, protocol), *_of_answering(config, protocol), *_of_judging(config, protocol)]
 
 

@@ -1,7 +1,7 @@
-"""What protocols ask for around a question, in our own words; the formats are the published ones.
+"""Prompt texts of the protocols, in our own words; the answer formats are the published ones.
 
-The first two are the words of configs/prompts/math.jinja and r1v.jinja: a model is measured with what it was trained
-with.
+The first two are the texts of configs/prompts/math.jinja and r1v.jinja, so that a model is measured with the prompt
+that it was trained with.
 """
 
 from typing import Final

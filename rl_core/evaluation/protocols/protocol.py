@@ -1,9 +1,11 @@
-"""A way to measure a model, whole: what is asked, how it is answered, who judges."""
+"""An evaluation protocol: what a model is asked, how it answers, and how the answers are graded."""
 
+import ast
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,8 +13,8 @@ from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
 from rl_core.digests import digest_of
 from rl_core.evaluation.items import Mode
-from rl_core.evaluation.protocols.code import code_digest
 from rl_core.files import read_utf8
+from rl_core.source_code import what_it_does
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
 
@@ -21,13 +23,13 @@ OWN_WORDS = "the project's own words, in the published format"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answering:
-    """How a response is drawn.
+    """How a response is sampled.
 
     Attributes:
         temperature: 0 is greedy.
-        top_p: Nucleus mass; 1 is off.
-        n: Responses an item.
-        max_response_length: Longest response, tokens.
+        top_p: Nucleus sampling; 1 is off.
+        n: Responses to each item.
+        max_response_length: Longest response in tokens.
     """
 
     temperature: float
@@ -43,15 +45,15 @@ class Answering:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judging:
-    """Who judges a response.
+    """How a response is graded.
 
     Attributes:
-        function: A built-in reward, or `path/to/file.py:function`.
-        kwargs: Its keyword arguments.
+        function: The reward function: a built-in one, or `path/to/file.py:function`.
+        kwargs: Keyword arguments of `function`.
         code: Modules whose code decides whether a response is right, parser and grader included.
-        packages: Distributions that they call, whose versions decide too.
-        accuracy_key: The component that says whether an answer is right.
-        rule: In words: which answer is read, what counts as right, over how many items.
+        packages: Distributions that the code calls; their versions count too.
+        accuracy_key: The reward component that says whether a response is right.
+        rule: A description: which answer is read, what counts as right, over how many items.
     """
 
     function: str
@@ -62,7 +64,7 @@ class Judging:
     rule: str
 
     def versions(self) -> dict[str, str]:
-        """The packages as they are installed here."""
+        """The installed versions of `packages`."""
         return {package: version(package) for package in self.packages}
 
 
@@ -77,12 +79,13 @@ class Protocol:
         columns: Columns of a file with the items.
         num_items: How many the published numbers count; None where nothing is published.
         prompt: Jinja text (variable `content`) around each question.
-        prompt_origin: Whose words those are.
+        prompt_origin: Who wrote this text.
         max_prompt_length: Longest prompt in tokens; an item with a longer one is left out, and the result says how
             many.
-        min_pixels, max_pixels: Area of an image, brought within these before the model's processor sees it.
-        answering: How responses are drawn.
-        judging: Who judges them.
+        min_pixels, max_pixels: Smallest and largest area of an image; images are scaled to lie between them before the
+            model's processor sees them.
+        answering: How responses are sampled.
+        judging: How responses are graded.
         categories: Columns by whose values the accuracy is also given.
     """
 
@@ -101,16 +104,17 @@ class Protocol:
     categories: tuple[str, ...] = ()
 
     def with_prompt(self, path: Path) -> Self:
-        """The same with the prompt text of a file, such as the published one. Raises OSError when it cannot be
-        read, and ValueError when it is not UTF-8."""
+        """The protocol with the prompt text of a file, such as the published text. Raises OSError when the file cannot
+        be read, and ValueError when it is not UTF-8."""
         text = read_utf8(path)
         origin = f"the text of {path.name}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return replace(self, prompt=text, prompt_origin=origin)
 
     def with_samples(self, n: int) -> Self:
-        """The same with n responses an item. Raises ValueError for a greedy protocol, whose n would all be alike."""
+        """The protocol with n responses to each item. Raises ValueError for a greedy protocol, whose responses to an
+        item would all be equal."""
         if self.answering.mode == "greedy" and n > 1:
-            raise ValueError(f"{self.name} answers greedily: {n} responses to an item would all be the same")
+            raise ValueError(f"{self.name} answers greedily: {n} responses to an item would all be equal")
         return replace(self, answering=replace(self.answering, n=n))
 
     def record(self) -> dict[str, Any]:
@@ -138,7 +142,7 @@ class Protocol:
         return digest_of(self.record())
 
     def reward_config(self) -> RewardConfig:
-        """The judge, for a RewardPool."""
+        """The config of the reward that grades the responses."""
         return RewardConfig(function=self.judging.function, kwargs=dict(self.judging.kwargs))
 
     def evaluation_config(self) -> EvaluationConfig:
@@ -152,3 +156,15 @@ class Protocol:
             accuracy_key=self.judging.accuracy_key,
             categories=self.categories,
         )
+
+
+def code_digest(modules: tuple[str, ...]) -> str:
+    """The first 12 hexadecimal digits of a SHA-256 over the code of the modules, without comments, docstrings and
+    layout. The modules are read, not imported."""
+    return hashlib.sha256("\0".join(_read(name) for name in modules).encode()).hexdigest()[:12]
+
+
+def _read(module: str) -> str:
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None, f"{module} is a module of this project"
+    return what_it_does(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from rl_core.evaluation.bootstrap import bootstrap_interval
-from rl_core.evaluation.result import EvaluationResult, summarise
+from rl_core.evaluation.result import CategoryRow, EvaluationResult, category_table, summarise
 from rl_core.evaluation.statistics import wilson_interval
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
@@ -80,3 +80,27 @@ def test_a_reward_that_reads_no_answer_has_no_parse_failure_rate() -> None:
 def test_what_cannot_be_summed_up_is_refused(items: list, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         summarise(items)
+
+
+def test_an_item_counts_in_each_of_its_categories() -> None:
+    one, two, three = make_items("+-+")
+    table = category_table(
+        [
+            replace(one, categories={"shape": ("line", "circle"), "goal": ("angle",)}),
+            replace(two, categories={"shape": ("line",)}),
+            replace(three, categories={}),
+        ]
+    )
+    assert [(row.column, row.value, row.n, row.accuracy) for row in table] == [
+        ("goal", "angle", 1, 1.0),
+        ("shape", "circle", 1, 1.0),
+        ("shape", "line", 2, 0.5),
+    ]
+    assert table[2].ci95 == wilson_interval(1, 2)
+    assert [CategoryRow.from_json(row.to_json()) for row in table] == list(table)
+
+
+def test_several_responses_to_an_item_are_one_item() -> None:
+    items = [replace(item, sample_index=i, categories={"a": ("b",)}) for i in range(4) for item in make_items("+-")]
+    (row,) = category_table(items)
+    assert (row.n, row.accuracy) == (2, 0.5)

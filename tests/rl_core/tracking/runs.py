@@ -12,7 +12,7 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.generations import generation_tables
-from rl_core.tracking.protocol import Table
+from rl_core.tracking.tracker import Table
 from rl_core.types import Score, TrainGroup, TrainSample
 from tests.rl_core.builders import make_group
 from tests.rl_core.evaluation.builders import make_items

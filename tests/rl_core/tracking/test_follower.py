@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import SENDING_SECONDS, TrackerFollower
-from rl_core.tracking.protocol import Table, TrackerUnavailable
+from rl_core.tracking.tracker import Table, TrackerUnavailable
 
 
 class ListTracker:

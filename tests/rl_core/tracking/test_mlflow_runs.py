@@ -19,8 +19,7 @@ from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.mlflow_access import MlflowAccess, absolute_uri
 from rl_core.tracking.mlflow_runs import MlflowPipeline, flatten
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
-from rl_core.tracking.outage import tolerated_outage
-from rl_core.tracking.protocol import TrackerUnavailable
+from rl_core.tracking.tracker import TrackerUnavailable, tolerated_outage
 from tests.servers import free_port, mlflow_server
 
 NewDatabase = Callable[[], str]

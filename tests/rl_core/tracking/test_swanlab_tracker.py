@@ -9,8 +9,8 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.protocol import STEP_KEY
 from rl_core.tracking.swanlab_tracker import SwanlabTracker
+from rl_core.tracking.tracker import STEP_KEY
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 

@@ -10,8 +10,8 @@ from tensorboard.util.tensor_util import make_ndarray
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.protocol import STEP_KEY
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
+from rl_core.tracking.tracker import STEP_KEY
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 

@@ -17,7 +17,7 @@ from rl_core.config.stages import WandbConfig
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
-from rl_core.tracking.protocol import STEP_KEY, TrackerUnavailable
+from rl_core.tracking.tracker import STEP_KEY, TrackerUnavailable
 from rl_core.tracking.wandb_tracker import WandbTracker
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 from tests.servers import free_port

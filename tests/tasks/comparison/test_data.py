@@ -10,9 +10,9 @@ from rl_core.evaluation.comparison import compare_groups
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.curves import charts
 from tasks.comparison.data import comparison_page, group_shares
-from tasks.comparison.figures import as_json, headline_metrics
 from tasks.comparison.groups import RunGroup, group_runs
 from tasks.comparison.page import ComparisonPage
+from tasks.comparison.record import as_json, headline_metrics
 from tests.tasks.finished_run import finish_run
 
 GRPO = ["++++------", "+++-+-----"]

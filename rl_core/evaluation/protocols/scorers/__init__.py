@@ -1,1 +1,2 @@
-"""Scorers of published evaluation scripts that are no reward here; each is loaded by its path, as a reward file is."""
+"""Scorers of published evaluation scripts that are not among the built-in rewards; loaded by path, like a reward
+file."""

@@ -16,7 +16,7 @@ def compute_score(sample: RewardSample) -> dict[str, float]:
 
 
 def parse(response: str) -> str | None:
-    """The digits of the first `<answer>` block that holds nothing else; None without one."""
+    """The digits of the first `<answer>` block that holds nothing else; None where there is no such block."""
     match = _ANSWER.search(response)
     return match.group(1) if match else None
 

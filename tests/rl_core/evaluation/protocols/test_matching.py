@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.loading import load_config
-from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
+from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.matching import departures
-from rl_core.evaluation.protocols.superclevr_r1v import SUPERCLEVR_R1V
+from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V
 
 ROOT = Path(__file__).parents[4]
 BASELINE = Path("configs/baselines/qwen2_5_vl_3b_geo3k_grpo.yaml")

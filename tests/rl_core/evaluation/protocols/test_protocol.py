@@ -1,12 +1,13 @@
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rl_core.data.prompts import PromptTemplate
-from rl_core.evaluation.protocols.geo3k_easyr1 import GEO3K_EASYR1
-from rl_core.evaluation.protocols.geoqa_r1v import GEOQA_R1V
-from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
+from rl_core.evaluation.protocols.protocol import Protocol, code_digest
+from rl_core.evaluation.protocols.r1v import GEOQA_R1V
 from rl_core.evaluation.protocols.registry import PROTOCOLS, protocol_named
 from rl_core.rewards.registry import resolve_rewards
 
@@ -88,3 +89,25 @@ def test_an_unknown_name_leads_to_the_nearest() -> None:
         protocol_named("geoqa-r1v@2")
     with pytest.raises(ValueError, match="there is geo3k-easyr1@1, "):
         protocol_named("xyz")
+
+
+PLAIN = "def half(x):\n    return x / 2\n"
+
+
+@pytest.fixture
+def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(name: str, text: str) -> str:
+        (tmp_path / f"{name}.py").write_text(text)
+        found = code_digest((name,))
+        assert name not in sys.modules, "it is read, not imported"
+        return found
+
+    return digest
+
+
+def test_words_and_layout_do_not_count_and_code_does(digest_of) -> None:
+    worded = '"""A module."""\n\n\ndef half( x ):  # a comment\n    """Half."""\n    return x/2\n'
+    assert digest_of("scorer_a", PLAIN) == digest_of("scorer_b", worded)
+    assert digest_of("scorer_c", PLAIN.replace("2", "3")) != digest_of("scorer_d", PLAIN)
