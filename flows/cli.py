@@ -57,7 +57,7 @@ def run(
 @app.command()
 def init(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file, a folder, or a data set of the hub: owner/name[@split].")
+        str, typer.Argument(metavar="DATA", help="A file, a folder, or a dataset of the hub: owner/name[@split].")
     ],
     validation: Annotated[
         str | None, typer.Option(metavar="DATA", help="Held-out data; found beside DATA or set apart.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Media(NamedTuple):
-    """What a prompt shows, in the order of its places."""
+    """The sizes of a prompt's images and videos, in the order of their places."""
 
     images: Sequence[ImageSize] = ()
     videos: Sequence[VideoShape] = ()
@@ -32,9 +32,9 @@ class RenderedPrompt:
     """A chat prompt.
 
     Attributes:
-        text: As it was tokenised, one placeholder an image or video.
-        engine_token_ids: [E] int32, one placeholder token an image or video: vLLM expands it itself.
-        token_ids: [P] int32, every image and video expanded as the model's processor does.
+        text: The text that was tokenised, with one placeholder for each image or video.
+        engine_token_ids: [E] int32, with one placeholder token for each image or video, which vLLM expands itself.
+        token_ids: [P] int32, with every image and video expanded in the way of the model's processor.
     """
 
     text: str
@@ -47,8 +47,9 @@ class ChatRenderer:
 
     Args:
         model_folder: Hugging Face folder; tokenizer, processor and chat template are read, weights are not.
-        prompt_template: Jinja file around each question, or the template itself, or None.
-        system_prompt: Text of a system message before the question, or None.
+        prompt_template: Jinja file that is wrapped around each question, or the template itself; None for the question
+            alone.
+        system_prompt: Text of a system message before the question; None for no message.
 
     Raises:
         ValueError: The model has no chat template, or a template is wrong.
@@ -78,8 +79,8 @@ class ChatRenderer:
         self._controls = _control_tokens(self.tokenizer, self._chat_template)
 
     def check_question(self, question: str) -> None:
-        """Raises ValueError when the question spells a token that is no text: one of the model's vision tokens would
-        have no image behind it, one of the chat's would end the turn and begin another in somebody else's name."""
+        """Raises ValueError where the question contains the text of a special token: a vision token would have no
+        image, and a token of the chat template could end the turn and begin another one in the name of another role."""
         for token in self._reserved:
             if token in question:
                 raise ValueError(f"the question contains {token}, which the model reserves for its images")
@@ -88,7 +89,11 @@ class ChatRenderer:
                 raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
 
     def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
-        """One prompt without history. Raises ValueError as render_all."""
+        """Render one prompt without history.
+
+        Raises:
+            ValueError: The question has not one place for each image and video, or the chat template refuses it.
+        """
         return self.render_all([question], [media], histories=[()])[0]
 
     def render_all(
@@ -98,21 +103,21 @@ class ChatRenderer:
         *,
         histories: Sequence[Sequence[Turn]],
     ) -> list[RenderedPrompt]:
-        """Many prompts at once, which tokenises faster.
+        """Render many prompts at once, which is faster than one by one.
 
         Args:
             questions: The last turn of each prompt, before the prompt template.
             media: Each prompt's images and videos.
-            histories: The turns before each question. A system turn of its own stands in place of the configured one.
+            histories: The turns before each question. A system turn among them replaces the configured system prompt.
 
         Raises:
-            ValueError: A prompt's places are not one for each of its images and videos, or the chat template refuses
-                it; names the question.
+            ValueError: A prompt has not one place for each of its images and videos, or the chat template refuses it;
+                the message quotes the question.
         """
         if not questions:
             return []
         texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
-        # The chat template has written every special token already.
+        # The chat template has already written every special token.
         encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         return [
             self._expand(text, np.asarray(ids, np.int32), shown)
@@ -130,12 +135,12 @@ class ChatRenderer:
                 messages, chat_template=self._chat_template, tokenize=False, add_generation_prompt=True
             )
         except (jinja2.TemplateError, TypeError) as error:
-            # A template for texts alone adds them up, and raises TypeError for a list of parts.
+            # A template for text only concatenates contents, and raises TypeError for a list of parts.
             raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
         return text
 
     def _expand(self, text: str, ids: Int32Array, media: Media) -> RenderedPrompt:
-        """The prompt with every placeholder replaced by its image's or video's tokens."""
+        """The prompt with every placeholder replaced by the tokens of its image or video."""
         places = np.flatnonzero(np.isin(ids, [self.vision.image_token_id or -1, self.vision.video_token_id or -1]))
         is_video = ids[places] == self.vision.video_token_id
         for kind, found, given in (
@@ -155,14 +160,16 @@ class ChatRenderer:
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase", chat_template: str) -> tuple[str, ...]:
-    """Special tokens that have a meaning in a chat: those that its template writes, and the ends of texts."""
+    """Special tokens that have a meaning in a chat: tokens that its template writes, and tokens that begin, end or pad
+    a text."""
     ends = {tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token}
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     return tuple(token for token in special if token in ends or token in chat_template)
 
 
 def _chat_template(folder: Path) -> str | None:
-    """The processor's chat template, which older vision-language checkpoints keep apart from the tokenizer's."""
+    """The chat template of the processor, which older vision-language checkpoints store apart from the tokenizer; None
+    where there is none."""
     from transformers import ProcessorMixin
 
     template: str | dict[str, str] | None = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")

@@ -1,11 +1,11 @@
-"""Replaces the chat template of a model's folder, for everything that reads it: trainer, engine, the merged model."""
+"""Replaces the chat template in a model's folder, which trainer, generator and the merged model read."""
 
 from pathlib import Path
 
 from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
 
 _TEMPLATE_FILE = "chat_template.jinja"
-# Where older checkpoints keep a template; one left behind would win over the file, or be refused beside it.
+# Places where older checkpoints keep a template, which would win over the file or be refused beside it.
 _OLDER_FILE = "chat_template.json"
 _OTHERS_FOLDER = "additional_chat_templates"
 _SETTINGS_FILES = ("tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
@@ -14,7 +14,7 @@ _SETTINGS_FILES = ("tokenizer_config.json", "processor_config.json", "preprocess
 def replace_chat_template(folder: Path, template: str) -> None:
     """Make `template` the only chat template of a Hugging Face folder.
 
-    Files are replaced, never changed in place: those of a linked checkpoint stay as they are.
+    Files are replaced and never changed in place, so the files of a linked checkpoint stay as they are.
 
     Args:
         folder: Model folder.

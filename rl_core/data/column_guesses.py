@@ -1,4 +1,4 @@
-"""Which column of a table is the question, which the answer, and which hold images and videos."""
+"""Guesses which columns of a table hold question, answer, images and videos."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedColumns:
-    """Columns that a person named; None leaves a guess to be made."""
+    """Columns that a person named; a column that is None is guessed."""
 
     prompt_key: str | None = None
     answer_key: str | None = None
@@ -37,23 +37,23 @@ class NamedColumns:
     video_key: str | None = None
 
     def given(self) -> dict[str, str]:
-        """The named ones, by key."""
+        """The columns that were named, by key."""
         return {key: name for key, name in asdict(self).items() if name is not None}
 
 
 def guess_columns(
     place: str, names: Sequence[str], sample: Sequence[Values], named: NamedColumns
 ) -> tuple[Columns, list[str]]:
-    """The columns of a table, and in words what was guessed among several possibilities.
+    """The columns of a table, and sentences about guesses among several possibilities.
 
     Args:
-        place: What the table is called in messages.
-        names: Its columns.
+        place: The table's name in messages.
+        names: Names of its columns.
         sample: Its first rows.
         named: Columns that need no guess.
 
     Raises:
-        ValueError: A named column is not there, or no column looks like the question or the answer.
+        ValueError: A named column does not exist, or no column looks like the question or the answer.
     """
     _check_named(place, names, named)
     guesses = _Guesses(names=names, sample=sample)
@@ -78,7 +78,7 @@ def guess_columns(
 
 @dataclass(kw_only=True)
 class _Guesses:
-    """Chooses among columns by their names and values, and keeps what is doubtful about it."""
+    """Chooses among columns by their names and values, and collects the doubts about the choice."""
 
     names: Sequence[str]
     sample: Sequence[Values]
@@ -94,14 +94,14 @@ class _Guesses:
         *,
         fallback: Callable[[Any], bool] | None = None,
     ) -> str | None:
-        """The column of a usual name whose values fit; without one, the only other whose values the fallback takes.
-        Others that fit as well are a doubt."""
+        """The column with a usual name whose values fit; if there is none, the first other column whose values pass
+        `fallback`. Further columns that fit are noted as a doubt."""
         usual = sorted((name for name in self.names if name.lower() in known), key=lambda one: known.index(one.lower()))
         found = [name for name in usual if self._any(name, fits)]
         if not found and fallback is not None:
             found = [name for name in self.names if self._any(name, fallback)]
             if len(found) == 1:
-                self.doubts.append(f"{key}: {found[0]!r} was chosen, for what it holds")
+                self.doubts.append(f"{key}: {found[0]!r} was chosen because of its values")
         if len(found) > 1:
             self.doubts.append(f"{key}: {found[0]!r} was chosen, {' and '.join(map(repr, found[1:]))} would fit too")
         return found[0] if found else None
@@ -110,7 +110,7 @@ class _Guesses:
         return any(fits(values.get(name)) for values in self.sample)
 
     def why_not(self, question: str | None, answer: str | None) -> str:
-        """What the first row says against the columns of usual names; empty where none has one."""
+        """Why the first row does not fit a column with a usual name; empty where there is no such column."""
         tried = [*(_QUESTION_NAMES if question is None else ()), *(_ANSWER_NAMES if answer is None else ())]
         for name in self.names:
             if name.lower() in tried and self.sample:
@@ -123,7 +123,7 @@ class _Guesses:
 
 
 def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
-    """Raises ValueError where a column that a person named is not there."""
+    """Raises ValueError where a column that a person named does not exist."""
     problems = [
         f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
         for key, name in named.given().items()
@@ -134,7 +134,8 @@ def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
 
 
 def _guess_answer(guesses: _Guesses, question: str | None) -> str | None:
-    """The column of the answer: that of the question, where conversations end with the assistant's turn."""
+    """The column of the answer, which is the column of the question where conversations end with the assistant's
+    turn."""
     if question is not None and any(_is_answered(values.get(question)) for values in guesses.sample):
         guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
         return question
@@ -160,7 +161,7 @@ def _puts_media_first(guesses: _Guesses, question: str, *, image: str | None, vi
 
 
 def _conversation(value: Any) -> Any:
-    """The conversation of a value, with or without an answer at its end; None where it is none."""
+    """A value read as a conversation, with or without an answer at its end; None where it is no conversation."""
     for is_answered in (False, True):
         try:
             return read_conversation(value, is_answered=is_answered)
@@ -180,13 +181,13 @@ def _is_answered(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Everything that is said before the answer."""
+    """The text of all turns before the answer."""
     asked = _conversation(value)
     return "" if asked is None else "".join([*(turn.content for turn in asked.history), asked.question])
 
 
 def _shows(value: Any, kind: str) -> bool:
-    """Whether the turns hold images or videos themselves."""
+    """Whether the turns name images or videos."""
     asked = _conversation(value)
     return asked is not None and bool(asked.images if kind == "image" else asked.videos)
 
@@ -200,21 +201,21 @@ def _is_answer(value: Any) -> bool:
 
 
 def _first_of(value: Any) -> Any:
-    """The first thing of a media column, whatever it is wrapped in."""
+    """The first item of a media column, which holds one item or a list."""
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     return value
 
 
 def _is_video(value: Any) -> bool:
-    """Paths that end like a video's; bytes alone do not tell."""
+    """Whether a value is a path that ends like a video's. Encoded bytes cannot be recognised."""
     item = _first_of(value)
     path = item.get("path") if isinstance(item, Mapping) else item
     return isinstance(path, str | Path) and str(path).lower().endswith(_VIDEO_ENDINGS)
 
 
 def _is_image(value: Any) -> bool:
-    """Encoded bytes, a decoded image, or a path that ends like an image's."""
+    """Whether a value is encoded bytes, a decoded image, or a path that ends like an image's."""
     try:
         image = image_input(_first_of(value), media_dir=Path("/"))
     except ValueError:
@@ -223,7 +224,7 @@ def _is_image(value: Any) -> bool:
 
 
 def _is_surely_an_image(value: Any) -> bool:
-    """Likewise, of a column whose name says nothing: bytes must begin as an image does."""
+    """Whether a value is an image although the column's name does not say so: bytes must begin like an image."""
     item = _first_of(value)
     if not _is_image(item):
         return False

@@ -1,6 +1,6 @@
-"""What prepared data depends on, as short hashes: the content of sources, the model's text side, the settings.
+"""Digests of everything that prepared data depends on: sources, settings, and the model's tokenizer and processor.
 
-Imports neither transformers nor torch: planning a run compares fingerprints and must be quick.
+Imports neither transformers nor torch, because a plan compares fingerprints and must be quick.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from rl_core.digests import digest_of, file_digest, file_digests
 from rl_core.sources.source import DataSource
 
 FORMAT_VERSION = 6
-"""Raised by hand when equal inputs would be prepared differently: another renderer, another file layout."""
+"""Raised by hand when equal inputs are prepared differently, as by another renderer or another file layout."""
 
 # Files of a model folder that decide how text becomes tokens and how many tokens an image takes.
 _TEXT_FILES = (
@@ -27,12 +27,12 @@ _TEXT_FILES = (
     "config.json",
     "*.py",
 )
-# Settings that stand here as the content they name.
+# Settings that enter the fingerprint as the content of the files that they name.
 _NAMED_CONTENT = {"train": True, "validation": True, "prompt_template": True, "override_chat_template": True}
 
 
 def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_source: DataSource | None) -> str:
-    """Identity of everything that prepare_dataset's result depends on."""
+    """Identity of everything that the result of `prepare_dataset` depends on."""
     template = data.prompt_template
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
     return digest_of(
@@ -47,7 +47,7 @@ def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_
 
 
 def model_text_fingerprint(model_folder: Path) -> str:
-    """Identity of a model's tokenizer, chat template and processor; weights do not matter here."""
+    """Identity of a model's tokenizer, chat template and processor; its weights do not count."""
     paths = sorted({path for pattern in _TEXT_FILES for path in model_folder.glob(pattern) if path.is_file()})
     names = [path.relative_to(model_folder).as_posix() for path in paths]
     return digest_of(dict(zip(names, file_digests(paths), strict=True)))

@@ -1,4 +1,4 @@
-"""The images of a prepared dataset: one memory-mapped Arrow file of encoded images, each stored once."""
+"""The images of prepared data: one memory-mapped Arrow file of encoded images, in which each image is stored once."""
 
 import hashlib
 from io import BytesIO
@@ -23,7 +23,7 @@ def image_uid(encoded: bytes) -> str:
 
 
 class ImageStoreWriter:
-    """Writes an image store; a context manager, whose end makes the file readable."""
+    """Writes an image store. A context manager; the file can be read after its end."""
 
     def __init__(self, path: Path) -> None:
         self._file = pa.OSFile(str(path), "wb")
@@ -33,11 +33,11 @@ class ImageStoreWriter:
         self._pending_bytes = 0
 
     def __len__(self) -> int:
-        """Number of different images added."""
+        """Number of different images that were added."""
         return len(self._known)
 
     def add(self, encoded: bytes) -> str:
-        """Store PNG or JPEG bytes, unless they are there already. Returns their uid."""
+        """Store PNG or JPEG bytes unless they are stored already. Returns their uid."""
         uid = image_uid(encoded)
         if uid not in self._known:
             self._known.add(uid)
@@ -53,7 +53,7 @@ class ImageStoreWriter:
         self._pending, self._pending_bytes = {}, 0
 
     def close(self) -> None:
-        """Write what is pending and the file's end."""
+        """Write pending images and the end of the file."""
         if self._pending:
             self._flush()
         self._writer.close()
@@ -69,16 +69,17 @@ class ImageStoreWriter:
 
 
 class ImageStore:
-    """A readable image store. Bytes stay on disk until asked for; pickles as its path, so it crosses processes."""
+    """Reads an image store. Bytes stay on disk until they are asked for. It is pickled as its path, so that it can be
+    sent to other processes."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError when `path` is no complete image store."""
+        """Raises ValueError where `path` is no complete image store."""
         self._path = path
         try:
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
         except (OSError, pa.ArrowInvalid) as error:
             raise ValueError(f"{path} is no readable image store: {error}; prepare the data again") from None
-        # The batches keep referring to the mapped file: nothing but the uids is read here.
+        # The batches refer to the mapped file: only the uids are read here.
         self._batches = [self._reader.get_batch(number) for number in range(self._reader.num_record_batches)]
         self._places = {
             uid: (number, row)
@@ -88,7 +89,7 @@ class ImageStore:
 
     @classmethod
     def open(cls, path: Path) -> "ImageStore":
-        """The store in file `path`. Raises ValueError when it is none."""
+        """The store in the file `path`. Raises ValueError where it is no complete image store."""
         return cls(path)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Looks at a user's own data and says how it is to be read: `sightline init`."""
+"""Looks at a user's own data and finds out how to read it, for `sightline init`."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -18,14 +18,14 @@ _SAMPLED_ROWS = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """What was found.
+    """What was found out about a user's data.
 
     Attributes:
-        source: The data as a config would name it, with the guessed columns.
+        source: The data as a config names it, with the guessed columns.
         kind: "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder" or "hub".
         row_count: Number of rows.
         columns: Names of all columns; empty for folders of items or classes.
-        doubts: What was guessed among several possibilities, a sentence each.
+        doubts: A sentence about each guess among several possibilities.
     """
 
     source: LocalSource | HubSource
@@ -36,14 +36,14 @@ class Inspection:
 
 
 def inspect_data(source: LocalSource | HubSource, named: NamedColumns | None = None) -> Inspection:
-    """Look at a file, a folder or a data set of the hub, and guess its columns and where its images are.
+    """Look at a file, a folder or a dataset of the hub, and guess its columns and where its images are.
 
     Args:
-        source: The data, with its `media_dir` where that is known.
-        named: Columns that need no guess.
+        source: The data, with its `media_dir` if that is known.
+        named: Columns that need not be guessed.
 
     Raises:
-        ValueError: There is nothing readable, or no column looks like a question or an answer; names the columns.
+        ValueError: Nothing can be read, or no column looks like a question or an answer; the message names the columns.
     """
     named = named or NamedColumns()
     if isinstance(source, HubSource):

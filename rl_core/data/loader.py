@@ -1,4 +1,4 @@
-"""Hands out the prompts of each step, epoch after epoch, and can continue anywhere."""
+"""Yields the prompts of each step, epoch after epoch, and can continue at any place."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ from rl_core.types import Int64Array, Prompt
 
 
 class PromptLoader:
-    """Batches of prompts without end. An epoch has as many as the rows fill; what does not fill one is left out.
+    """Endless batches of prompts. An epoch has as many batches as its rows fill; the remaining rows are left out of it.
 
     Args:
         dataset: The rows.
-        batch_size: Prompts a batch.
-        seed: The run's seed; the order of an epoch is keyed by it and the epoch.
-        shuffle: False keeps the rows' own order.
-        arrangement: Weighted sources and curriculum; None shows each row at most once an epoch, in no other order.
+        batch_size: Prompts of a batch.
+        seed: The run's seed, which with the epoch determines the order.
+        shuffle: Whether rows are shuffled; False keeps their order.
+        arrangement: Weighted sources and curriculum; None takes each row at most once in an epoch.
 
     Raises:
         ValueError: The rows do not fill one batch, or a source does not fill its share of one.
@@ -51,12 +51,12 @@ class PromptLoader:
 
     @property
     def num_rows(self) -> int:
-        """Rows that it draws from."""
+        """Number of rows that batches are made of."""
         return len(self._dataset)
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches an epoch."""
+        """Number of batches in an epoch."""
         return len(self._dataset) // self._batch_size
 
     def next_batch(self) -> list[Prompt]:
@@ -67,18 +67,18 @@ class PromptLoader:
         return batch
 
     def find(self, uids: Collection[str]) -> dict[str, Prompt]:
-        """The prompts of these uids, by uid; one that no row has is left out."""
+        """The prompts with these uids, by uid; a uid that no row has is left out."""
         return {prompt.uid: prompt for prompt in self._dataset if prompt.uid in uids}
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, with the settings that this place depends on."""
+        """The place at which the loader is, with the settings that this place depends on."""
         return {"epoch": self._epoch, "position": self._position, **self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a saved place.
 
         Raises:
-            ValueError: The place belongs to other rows, another batch size, seed or order.
+            ValueError: The place was saved with other rows, or another batch size, seed or order.
         """
         differences = [
             f"{name} was {state.get(name)} and is {value}"

@@ -1,4 +1,4 @@
-"""What a preparation made: counts, lengths, and the hashes of its files."""
+"""The manifest of prepared data: counts, lengths, and the hashes of its files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ MANIFEST_FILE = "manifest.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LengthSummary:
-    """Prompt lengths in tokens, image tokens included, of the rows that are kept."""
+    """Lengths of the prompts that are kept, in tokens, image tokens included."""
 
     shortest: int
     mean: float
@@ -24,24 +24,24 @@ class LengthSummary:
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> "LengthSummary":
-        """Summary of at least one length."""
+        """The summary of one or more lengths."""
         p95 = np.percentile(lengths, 95, method="higher")
         return cls(shortest=min(lengths), mean=float(np.mean(lengths)), p95=int(p95), longest=max(lengths))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitSummary:
-    """One split.
+    """The counts of one split.
 
     Attributes:
         source: Name of its source.
-        read: Rows read; the sum of the next three.
-        rows: Rows kept.
-        rejected: Rows that cannot be used; rejected.jsonl names each.
-        overlong: Rows left out for their length; rejected.jsonl names them too.
-        images: Different images of the rows kept, frames of videos among them.
-        data_sources: Rows kept by data source.
-        prompt_tokens: Lengths of the prompts kept.
+        read: Rows that were read: the sum of the next three numbers.
+        rows: Rows that were kept.
+        rejected: Rows that cannot be used; rejected.jsonl names each of them.
+        overlong: Rows that are too long; rejected.jsonl names them too.
+        images: Different images of the rows that were kept, frames of videos included.
+        data_sources: Rows that were kept, by data source.
+        prompt_tokens: Lengths of the prompts that were kept.
     """
 
     source: str
@@ -56,12 +56,12 @@ class SplitSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataManifest:
-    """The whole preparation.
+    """The manifest of all splits.
 
     Attributes:
-        fingerprint: Identity of all it depends on (rl_core.data.fingerprint).
-        splits: Summary by name: "train", "validation" and, where asked for, "cold_start".
-        images: Different images stored.
+        fingerprint: Identity of everything that the data depends on (rl_core.data.fingerprint).
+        splits: Summaries by name: "train", "validation", and "cold_start" where the config has a source for it.
+        images: Number of different images in the store.
         files: SHA-256 by file name.
     """
 
@@ -71,12 +71,12 @@ class DataManifest:
     files: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as manifest.json has them."""
+        """The plain values that manifest.json holds."""
         return asdict(self)
 
     @classmethod
     def read(cls, folder: Path) -> "DataManifest":
-        """The manifest of a prepared folder. Raises ValueError when there is none or it is damaged."""
+        """The manifest of a prepared folder. Raises ValueError where there is none or it is damaged."""
         path = folder / MANIFEST_FILE
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ class DataManifest:
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
     def altered_files(self, folder: Path) -> list[str]:
-        """Names of files that are missing or no longer have their content."""
+        """Names of files that are missing or have other content than when they were prepared."""
         return [name for name, digest in self.files.items() if not _has_content(folder / name, digest)]
 
 

@@ -1,4 +1,4 @@
-"""Where the images and videos of a table lie, which its rows name by their paths."""
+"""Finds the folder of the images and videos whose paths the rows of a table name."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ _TRIED_FOLDERS = 100
 
 
 def find_media_folder(table: TableReader, columns: Columns, *, beside: Path) -> tuple[Path | None, str | None]:
-    """The `media_dir` of a table.
+    """Find the `media_dir` of a table.
 
     Args:
         table: The rows.
-        columns: Which of them name images and videos.
-        beside: The folder of the data file, where paths start unless something else is said.
+        columns: The columns that name images and videos.
+        beside: The folder of the data file, from which relative paths start unless `media_dir` is set.
 
     Returns:
-        The folder, None where it is the data file's own; and in words what was chosen, or why nothing was.
+        The folder, or None for the data file's own folder; and a sentence about the choice, or why none was made.
     """
     sample = list(islice(_named_paths(islice(table.raw_rows(), _TRIED_ROWS), columns), _TRIED_PATHS))
     if not sample:
@@ -33,25 +33,25 @@ def find_media_folder(table: TableReader, columns: Columns, *, beside: Path) -> 
     if any(path.startswith("/") for path in sample):
         return _around(_named_paths(table.raw_rows(), columns), beside)
     found = {folder: _number_there(sample, folder) for folder in _candidates(beside)}
-    best = max(found, key=lambda folder: found[folder])  # the first of equals: the data file's own folder
+    best = max(found, key=lambda folder: found[folder])  # the first of equal ones is the data file's own folder
     if found[best] == found[beside]:
         return None, None
     return best, f"media_dir: images and videos were found from {best}"
 
 
 def _around(paths: Iterable[str], beside: Path) -> tuple[Path | None, str | None]:
-    """The folder that holds all absolute ones of some paths."""
+    """The folder that contains the files of all absolute paths, and a sentence about it."""
     folders = {Path(os.path.normpath(path)).parent for path in paths if path.startswith("/")}
     folder = Path(os.path.commonpath(folders))
     if lies_below(folder, beside):
         return None, None
     if folder == Path("/"):
-        return None, "media_dir: images and videos lie in folders that have nothing in common: set it with --media-dir"
+        return None, "media_dir: images and videos lie in folders without a common parent: set it with --media-dir"
     return folder, f"media_dir: all images and videos lie in {folder}; no other file of this machine is opened as one"
 
 
 def _candidates(beside: Path) -> Iterator[Path]:
-    """Folders from which relative paths usually start, the data file's own first."""
+    """Folders from which relative paths usually start; the data file's own folder is the first."""
     yield beside
     yield beside.absolute().parent
     yield Path.cwd()
@@ -63,7 +63,7 @@ def _number_there(paths: Sequence[str], folder: Path) -> int:
 
 
 def _named_paths(rows: Iterable[RawRow], columns: Columns) -> Iterator[str]:
-    """Every path of an image or video that a row names; what else is wrong with it is no matter here."""
+    """Every path of an image or video that a row names. Other faults of a row are ignored."""
     for raw in rows:
         if not isinstance(raw.values, dict):
             continue

@@ -1,7 +1,7 @@
-"""In which order the rows of an epoch come: shuffled, mixed from weighted sources, from easy to hard.
+"""The order of the rows in an epoch: shuffled, mixed from weighted sources, from easy to hard.
 
-Every order is a function of the run's seed and the epoch alone, so a loader that knows its epoch and its place in it
-continues exactly.
+Every order is a function of the run's seed and the epoch alone, so a loader that knows its epoch and its place in the
+epoch continues exactly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,17 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shuffle:
-    """Permutations keyed by the run's seed; without `enabled` rows keep their order."""
+    """Permutations keyed by the run's seed; if not `enabled`, rows keep their order."""
 
     seed: int
     enabled: bool
 
     def permutation(self, size: int, *key: int | str) -> Int64Array:
-        """[size] the numbers below `size`, each once."""
+        """[size] a permutation of the numbers below `size`."""
         if not self.enabled:
             return np.arange(size)
-        # Sorting raw draws, because numpy keeps the bits of PCG64 stable between versions and not its permutations.
+        # Raw draws are sorted, because numpy promises stable bits of PCG64 between versions, but not stable
+        # permutations.
         draws = np.random.PCG64(keyed_seed(self.seed, "shuffle", *key)).random_raw(size)
         return np.argsort(draws, kind="stable")
 
@@ -39,11 +40,11 @@ def plain_order(num_rows: int, *, slots: int, epoch: int, shuffle: Shuffle, rank
     """[slots] rows of an epoch, each at most once.
 
     Args:
-        num_rows: Rows there are.
-        slots: Rows that fill whole batches, at most `num_rows`; which are left out is drawn with the order.
-        epoch: From 0.
-        shuffle: The order before the curriculum.
-        ranks: [num_rows] rows come by rising rank; None leaves the order as it is.
+        num_rows: Number of rows.
+        slots: Number of rows that fill whole batches, at most `num_rows`; the shuffle decides which are left out.
+        epoch: Number of the epoch, from 0.
+        shuffle: Gives the order before the curriculum.
+        ranks: [num_rows] rows are sorted by rising rank; None leaves the order as it is.
     """
     return _by_rank(shuffle.permutation(num_rows, epoch)[:slots], ranks)
 
@@ -58,19 +59,20 @@ def weighted_order(
     shuffle: Shuffle,
     ranks: Float64Array | None,
 ) -> Int64Array:
-    """[batches * batch_size] rows of an epoch, in which every batch has the sources in the proportion of their weights.
+    """[batches * batch_size] rows of an epoch, in which every batch has rows of each source in proportion to its
+    weight.
 
-    A source that gives an epoch fewer rows than it has goes on in the next epoch where it stopped; one that gives more
-    shows each row once before any comes again. No batch holds a row twice.
+    If an epoch takes fewer rows of a source than there are, the next epoch continues where it stopped. If it takes
+    more, every row comes once before any row comes again. No batch has a row twice.
 
     Args:
         members: Rows of each source.
-        weights: Share of each source, relative to each other.
-        batches: Batches of the epoch.
-        batch_size: Rows a batch.
-        epoch: From 0.
-        shuffle: The order within a source.
-        ranks: [rows of all sources] rows of a source come by rising rank; None leaves the order as it is.
+        weights: Weight of each source.
+        batches: Number of batches in the epoch.
+        batch_size: Rows of a batch.
+        epoch: Number of the epoch, from 0.
+        shuffle: Gives the order within a source.
+        ranks: [rows of all sources] the rows of a source are sorted by rising rank; None leaves the order as it is.
 
     Raises:
         ValueError: A source has fewer rows than its share of a batch.
@@ -92,12 +94,12 @@ def weighted_order(
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """What is arranged beyond shuffling.
+    """The order of rows beyond shuffling: weighted sources and a curriculum.
 
     Attributes:
-        data_sources: [rows] data source of each row.
-        source_weights: Share of each source in every batch; None takes each row once an epoch.
-        ranks: [rows] place in the curriculum, rising; None has no curriculum.
+        data_sources: [rows] the data source of each row.
+        source_weights: Weight of each source in every batch; None takes each row once an epoch.
+        ranks: [rows] rows with a lower rank come earlier; None for no curriculum.
 
     Raises:
         ValueError: The weights do not name the data sources.
@@ -112,7 +114,7 @@ class Arrangement:
             check_source_weights(self.source_weights, self.data_sources)
 
     def order(self, *, batches: int, batch_size: int, epoch: int, shuffle: Shuffle) -> Int64Array:
-        """[batches * batch_size] rows of an epoch; see plain_order and weighted_order."""
+        """[batches * batch_size] rows of an epoch, by `plain_order` or `weighted_order`."""
         if self.source_weights is None:
             slots, rows = batches * batch_size, len(self.data_sources)
             return plain_order(rows, slots=slots, epoch=epoch, shuffle=shuffle, ranks=self.ranks)
@@ -128,13 +130,13 @@ class Arrangement:
         )
 
     def settings(self) -> dict[str, Any]:
-        """What a saved place in such an order depends on, as JSON values."""
+        """The settings that a saved place in this order depends on, as JSON values."""
         weights = None if self.source_weights is None else dict(self.source_weights)
         return {"source_weights": weights, "ranks": None if self.ranks is None else digest_of(self.ranks.tolist())}
 
 
 def check_source_weights(weights: Mapping[str, float], data_sources: Sequence[str]) -> None:
-    """Raises ValueError unless the weights name every data source of the training rows and no other."""
+    """Raises ValueError unless the weights name exactly the data sources of the training rows."""
     missing, unknown = sorted(set(data_sources) - set(weights)), sorted(set(weights) - set(data_sources))
     if missing or unknown:
         raise ValueError(
@@ -144,24 +146,25 @@ def check_source_weights(weights: Mapping[str, float], data_sources: Sequence[st
 
 
 def check_weighted_batches(weights: Mapping[str, float], rows: Mapping[str, int], *, batch_size: int) -> None:
-    """Raises ValueError unless the weights name every data source of `rows` (its number of rows by name) and no other,
-    and each has enough rows for its share of a batch."""
+    """Raises ValueError unless the weights name exactly the data sources of `rows` (number of rows by name), and each
+    of them has enough rows for its share of a batch."""
     names = [name for name, count in rows.items() for _ in range(count)]
     arrangement = Arrangement(data_sources=names, source_weights=weights)
-    in_order = Shuffle(seed=0, enabled=False)  # who gets how many of a batch is no matter of the draw
+    in_order = Shuffle(seed=0, enabled=False)  # the shares of a batch do not depend on the shuffle
     arrangement.order(batches=len(names) // batch_size, batch_size=batch_size, epoch=0, shuffle=in_order)
 
 
 def _interleaved(weights: Sequence[float], slots: int) -> Int64Array:
-    """[slots] number of the source of each slot: every stretch has nearly the sources' shares of the whole."""
+    """[slots] the number of the source of each slot, spread so evenly that every part of the epoch has nearly the
+    shares of the whole epoch."""
     counts = _shares(weights, slots)
-    # The j-th of c rows of a source stands in the middle of the j-th of c equal parts of the epoch.
+    # Row j of the c rows of a source is placed in the middle of part j of c equal parts of the epoch.
     places = np.concatenate([(np.arange(number) + 0.5) / max(number, 1) for number in counts])
     return np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
 
 
 def _shares(weights: Sequence[float], slots: int) -> Int64Array:
-    """`slots` divided in proportion, rounded by the largest remainders."""
+    """`slots` divided in proportion to the weights, rounded by the method of largest remainders."""
     exact = np.array(weights, np.float64) / sum(weights) * slots
     counts = np.floor(exact).astype(np.int64)
     remainders = np.argsort(counts - exact, kind="stable")
@@ -177,7 +180,7 @@ def _drawn(
     if wanted == 0:
         return np.empty(0, np.int64)
     if wanted <= len(rows):
-        # One permutation serves as many epochs as it has rows for.
+        # A permutation is used for as many epochs as it has rows for.
         cycle, part = divmod(epoch, len(rows) // wanted)
         order = shuffle.permutation(len(rows), name, cycle)
         return _by_rank(rows[order[part * wanted : (part + 1) * wanted]], ranks)
@@ -186,7 +189,7 @@ def _drawn(
 
 
 def _without_repeats(stream: Iterator[int], per_batch: Int64Array) -> list[int]:
-    """The stream in batches; a row that its batch has already waits for the next one."""
+    """The stream in batches; a row that is already in a batch waits for the next batch."""
     taken: list[int] = []
     waiting: list[int] = []
     for size in per_batch.tolist():

@@ -1,4 +1,4 @@
-"""From an image as a source has it to the RGB image that the model sees."""
+"""Turns an image of a source into the RGB image that the model sees."""
 
 import math
 import struct
@@ -14,10 +14,10 @@ from rl_core.sources.rows import ImageInput
 
 _EXIF_ORIENTATION = 0x0112
 _KEPT_FORMATS = ("PNG", "JPEG")
-# Pillow reads more, but an EPS file is a program, which it hands to Ghostscript.
+# Pillow reads more formats, but EPS, for example, is a program that it would pass to Ghostscript.
 _READ_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-# An uncompressed image of the most pixels that Pillow decodes has less: a file that claims gigabytes would take the
-# machine's memory before anything looks at it.
+# An uncompressed image with the most pixels that Pillow decodes is smaller. A larger file would fill the memory before
+# it is looked at.
 _MOST_BYTES = 1 << 30
 # What Pillow's decoders raise on damaged files.
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
@@ -32,9 +32,9 @@ class StoredImage(NamedTuple):
 
 
 def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> StoredImage:
-    """Decode an image in full, bring it to RGB within the pixel limits, and encode it.
+    """Decode an image completely, convert it to RGB, scale it into the pixel limits, and encode it.
 
-    PNG and JPEG bytes that need no change are kept as they are; anything else becomes a PNG, which loses nothing.
+    PNG and JPEG bytes that need no change are kept as they are; any other image becomes a PNG, without loss.
 
     Raises:
         ValueError: The image is missing or damaged; the message is the reason for a BadRow.
@@ -46,13 +46,13 @@ def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> St
 
 
 def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
-    """Decode an image as RGB, every pixel of it.
+    """Decode every pixel of an image as RGB.
 
-    EXIF rotation is applied; transparent parts become white, as on paper; 16-bit gray keeps its upper eight bits; an
-    animation gives its first frame.
+    EXIF rotation is applied; transparent parts become white; 16-bit gray keeps its upper eight bits; of an animation
+    the first frame is taken.
 
     Returns:
-        The image, and its encoded bytes when they are a PNG or JPEG of exactly these pixels.
+        The image, and its encoded bytes if they are a PNG or JPEG of exactly these pixels.
 
     Raises:
         ValueError: The image is missing or damaged, or of a kind that has no RGB form.
@@ -72,8 +72,9 @@ def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
 
 
 def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image.Image:
-    """Bring an RGB image's area within limits, keeping its shape (EasyR1's rule: down first, then up, sides cut to
-    whole pixels). The model's own processor rounds further, to whole patches."""
+    """Scale an RGB image so that its area is within limits, with the same proportions. By EasyR1's rule it is reduced
+    first, then enlarged, and sides are cut to whole pixels. The model's processor rounds them further to whole
+    patches."""
     if image.width * image.height > max_pixels:
         image = _scale_to_area(image, max_pixels)
     if image.width * image.height < min_pixels:
@@ -82,7 +83,7 @@ def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """PNG bytes of an image; fast rather than small."""
+    """PNG bytes of an image; speed matters more than size."""
     buffer = BytesIO()
     image.save(buffer, format="PNG", compress_level=2)
     return buffer.getvalue()
@@ -101,7 +102,7 @@ def _scale_to_area(image: Image.Image, area: int) -> Image.Image:
 
 
 def _is_plain(image: Image.Image) -> bool:
-    """Whether decoding the bytes again gives the very RGB image, with nothing turned, laid over or left out."""
+    """Whether decoding the bytes gives exactly the RGB image: not rotated, without transparency, a single frame."""
     return (
         image.format in _KEPT_FORMATS
         and image.mode == "RGB"
@@ -112,12 +113,12 @@ def _is_plain(image: Image.Image) -> bool:
 
 
 def _check_range(image: Image.Image) -> None:
-    """Raises ValueError for pixels of which nothing tells what is black and what is white."""
+    """Raises ValueError for pixels whose range of values is not known."""
     if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers, whose range nothing tells")
-    # Pillow gives this mode to 16 bits of a PPM as well, and brings them to their full range.
+        raise ValueError("its pixels are floating-point numbers of unknown range")
+    # Pillow uses this mode for 16-bit PPM files too, and scales these to their full range.
     if image.mode == "I" and image.format != "PPM":
-        raise ValueError("its pixels are whole numbers of 32 bits, whose range nothing tells")
+        raise ValueError("its pixels are 32-bit whole numbers of unknown range")
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -132,6 +133,6 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _gray16_to_rgb(image: Image.Image) -> Image.Image:
-    """Pillow's own conversion cuts every value above 255."""
+    """Keep the upper eight bits. Pillow's own conversion would clip every value above 255."""
     values = np.asarray(image).astype(np.int64)
     return Image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8)).convert("RGB")

@@ -1,4 +1,4 @@
-"""Prepares a dataset once for a run: sources to Parquet rows and an image store, with a manifest."""
+"""Prepares the data of a run once: from sources to Parquet rows and an image store, with a manifest."""
 
 import json
 import math
@@ -37,19 +37,19 @@ def prepare_dataset(
     progress: Progress,
     cold_start_source: DataSource | None = None,
 ) -> DataManifest:
-    """Write the folder `out`, whole or not at all: train.parquet, validation.parquet, cold_start.parquet when that
-    source is given, images.arrow, rejected.jsonl, manifest.json.
+    """Write the folder `out`, whole or not at all: train.parquet, validation.parquet, cold_start.parquet (if that
+    source is given), images.arrow, rejected.jsonl, manifest.json.
 
     Args:
         data: Sources, template and limits.
         model_folder: Hugging Face folder whose tokenizer, chat template and processor are used.
         out: Folder to make; an existing one is replaced.
-        progress: Shows a bar a split.
-        cold_start_source: Rows to imitate before RL.
+        progress: Shows a bar for each split.
+        cold_start_source: Rows for the cold start, if it has a source of its own.
 
     Raises:
-        ValueError: A source or template is wrong; too many rows are unusable or, with `overlong: error`, too long;
-            nothing is left; or training and held-out rows share an image. All such problems are named at once.
+        ValueError: A source or template is wrong; too many rows cannot be used or, with `overlong: error`, are too
+            long; no row is left; or training and held-out rows share an image. The message names all problems at once.
     """
     renderer = ChatRenderer(
         model_folder,
@@ -74,7 +74,7 @@ def prepare_dataset(
 
 
 def _open_all(data: DataConfig, cold_start_source: DataSource | None) -> dict[str, RowReader]:
-    """Readers by split. Raises ValueError with the problems of every source."""
+    """A reader for each split. Raises ValueError with the problems of every source."""
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
     readers, problems = {}, []
     for name, source in sources.items():
@@ -97,7 +97,7 @@ def _write_splits(
     data: DataConfig,
     progress: Progress,
 ) -> tuple[list[SplitCounts], int]:
-    """Write every split's files. Returns what was found, and the number of different images."""
+    """Write the files of every split. Returns the counts of each split, and the number of different images."""
     limits = Limits(**{limit.name: getattr(data, limit.name) for limit in fields(Limits)})
     splits = []
     with (
@@ -144,7 +144,7 @@ def _counting(prepared: Iterator[PreparedRow | RejectedRow], advance: Advance) -
 def _sort_out(
     prepared: Iterator[PreparedRow | RejectedRow], split: SplitCounts, rejected: TextIO
 ) -> Iterator[PreparedRow]:
-    """Pass on the rows to keep; note the others in `split` and in the file of rejected rows."""
+    """Yield the rows to keep; count the others in `split` and write them to the file of rejected rows."""
     for item in prepared:
         if isinstance(item, RejectedRow):
             (split.bad if item.kind == "bad" else split.overlong).append(item)

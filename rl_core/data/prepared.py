@@ -1,4 +1,4 @@
-"""The prepared dataset on disk: Parquet rows and an image store."""
+"""The prepared data on disk: Parquet rows and an image store."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -45,12 +45,12 @@ def rows_file(split: str) -> str:
 
 
 def rows_table(rows: Sequence[PreparedRow]) -> pa.Table:
-    """Rows as a table of SCHEMA; `answer` and `extra` are JSON text, of another type in every source."""
+    """Rows as a table of SCHEMA; `answer` and `extra` are JSON text, because their types differ between sources."""
     return pa.Table.from_pylist([_record(row) for row in rows], schema=SCHEMA)
 
 
 class PreparedDataset(Sequence[Prompt]):
-    """One split: a sequence of prompts, made from the table when asked for, and their `images`."""
+    """One split: a sequence of prompts, each made from the table when it is asked for, and their `images`."""
 
     def __init__(self, table: pa.Table, images: ImageStore) -> None:
         self._table = table
@@ -94,10 +94,10 @@ class PreparedDataset(Sequence[Prompt]):
     def __getitem__(self, index: slice) -> list[Prompt]: ...
 
     def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
-        """The prompt at a place, or a list of prompts for a slice."""
+        """The prompt with this number, or the list of prompts of a slice."""
         if isinstance(index, slice):
             return [self._prompt(number) for number in range(*index.indices(len(self)))]
-        return self._prompt(range(len(self))[index])  # a range knows IndexError and places from the end
+        return self._prompt(range(len(self))[index])  # a range raises IndexError and counts from the end
 
     def __iter__(self) -> Iterator[Prompt]:
         return (self._prompt(number) for number in range(len(self)))
@@ -117,12 +117,12 @@ class PreparedDataset(Sequence[Prompt]):
 
     @property
     def images_per_prompt(self) -> int:
-        """Images of the prompt that has most."""
+        """Most images of any prompt."""
         return self._most("image_uids")
 
     @property
     def videos_per_prompt(self) -> int:
-        """Videos of the prompt that has most."""
+        """Most videos of any prompt."""
         return self._most("videos")
 
     def _prompt(self, number: int) -> Prompt:
@@ -155,7 +155,8 @@ class PreparedDataset(Sequence[Prompt]):
 
 
 def arrange(dataset: PreparedDataset, data: DataConfig) -> Arrangement:
-    """Weighted sources and curriculum of the training rows. Raises ValueError unless the weights name the sources."""
+    """Weighted sources and curriculum of the training rows. Raises ValueError unless the weights name exactly the data
+    sources."""
     ranks = None
     if data.curriculum is not None:
         ranks = dataset.numbers(data.curriculum.column) * (-1.0 if data.curriculum.descending else 1.0)

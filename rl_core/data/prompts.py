@@ -1,4 +1,4 @@
-"""The text around a question: the Jinja prompt template, and its split at image places."""
+"""The text around a question: the Jinja prompt template, and its division into parts at images and videos."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ Content = str | list[Part]
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """Wraps a question: Jinja text with the variable `content`.
+    """A Jinja template with the variable `content`, which is wrapped around a question.
 
     Raises:
         ValueError: The text is no Jinja, uses another variable, or does not show `content` exactly once.
@@ -45,7 +45,8 @@ class PromptTemplate:
 
     @classmethod
     def load(cls, path: str | None) -> "PromptTemplate":
-        """The template in a file; the bare question for None. Raises ValueError naming the file."""
+        """The template in a file; None for the question alone. Raises ValueError, which names the file, where it cannot
+        be read or is no such template."""
         if path is None:
             return cls()
         try:
@@ -56,12 +57,12 @@ class PromptTemplate:
             raise ValueError(f"data.prompt_template {path}: {error}") from None
 
     def render(self, question: str) -> str:
-        """The user's text. Raises ValueError for a question that the template cannot be rendered with."""
+        """The text of the user's turn. Raises ValueError where the template cannot be rendered with this question."""
         return self._template.render(content=question).strip()
 
 
 def chat_content(text: str) -> Content:
-    """The content of a chat message: the text itself, or its parts where it has places of images or videos."""
+    """The content of a chat message: the text itself, or a list of parts where it has places of images or videos."""
     pieces = _PLACE.split(text)
     if len(pieces) == 1:
         return text
@@ -69,15 +70,15 @@ def chat_content(text: str) -> Content:
 
 
 def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
-    """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first 2000 training
-    rows, the first 4000 letters of each, the system prompt, and `extra_texts`. Raises ValueError as the source and the
-    template do."""
+    """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first 2000 training rows
+    (the first 4000 letters of each text), the system prompt, and `extra_texts`. Raises ValueError where the source or
+    the template cannot be read."""
     template = PromptTemplate.load(data.prompt_template)
     if data.system_prompt:
         yield data.system_prompt
     for row in islice(data.train.open(), _CORPUS_ROWS):
         if isinstance(row, Row):
-            # A text of megabytes would decide the vocabulary, and take minutes to train on.
+            # A text of megabytes would dominate the vocabulary, and take minutes to train on.
             for turn in row.history:
                 yield without_places(turn.content)[:_CORPUS_LETTERS]
             yield without_places(template.render(row.question[:_CORPUS_LETTERS]))

@@ -1,4 +1,4 @@
-"""Items to be asked once, outside a run: rendered into prompts in memory, their images into a store."""
+"""Renders the items of a source for an evaluation outside a run: prompts in memory, images in a store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _NAMED_ROWS = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Questions:
-    """The items of one source that can be asked, in order, and those that cannot."""
+    """The items of a source: prompts in order, and the items that were left out because they cannot be asked."""
 
     prompts: Sequence[Prompt]
     left_out: Sequence[RejectedRow]
 
     def remark(self) -> str | None:
-        """What was left out and why, in a sentence; None when nothing was."""
+        """A sentence about the items that were left out and why; None if there are none."""
         if not self.left_out:
             return None
         first = "; ".join(str(row.row) for row in self.left_out[:_NAMED_ROWS])
@@ -35,7 +35,7 @@ def render_questions(
     """Render every item of a source.
 
     Raises:
-        ValueError: the source cannot be read, or none of its items can be asked; names the first ones.
+        ValueError: the source cannot be read, or none of its items can be asked; the message names the first ones.
     """
     reader = source.open()
     prompts: list[Prompt] = []

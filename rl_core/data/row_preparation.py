@@ -1,4 +1,4 @@
-"""Turns a source's rows into prompts: images checked and fitted, chat rendered, length measured."""
+"""Turns rows into prompts: images are checked and scaled, the chat is rendered, its length is measured."""
 
 import hashlib
 import json
@@ -18,13 +18,13 @@ from rl_core.sources.rows import BadRow, Row, VideoInput
 from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64
-_LETTERS_A_TOKEN = 100  # far more than tokenizers reach on any text
+_LETTERS_A_TOKEN = 100  # more than any tokenizer reaches on any text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Bounds of a prompt: tokens with those of images and videos included, the area of an image or frame in pixels,
-    frames a second and in all."""
+    """Limits of a prompt: tokens (image and video tokens included), the area of an image or frame in pixels, and the
+    frames of a video (each second, and in all)."""
 
     max_prompt_length: int
     min_pixels: int
@@ -34,20 +34,20 @@ class Limits:
 
 
 class StoredVideo(NamedTuple):
-    """A video's frames, ready to be stored, and how many there are a second."""
+    """The frames of a video, ready to be stored, and their number in each second."""
 
     frames: tuple[StoredImage, ...]
     fps: float
 
     @property
     def shape(self) -> VideoShape:
-        """What its tokens depend on."""
+        """The sizes that the video's tokens depend on."""
         return VideoShape(len(self.frames), self.frames[0].width, self.frames[0].height, self.fps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedRow:
-    """A row that became a prompt, and its row number in the source."""
+    """A row that became a prompt, with its number in the source."""
 
     index: int
     prompt: Prompt
@@ -55,7 +55,7 @@ class PreparedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RejectedRow:
-    """A row that did not: unusable ("bad"), or longer than allowed ("overlong")."""
+    """A row that became no prompt: it cannot be used ("bad"), or is longer than allowed ("overlong")."""
 
     kind: Literal["bad", "overlong"]
     row: BadRow
@@ -76,7 +76,7 @@ class _LoadedRow:
 def prepare_rows(
     rows: Iterable[Row | BadRow], renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter
 ) -> Iterator[PreparedRow | RejectedRow]:
-    """Every row of `rows`, in order, as a prompt or as a rejection. Images of kept rows are added to `images`."""
+    """Every row in order, as a prompt or as a rejected row. The images of rows that are kept are added to `images`."""
     remaining = iter(rows)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while chunk := list(islice(remaining, _CHUNK_ROWS)):
@@ -91,7 +91,7 @@ def _prepare_chunk(
     images: ImageStoreWriter,
     pool: Executor,
 ) -> Iterator[PreparedRow | RejectedRow]:
-    # Pillow works outside the interpreter's lock, so threads decode side by side.
+    # Pillow releases the interpreter's lock, so threads decode in parallel.
     loaded = list(pool.map(lambda row: _load(row, renderer, limits), chunk))
     good = [item for item in loaded if isinstance(item, _LoadedRow)]
     rendered = iter(_render_rows(good, renderer))
@@ -103,10 +103,10 @@ def _prepare_chunk(
 
 
 def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt | BadRow]:
-    """A prompt for each row; a row that the chat template refuses is bad."""
+    """A prompt for each row; a row that the chat template refuses becomes a BadRow."""
     try:
         return _render_together(items, renderer)
-    except ValueError:  # of some row among them: one by one each says it of itself
+    except ValueError:  # of one row among them: one by one, each row has its own result
         return [_render_alone(item, renderer) for item in items]
 
 
@@ -127,7 +127,7 @@ def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Seq
 
 
 def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | RejectedRow:
-    """Check and fit a row's images. What is wrong with them rejects it."""
+    """Check the question and prepare the images and videos of a row; a row with a fault is rejected."""
     if isinstance(row, BadRow):
         return RejectedRow(kind="bad", row=row)
     if (length := _hopeless_length(row, limits)) is not None:
@@ -153,8 +153,8 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
 
 
 def _hopeless_length(row: Row, limits: Limits) -> str | None:
-    """What of a row no prompt has room for; None where its tokens are to be counted. Megabytes of text, or thousands of
-    images, would take minutes to look at."""
+    """What makes a row longer than any prompt may be, without counting its tokens; None where they must be counted.
+    Megabytes of text or thousands of images would take minutes to prepare."""
     letters = len(row.question) + sum(len(turn.content) for turn in row.history)
     if letters > _LETTERS_A_TOKEN * limits.max_prompt_length:
         return f"{letters} letters"
@@ -169,7 +169,7 @@ def _overlong(row: Row, length: str, limits: Limits) -> RejectedRow:
 
 
 def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
-    """Sample a video's frames and fit each as an image. Raises ValueError with the reason for a BadRow."""
+    """Sample frames of a video and prepare each as an image. Raises ValueError with the reason for a BadRow."""
     frames = read_video(source, fps=limits.video_fps, max_frames=limits.video_max_frames)
     stored = [
         prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in frames.images
@@ -206,7 +206,8 @@ def _finish(
 
 
 def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]) -> str:
-    """Content and place of a row: twice the same row in a source is two prompts with draws of their own."""
+    """Identity of a row by its content and its place: a row that a source has twice is two prompts, each with its own
+    random draws."""
     identity = [row.data_source, row.index, row.history, row.question, row.answer_text, image_uids]
     identity += [video.frame_uids for video in videos]
     return hashlib.sha256(json.dumps(identity, ensure_ascii=False).encode()).hexdigest()[:16]

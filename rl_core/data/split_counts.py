@@ -1,4 +1,4 @@
-"""What is known of a split when its rows have come in, and what of it stops the preparation."""
+"""Counts the rows of a split, and finds the problems that stop a preparation."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,20 +14,20 @@ _NAMED_PROBLEMS = 10
 
 @dataclass(kw_only=True, slots=True)
 class SplitCounts:
-    """What is known of a split while its rows come in."""
+    """The counts of a split, which grow row by row."""
 
     name: str
     source: str
     lengths: list[int] = field(default_factory=list)
     bad: list[RejectedRow] = field(default_factory=list)
     overlong: list[RejectedRow] = field(default_factory=list)
-    image_rows: dict[str, int] = field(default_factory=dict)  # image uid -> the first row that shows it
-    text_rows: dict[str, int] = field(default_factory=dict)  # prompt without images -> the first row that asks it
+    image_rows: dict[str, int] = field(default_factory=dict)  # image uid -> the first row with this image
+    text_rows: dict[str, int] = field(default_factory=dict)  # prompt without images -> the first row with this prompt
     data_sources: Counter[str] = field(default_factory=Counter)
 
     @property
     def read(self) -> int:
-        """Rows read."""
+        """Number of rows that were read."""
         return len(self.lengths) + len(self.bad) + len(self.overlong)
 
     def keep(self, item: PreparedRow) -> None:
@@ -41,7 +41,7 @@ class SplitCounts:
             self.text_rows.setdefault(repr(prompt.text), item.index)
 
     def summary(self) -> SplitSummary:
-        """What the manifest says of it."""
+        """The summary of the split for the manifest."""
         return SplitSummary(
             source=self.source,
             read=self.read,
@@ -55,7 +55,7 @@ class SplitCounts:
 
 
 def split_problems(splits: Sequence[SplitCounts], data: DataConfig) -> list[str]:
-    """Everything that stops the preparation, a sentence each, the first rows concerned below it."""
+    """Everything that stops the preparation: a sentence for each problem, with the first of its rows below."""
     problems = [problem for split in splits for problem in _row_problems(split, data)]
     by_name = {split.name: split for split in splits}
     if data.source_weights is not None:
@@ -92,7 +92,7 @@ def _row_problems(split: SplitCounts, data: DataConfig) -> Iterator[str]:
         yield from _named(split.overlong)
     if not split.lengths:
         yield f"{split.name}: no row is left of {split.read}"
-        # What is refused by itself stands above already.
+        # Rows that were refused above are not named again.
         if not too_many_are_bad:
             yield from _named(split.bad)
         if not overlong_are_refused:
@@ -107,7 +107,7 @@ def _named(rejected: list[RejectedRow]) -> Iterator[str]:
 
 
 def _leaks(split: SplitCounts, held_out: SplitCounts) -> Iterator[str]:
-    """Images, and prompts without images, that are in both."""
+    """Images, and prompts without images, that training and held-out rows share."""
     yield from _shared("image", split, split.image_rows, held_out.image_rows)
     yield from _shared("prompt", split, split.text_rows, held_out.text_rows)
 

@@ -1,4 +1,4 @@
-"""Videos as sources have them: which frames are seen, and at what pace."""
+"""Decodes videos: which frames are taken, and how many from each second."""
 
 import math
 import os
@@ -16,33 +16,33 @@ from rl_core.sources.rows import VideoInput
 
 _FRAMES_OF_A_STEP = 2  # the vision towers merge two frames into one step of time
 
-# FFmpeg reads lists of other files and addresses too (ffconcat, HLS, DASH, SDP): whoever wrote the data would choose
-# what of this machine is opened.
+# FFmpeg also reads lists of other files and addresses (ffconcat, HLS, DASH, SDP), with which the author of the data
+# could choose which files of this machine are opened.
 _READ_FORMATS = (
     *("mov", "mp4", "m4a", "3gp", "3g2", "mj2", "matroska", "webm"),
     *("avi", "mpeg", "mpegts", "mpegvideo", "flv", "asf", "ogg", "gif"),
 )
-os.environ["OPENCV_FFMPEG_CAPTURE_OPTIONS"] = f"format_whitelist;{','.join(_READ_FORMATS)}"  # no call can say it
+os.environ["OPENCV_FFMPEG_CAPTURE_OPTIONS"] = f"format_whitelist;{','.join(_READ_FORMATS)}"  # no call takes this option
 
-# Quiet, both of them: what is wrong with a video stands in its row's reason.
+# Both libraries are silent: what is wrong with a video is the reason of its rejected row.
 os.environ["OPENCV_FFMPEG_LOGLEVEL"] = "-8"
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
 class Frames(NamedTuple):
-    """Sampled frames, an even number of them, `fps` a second, the first at the video's start."""
+    """An even number of frames, `fps` from each second, beginning with the first frame of the video."""
 
     images: list[Image.Image]
     fps: float
 
 
 def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
-    """Decode a video's frames at an even pace.
+    """Decode frames of a video at equal intervals.
 
     Args:
         source: Anything that OpenCV's FFmpeg decodes.
-        fps: Frames to take a second; fewer where the video has fewer, or would give more than `max_frames`.
-        max_frames: Most frames, even.
+        fps: Frames to take from each second; fewer if the video has fewer, or would give more than `max_frames`.
+        max_frames: Most frames, an even number.
 
     Raises:
         ValueError: The video is missing or damaged; the message is the reason for a BadRow.
@@ -59,7 +59,7 @@ def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
 
 def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
     own_fps, total = capture.get(cv2.CAP_PROP_FPS), int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
-    # A header may claim any number; so long a video, in seconds, has no last frame.
+    # A header may claim any numbers; a video of infinite length has no last frame.
     if not capture.isOpened() or total < 1 or not own_fps > 0 or not math.isfinite(total / own_fps + own_fps):
         raise ValueError("the video is of no known format, or damaged")
     indices, pace = frame_indices(total, own_fps, fps=fps, max_frames=max_frames)
@@ -67,7 +67,7 @@ def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
     decoded = {}
     for number in range(indices[-1] + 1):
         if not capture.grab():
-            raise ValueError(f"the video is damaged: it names {total} frames, and frame {number} cannot be read")
+            raise ValueError(f"the video is damaged: it should have {total} frames, and frame {number} cannot be read")
         if number in wanted:
             readable, frame = capture.retrieve()
             if not readable:
@@ -77,16 +77,17 @@ def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
 
 
 def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) -> tuple[list[int], float]:
-    """Which frames of a video are taken, and how many a second that is.
+    """The frames of a video that are taken, and how many that is in each second.
 
     Args:
-        total: Frames of the video, at least 1.
-        own_fps: Its frames a second.
-        fps: Frames to take a second.
-        max_frames: Most frames, even.
+        total: Number of frames of the video, at least 1.
+        own_fps: Frames in each second of the video.
+        fps: Frames to take from each second.
+        max_frames: Most frames, an even number.
 
     Returns:
-        An even number of rising indices (the only frame twice, where there is one), and their pace.
+        An even number of rising indices (if the video has one frame only, this frame twice), and the frames that they
+        take from each second.
     """
     seconds = total / own_fps
     pace = min(fps, own_fps)
@@ -100,7 +101,7 @@ def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) ->
 
 @contextmanager
 def _file_of(source: VideoInput) -> Iterator[Path]:
-    """The video as a file; OpenCV reads nothing else."""
+    """The video as a file, because OpenCV reads only files. Raises ValueError where it is no file."""
     if isinstance(source, Path):
         try:
             check_regular(source)

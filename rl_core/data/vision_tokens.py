@@ -1,4 +1,4 @@
-"""How many tokens an image takes, and which tokens a video takes, from sizes alone."""
+"""The tokens of images and videos in a prompt, computed from their sizes alone."""
 
 import json
 from functools import lru_cache
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ImageSize = tuple[int, int]
-"""Width and height, pixels."""
+"""Width and height in pixels."""
 
 _VISION_KEYS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
-# Families that write the time before every step of a video, as text (Qwen3-VL, arXiv:2511.21631).
+# Families that write the time as text before every step of a video (Qwen3-VL, arXiv:2511.21631).
 _TIMED_FAMILIES = frozenset({"qwen3_vl", "qwen3_vl_moe"})
 
 
 class VideoShape(NamedTuple):
-    """Frames of a video (an even number), their size in pixels, and their pace."""
+    """The frames of a video (an even number), their size in pixels, and how many there are in each second."""
 
     frames: int
     width: int
@@ -34,10 +34,10 @@ class VisionTokens:
 
     Args:
         model_folder: Hugging Face folder; config and processors are read.
-        tokenizer: The model's.
+        tokenizer: The model's tokenizer.
 
     Raises:
-        ValueError: The folder is none of a model, or its processor cannot tell an image's tokens from its size.
+        ValueError: The folder is no model folder, or its processor cannot compute an image's tokens from its size.
     """
 
     def __init__(self, model_folder: Path, tokenizer: "PreTrainedTokenizerBase") -> None:
@@ -53,16 +53,16 @@ class VisionTokens:
 
     @property
     def image_token_id(self) -> int | None:
-        """Placeholder of an image; None for a text model."""
+        """Placeholder token of an image; None for a text model."""
         return self._ids.get("image_token_id")
 
     @property
     def video_token_id(self) -> int | None:
-        """Placeholder of a video; None for a text model."""
+        """Placeholder token of a video; None for a text model."""
         return self._ids.get("video_token_id")
 
     def reserved(self) -> tuple[str, ...]:
-        """The tokens that a question must not spell."""
+        """The tokens whose text a question must not contain."""
         return tuple(self._tokenizer.convert_ids_to_tokens(list(self._ids.values())))
 
     def _of_image(self, width: int, height: int) -> Int32Array:
@@ -92,7 +92,8 @@ class VisionTokens:
         return self._timed(placeholders, shape, merged=processor.temporal_patch_size)
 
     def _timed(self, placeholders: Int32Array, shape: VideoShape, *, merged: int) -> Int32Array:
-        """The placeholders of each step of `merged` frames between vision marks, after its time in seconds."""
+        """For each step of `merged` frames: its time in seconds as text, then its placeholders between vision
+        tokens."""
         steps = np.split(placeholders, shape.frames // merged)
         start, end = self._ids["vision_start_token_id"], self._ids["vision_end_token_id"]
         pieces = []
@@ -112,8 +113,9 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _processor(folder: Path, kind: str) -> Any:
-    """The part of the processor that knows the patch grid of images or of videos. The PIL backend of images needs no
-    torchvision; the grid is the same. Raises ValueError for one that cannot tell tokens from sizes."""
+    """The part of the processor that knows the patch grid of images or of videos. For images it is the PIL
+    backend, which needs no torchvision and has the same grid. Raises ValueError where it cannot compute tokens from
+    sizes."""
     from transformers import AutoImageProcessor, AutoVideoProcessor
 
     if kind == "image":

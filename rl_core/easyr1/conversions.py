@@ -1,4 +1,4 @@
-"""Values that are written otherwise, or counted in other units, than in EasyR1."""
+"""Conversions of values that Sightline writes differently, or counts in other units, than EasyR1."""
 
 from typing import Any
 
@@ -10,43 +10,43 @@ from rl_core.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
 
 def experiment(value: Any, config: EasyR1Config) -> Assignments:
-    """A name of lower-case letters, digits and hyphens."""
+    """The experiment's name, of lower-case letters, digits and hyphens."""
     return {"experiment": experiment_name(str(value), otherwise="easyr1")}
 
 
 def overlong(value: Any, config: EasyR1Config) -> Assignments:
-    """Long prompts are left out; they are never cut."""
+    """Whether long prompts are left out or are an error; Sightline never cuts them."""
     if value:
         return {"data.overlong": "filter"}
     raise NoEquivalent(
-        "a prompt of more than data.max_prompt_length tokens stops the preparation; EasyR1 cuts its end off, and stops "
-        "in the middle of a run where it has images",
+        "a prompt of more than data.max_prompt_length tokens stops the preparation; EasyR1 cuts off its end, and "
+        "stops in the middle of the run if the prompt has images",
         {"data.overlong": "error"},
     )
 
 
 def when_kl(key: str) -> Convert:
-    """The value under `key` where there is a KL term at all."""
+    """The value as `key`, if there is a KL term."""
     return lambda value, config: {key: value} if has_kl(config) else {}
 
 
 def without_kl(value: Any, config: EasyR1Config) -> Assignments:
-    """No reference where KL is off."""
+    """`algorithm.kl: null`, if there is no KL term."""
     return {} if has_kl(config) else {"algorithm.kl": None}
 
 
 def has_kl(config: EasyR1Config) -> bool:
-    """Whether EasyR1 would use a reference: not when it is disabled, and a coefficient of 0 is as good as that."""
+    """Whether there is a KL term: it is not disabled, and its coefficient is not 0."""
     return not config["algorithm.disable_kl"] and float(config["algorithm.kl_coef"]) > 0.0
 
 
 def when_adaptive(key: str) -> Convert:
-    """The value under `key` where the KL coefficient adapts: in the reward only, in EasyR1."""
+    """The value as `key`, if the KL coefficient is adaptive, which EasyR1 allows in the reward only."""
     return lambda value, config: {key: value} if has_kl(config) and _is_adaptive(config) else {}
 
 
 def kl_type(value: Any, config: EasyR1Config) -> Assignments:
-    """A fixed coefficient says so; an adaptive one has a target and a horizon."""
+    """`adaptive: null` for a fixed coefficient; an adaptive one gets a target and a horizon from other keys."""
     return {"algorithm.kl.adaptive": None} if has_kl(config) and not _is_adaptive(config) else {}
 
 
@@ -55,32 +55,32 @@ def _is_adaptive(config: EasyR1Config) -> bool:
 
 
 def when_filtering(key: str) -> Convert:
-    """The value under `key` where groups are filtered."""
+    """The value as `key`, if there is group filtering."""
     return lambda value, config: {key: value} if config["algorithm.online_filtering"] else {}
 
 
 def leaves_a_rest(value: Any, config: EasyR1Config) -> bool:
-    """Whether mini batches that no filter looks at do not fill a rollout batch exactly."""
+    """Whether the mini batches of a run without group filtering do not fill a rollout batch exactly."""
     return not config["algorithm.online_filtering"] and bool(value) and config["data.rollout_batch_size"] % value > 0
 
 
 def without_filter(value: Any, config: EasyR1Config) -> Assignments:
-    """No filter where it is off."""
+    """`online_filtering: null`, if there is no group filtering."""
     return {} if value else {"algorithm.online_filtering": None}
 
 
 def loss_type(value: Any, config: EasyR1Config) -> Assignments:
-    """EasyR1's `default` is PPO's clip."""
+    """The type of the loss; EasyR1's `default` is PPO."""
     return {"algorithm.loss.type": _loss(config)}
 
 
 def when_loss_reads(name: str) -> Convert:
-    """The option where the loss has it; EasyR1's other losses do not look at it."""
+    """The option, if the configured loss has it; EasyR1's other losses ignore it."""
     return lambda value, config: {f"algorithm.loss.{name}": value} if has_option(LOSSES, _loss(config), name) else {}
 
 
 def when_estimator_reads(name: str) -> Convert:
-    """The option where the advantage estimator has it; EasyR1's others do not look at it."""
+    """The option, if the configured advantage estimator has it; EasyR1's other estimators ignore it."""
     return lambda value, config: (
         {f"algorithm.advantage.{name}": value}
         if has_option(ESTIMATORS, config["algorithm.adv_estimator"], name)
@@ -94,12 +94,12 @@ def _loss(config: EasyR1Config) -> str:
 
 
 def when_critic(convert: Convert) -> Convert:
-    """What `convert` makes where there is a critic at all."""
+    """The result of `convert`, if there is a critic."""
     return lambda value, config: convert(value, config) if _has_critic(config) else {}
 
 
 def critic_warmup(value: Any, config: EasyR1Config) -> Assignments:
-    """EasyR1 leaves the policy alone until then, whatever the algorithm."""
+    """The critic's warm-up. In EasyR1 it delays the training of the policy even if there is no critic."""
     if _has_critic(config):
         return {"trainer.critic_warmup": value}
     if value > 1:
@@ -108,7 +108,7 @@ def critic_warmup(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def whole_critic(value: Any, config: EasyR1Config) -> Assignments:
-    """Nothing to say where all of a critic is trained."""
+    """Raises NoEquivalent where part of the critic would be frozen."""
     if value:
         raise NoEquivalent("all of a critic is trained")
     return {}
@@ -119,26 +119,26 @@ def _has_critic(config: EasyR1Config) -> bool:
 
 
 def under(key: str) -> Convert:
-    """The value under `key`."""
+    """The value as `key`."""
     return lambda value, config: {key: value}
 
 
 def same_body(value: Any, config: EasyR1Config) -> Assignments:
-    """Nothing to say where the critic starts from the policy's checkpoint."""
+    """Raises NoEquivalent where the critic does not start from the policy's checkpoint."""
     if value not in (None, config["worker.actor.model.model_path"]):
         raise NoEquivalent("a critic starts from the model that the policy starts from")
     return {}
 
 
 def optimizer_steps_a_step(config: EasyR1Config, owner: str) -> int:
-    """Optimizer steps of one training step of the actor or the critic: EasyR1 moves its schedule once a training step,
-    Sightline at each."""
+    """Optimizer steps of the actor or the critic in one training step. EasyR1 advances its learning-rate schedule once
+    in a training step, Sightline in each optimizer step."""
     batches = int(config["data.rollout_batch_size"]) // int(config[f"worker.{owner}.global_batch_size"])
     return max(1, batches) * int(config[f"worker.{owner}.ppo_epochs"])
 
 
 def warmup_steps(owner: str) -> Convert:
-    """A number of training steps, in optimizer steps of the `owner`."""
+    """A number of training steps, converted to optimizer steps of the `owner`."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if value is None:
@@ -149,7 +149,7 @@ def warmup_steps(owner: str) -> Convert:
 
 
 def warmup_ratio(owner: str) -> Convert:
-    """A share of the run's training steps, where EasyR1 does not override it with lr_warmup_steps."""
+    """A share of the run's training steps, unless lr_warmup_steps overrides it."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         is_overridden = config[f"worker.{owner}.optim.lr_warmup_steps"] is not None
@@ -159,28 +159,28 @@ def warmup_ratio(owner: str) -> Convert:
 
 
 def or_zero(key: str) -> Convert:
-    """The value under `key`; null is 0."""
+    """The value as `key`; null becomes 0."""
     return lambda value, config: {key: 0.0 if value is None else value}
 
 
 def frequency(key: str) -> Convert:
-    """A positive number of steps; EasyR1's -1 (the end of the run only) has no equivalent."""
+    """A positive number as `key`; EasyR1's -1 has no equivalent."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if int(value) < 1:
-            raise NoEquivalent(f"{key} takes a number of 1 and more; its default was left")
+            raise NoEquivalent(f"{key} must be 1 or more; it keeps its default")
         return {key: value}
 
     return convert
 
 
 def validation_frequency(value: Any, config: EasyR1Config) -> Assignments:
-    """0 and less validate never."""
+    """The frequency of validations; 0 or less never validates."""
     return {"trainer.val_freq": int(value) if int(value) > 0 else -1}
 
 
 def validation_sampling(value: Any, config: EasyR1Config) -> Assignments:
-    """How validation draws: the training's sampling, with these values laid over it."""
+    """How validation samples: as in training, except for the values given here."""
     override = dict(value or {})
     sampling: dict[str, Any] = {
         f"evaluation.{name}": override.pop(name, config[f"worker.rollout.{name}"])
@@ -193,7 +193,7 @@ def validation_sampling(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def trackers(value: Any, config: EasyR1Config) -> Assignments:
-    """Each logger under its own key; `file` is always written."""
+    """Each logger as a key of its own; `file` is always written."""
     names = [value] if isinstance(value, str) else list(value)
     assignments: dict[str, Any] = {name: True for name in ("console", "swanlab", "tensorboard") if name in names}
     if "mlflow" not in names:
@@ -204,31 +204,32 @@ def trackers(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def eager(value: Any, config: EasyR1Config) -> Assignments:
-    """EasyR1 runs on GPUs alone: what is to be compiled there takes minutes on a CPU and gains nothing."""
+    """`auto` in place of false: EasyR1 runs on GPUs only, and on a CPU compiling takes minutes and gains nothing."""
     return {"rollout.enforce_eager": True if value else "auto"}
 
 
 def engine_format(value: Any, config: EasyR1Config) -> Assignments:
-    """The engine has the trainer's number format, which is bfloat16 where EasyR1's does not exist here."""
+    """Raises NoEquivalent where vLLM's number format is not the trainer's (bfloat16 where Sightline does not have
+    EasyR1's)."""
     if _NUMBER_FORMATS.get(value) != _NUMBER_FORMATS.get(config["worker.actor.fsdp.mp_param_dtype"], "bfloat16"):
-        raise NoEquivalent("the engine has the number format of the trainer (model.dtype), so that both agree")
+        raise NoEquivalent("generator and trainer have the same number format (model.dtype), so that they agree")
     return {}
 
 
 def longest_sequence(value: Any, config: EasyR1Config) -> Assignments:
-    """The engine takes a longest prompt and a longest response together."""
+    """Raises NoEquivalent for a limit below the longest prompt and longest response together."""
     if value is not None and value < config["data.max_prompt_length"] + config["data.max_response_length"]:
-        raise NoEquivalent("the engine always has room for a longest prompt with a longest response")
+        raise NoEquivalent("the generator always has room for the longest prompt with the longest response")
     return {}
 
 
 def number_format(value: Any, config: EasyR1Config) -> Assignments:
-    """Of the arithmetic."""
+    """The number format of forward and backward passes."""
     return {"model.dtype": "float32" if _known_format(value) == "float32" else "bfloat16"}
 
 
 def stored_format(value: Any, config: EasyR1Config) -> Assignments:
-    """Nothing to set: the optimizer moves float32 numbers, whatever the arithmetic."""
+    """No key: master weights are always float32. Raises NoEquivalent for an unknown format."""
     if value is not None:
         _known_format(value)
     return {}
@@ -244,17 +245,18 @@ _NUMBER_FORMATS = {"fp32": "float32", "float32": "float32", "bf16": "bfloat16", 
 
 
 def when_lora(key: str) -> Convert:
-    """The value under `key` where adapters are trained."""
+    """The value as `key`, if adapters are trained."""
     return lambda value, config: {key: value} if _has_lora(config) else {}
 
 
 def lora_rank(value: Any, config: EasyR1Config) -> Assignments:
-    """A rank of 0 is no adapter."""
+    """The rank; 0 means no adapters."""
     return {"model.lora.rank": value} if _has_lora(config) else {"model.lora": None}
 
 
 def lora_targets(value: Any, config: EasyR1Config) -> Assignments:
-    """Name endings in one text, separated by commas, are a list; a text alone is a regular expression here."""
+    """The layers with adapters. A text of name endings, separated by commas, becomes a list, because in Sightline a
+    text is a regular expression."""
     if not _has_lora(config):
         return {}
     is_list_of_names = isinstance(value, str) and value != "all-linear"
@@ -263,7 +265,7 @@ def lora_targets(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def frozen_vision_tower(value: Any, config: EasyR1Config) -> Assignments:
-    """Adapters leave every weight frozen already."""
+    """Whether the vision tower is frozen; with adapters every weight is frozen anyway."""
     return {"model.freeze_vision_tower": bool(value) and not _has_lora(config)}
 
 

@@ -1,4 +1,5 @@
-"""EasyR1's paths: the user's own files, found where they lie, and `path@split` data sets."""
+"""Conversions of EasyR1's paths: the user's own files, which are searched for, and datasets of the form
+`path@split`."""
 
 import re
 from pathlib import Path
@@ -15,8 +16,9 @@ _REWARD = "worker.reward.reward_function"
 
 
 def locate(path: str, config: EasyR1Config) -> str | None:
-    """The path of a file that EasyR1 would find from its own folder: as it is, or from the folder of the user's config
-    or one above it. Relative to the working directory where it lies below it; None where there is none."""
+    """Search for a file that EasyR1 finds from its own folder: from the working directory, then from the folder of the
+    user's config upwards. Returns a path relative to the working directory if the file lies below it, otherwise an
+    absolute path; None where there is no such file."""
     folders = [Path(), config.folder, *config.folder.absolute().parents]
     found = next((folder / path for folder in folders if (folder / path).exists()), None)
     if found is None:
@@ -26,7 +28,7 @@ def locate(path: str, config: EasyR1Config) -> str | None:
 
 
 def file_at(key: str) -> Convert:
-    """Takes a file over under the Sightline key `key`."""
+    """Takes over the path of a file as `key`; a file that does not exist is refused."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if value is None:
@@ -40,7 +42,7 @@ def file_at(key: str) -> Convert:
 
 
 def reward_function(value: Any, config: EasyR1Config) -> Assignments:
-    """`file.py:function`; EasyR1 takes `main` where no function is named."""
+    """The reward as `file.py:function`; if no function is named, it is `main`, as in EasyR1."""
     if value is None:
         raise NoEquivalent("a run needs a reward: set reward.function, for instance to `math`")
     file, function = _reward_file(value, config)
@@ -53,13 +55,13 @@ def reward_function(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def names_accuracy(value: Any, config: EasyR1Config) -> bool:
-    """Whether the reward file has the word for a component; true where there is no file to look at."""
+    """Whether the reward file has the text 'accuracy' in quotes; true where there is no file."""
     file = None if value is None else _reward_file(value, config)[0]
     return file is None or re.search(r"""["']accuracy["']""", _text(file)) is not None
 
 
 def reward_type(value: Any, config: EasyR1Config) -> Assignments:
-    """What the config says, else the file, else EasyR1's default."""
+    """The interface of the reward: as the config says, otherwise as the file says, otherwise EasyR1's default."""
     if value is None and config[_REWARD] is not None:
         file, _ = _reward_file(config[_REWARD], config)
         value = None if file is None or "REWARD_TYPE" in _text(file) else "batch"
@@ -67,21 +69,24 @@ def reward_type(value: Any, config: EasyR1Config) -> Assignments:
 
 
 def _reward_file(value: str, config: EasyR1Config) -> tuple[str | None, str]:
-    """Where the file lies, if it does, and the name of the function."""
+    """The path of the reward file (None where it does not exist) and the name of the function."""
     file, _, function = value.partition(":")
     return locate(file, config), function or "main"
 
 
 def _text(path: str) -> str:
-    """What the reward's own loader reads; a file that it cannot read has no words here."""
+    """The text of a reward file; empty where it is no file."""
     return Path(path).read_text(encoding="utf-8", errors="replace") if Path(path).is_file() else ""
 
 
 def checkpoint(value: Any, config: EasyR1Config) -> Assignments:
-    """A folder, or a name on the hub; not of a mixture of experts, as far as its name or its config.json tells."""
+    """The checkpoint: a folder or a name on the hub. Raises NoEquivalent where name or config.json shows a mixture of
+    experts."""
     source = {"model.source.type": "pretrained"}
     if value is not None and (_EXPERTS.search(value) or _has_experts(Path(value) / "config.json")):
-        raise NoEquivalent("a mixture of experts: no family here has experts; set model.source.path to another", source)
+        raise NoEquivalent(
+            "it is a mixture of experts, which Sightline does not train; set model.source.path to another model", source
+        )
     return {**source, "model.source.path": value}
 
 
@@ -90,7 +95,7 @@ def _has_experts(config_json: Path) -> bool:
 
 
 def data_source(key: str) -> Convert:
-    """Takes `path@split` over as the source `key`: a file, or a split of a folder or of a hub data set.
+    """Takes `path@split` over as the source `key`: a file, or a split of a folder or of a hub dataset.
     EasyR1's split is `train` where none is named."""
 
     def convert(value: Any, config: EasyR1Config) -> Assignments:
@@ -102,37 +107,39 @@ def data_source(key: str) -> Convert:
             return {key: _folder(found, split, key) if Path(found).is_dir() else _file(found, split, key)}
         if _HUB_NAME.fullmatch(path):
             return {key: _split(path, split)}
-        raise NoEquivalent(f"there is no file or folder {path}, and it is no name on the hub; set {key} yourself")
+        raise NoEquivalent(f"there is no file or folder {path}, and it cannot be a name on the hub; set {key} yourself")
 
     return convert
 
 
 def _split(name: str, split: str) -> dict[str, str]:
-    """Of a hub data set, or of a folder in its place: a local source would read all of its splits as one."""
+    """A split of a dataset on the hub, or of a folder in its place. A local source would read all splits of a folder
+    together."""
     return {"type": "hub", "name": f"{name}@{split or 'train'}"}
 
 
 def _folder(path: str, split: str, key: str) -> dict[str, str]:
     source = _split(path, split)
     if not re.fullmatch(SPLIT_NAME, source["name"]):
-        raise NoEquivalent(f"a folder is read by `path@split` without spaces and another @; rename it or set {key}")
+        raise NoEquivalent(f"a folder is named as `path@split`, without spaces or another @; rename it, or set {key}")
     return source
 
 
 def _file(path: str, split: str, key: str) -> dict[str, str]:
     if Path(path).suffix.removeprefix(".") not in FILE_KINDS:
         endings = ", ".join(f".{kind}" for kind in FILE_KINDS)
-        raise NoEquivalent(f"a file must end in one of {endings}; set {key} to one")
+        raise NoEquivalent(f"a file's name must end in one of {endings}; set {key} to such a file")
     source = {"type": "local", "path": path}
-    if split not in ("", "train"):  # a file's rows are the split `train` in EasyR1
+    if split not in ("", "train"):  # in EasyR1 the rows of a file are the split `train`
         raise NoEquivalent(
-            f"a file is read whole, without `{split}`; set {key}.limit for its first rows", {key: source}
+            f"a file has no split `{split}`, all of its rows are read; set {key}.limit to read only the first",
+            {key: source},
         )
     return source
 
 
 def image_folder(value: Any, config: EasyR1Config) -> Assignments:
-    """The folder of the media, for both sources."""
+    """The folder of images and videos, for both sources."""
     if value is None:
         return {}
     found = locate(str(value), config)

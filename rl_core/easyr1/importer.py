@@ -1,4 +1,4 @@
-"""From EasyR1's YAML and command line to Sightline's config, and what was lost on the way."""
+"""Converts EasyR1's YAML and command line to Sightline's config, and names every difference."""
 
 import difflib
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from rl_core.easyr1.values import read_value
 from rl_core.redaction import redact
 from rl_core.section import without_secrets
 
-_UNKNOWN = "no key of EasyR1 that is known here (docs/migration.md has them all)"
+_UNKNOWN = "not a known key of EasyR1 (docs/migration.md lists all of them)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A key that was not taken over as it stands.
+    """A key of EasyR1 that was not taken over unchanged.
 
     Attributes:
-        key: EasyR1's.
-        value: The value there.
-        text: Why, and what to do.
+        key: The key's name in EasyR1.
+        value: Its value.
+        text: Why it was not taken over, and what to do.
     """
 
     key: str
@@ -40,13 +40,14 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """What an import gives.
+    """The result of an import.
 
     Attributes:
-        tree: Sightline's config as nested mappings; every key that EasyR1 decides is in it, since the defaults differ.
-        lost: What has no equivalent and would change the run.
-        differing: What was taken over and does not do quite the same here.
-        needless: The user's keys that nothing needs here, whatever they say.
+        tree: Sightline's config as nested mappings. It has every key for which EasyR1 has one, because the defaults
+            differ.
+        lost: Keys that have no equivalent and would change the run.
+        differing: Keys that were taken over and do not do exactly the same in Sightline.
+        needless: The user's keys that Sightline does not need, whatever their value.
         missing: Keys that must be set by hand before the config is valid.
     """
 
@@ -57,7 +58,7 @@ class Imported:
     missing: Sequence[str]
 
     def text(self, title: str) -> str:
-        """The config as YAML, with what is not the same as comments at its head."""
+        """The config as YAML, with all differences as comments at its beginning."""
         lost = [f"no equivalent: {note}" for note in self.lost]
         differing = [f"differs: {note}" for note in self.differing]
         head = [title, *lost, *differing, *(f"set {key}" for key in self.missing)]
@@ -69,12 +70,12 @@ def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
     """Translate a configuration of EasyR1.
 
     Args:
-        path: Its YAML file; None where there is none, and all that is not said is EasyR1's default.
-        overrides: `key.path=value`, as after `python3 -m verl.trainer.main config=...`.
+        path: Its YAML file; None where there is none. Keys that are not given have EasyR1's defaults.
+        overrides: Texts `key.path=value`, as on the command line after `python3 -m verl.trainer.main config=...`.
 
     Raises:
-        ConfigError: the configuration is missing or no YAML mapping, an override cannot be read, a value is none that
-            EasyR1 would take, or a file that it names is not there; all such values are named at once.
+        ConfigError: the configuration is missing or no YAML mapping, an override cannot be read, EasyR1 would refuse a
+            value, or a file that the configuration names does not exist. The message names all such values.
     """
     given = _given(path, overrides)
     config, refusals = _resolved(given, path)
@@ -99,7 +100,7 @@ def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
 
 
 def _given(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
-    """What the user wrote, by dotted key."""
+    """The values that the user wrote, by dotted key."""
     tree = {} if path is None else read_yaml(path)
     for override in overrides:
         apply_override(tree, override)
@@ -107,7 +108,7 @@ def _given(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _resolved(given: Mapping[str, Any], path: Path | None) -> tuple[EasyR1Config, list[Note]]:
-    """Every key's value, and those that are none."""
+    """The value of every key, and notes about the values that EasyR1 would refuse."""
     values: dict[str, Any] = {}
     refusals: list[Note] = []
     for name, key in KEYS.items():
@@ -127,7 +128,7 @@ def _unknown(name: str) -> str:
 
 
 def _differing(config: EasyR1Config, named: Container[str]) -> list[Note]:
-    """Keys whose value means something else here, less those that are `named` already."""
+    """Keys whose value has another effect in Sightline, without the keys in `named`."""
     return [
         Note(key=name, value=config[name], text=difference.text)
         for name, key in KEYS.items()
@@ -137,7 +138,7 @@ def _differing(config: EasyR1Config, named: Container[str]) -> list[Note]:
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys down to those that the table has, which may hold mappings."""
+    """Dotted keys with their values. A key of the table may have a mapping as its value."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in KEYS:
@@ -147,7 +148,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note], list[Note]]:
-    """Dotted Sightline key -> value; what is lost, and what stops the import."""
+    """Dotted key of Sightline -> value; notes about what is lost, and notes about what stops the import."""
     flat: dict[str, Any] = {}
     lost: list[Note] = []
     refusals: list[Note] = []
@@ -166,7 +167,7 @@ def _converted(config: EasyR1Config) -> tuple[dict[str, Any], list[Note], list[N
 
 
 def _accepted(flat: Mapping[str, Any], config: EasyR1Config) -> tuple[Tree, list[Note], list[str]]:
-    """The tree without the values that Sightline's own bounds refuse, and the keys that are still missing."""
+    """The tree without values that Sightline refuses, notes about these values, and the keys that are still missing."""
     kept = dict(flat)
     refused: list[Note] = []
     while True:
@@ -178,12 +179,12 @@ def _accepted(flat: Mapping[str, Any], config: EasyR1Config) -> tuple[Tree, list
             return ordered, refused, sorted(problems)
         for key in sorted(wrong):
             del kept[key]
-            text = f"{key} does not take it ({problems[key]}) and was left at its default"
+            text = f"{key} does not accept it ({problems[key]}) and keeps its default"
             refused += [Note(key=name, value=config[name], text=text) for name in _deciders(key)]
 
 
 def _problems(tree: Tree) -> dict[str, str]:
-    """Dotted key -> what is wrong there; empty for a valid config."""
+    """Dotted key -> what is wrong with it; empty for a valid config."""
     try:
         RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -196,7 +197,7 @@ def _deciders(key: str) -> list[str]:
 
 
 def nested(flat: Mapping[str, Any]) -> Tree:
-    """Dotted keys as nested mappings, in order; a key below a mapping that was set whole adds to it."""
+    """Dotted keys as nested mappings, in order. A key below a mapping that was set as a whole is added to it."""
     tree: Tree = {}
     for key, value in flat.items():
         *parents, last = key.split(".")

@@ -1,4 +1,4 @@
-"""One key of EasyR1's configuration and what becomes of it."""
+"""A key of EasyR1's configuration, and how it is converted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 Assignments = Mapping[str, Any]
-"""Dotted Sightline key -> value."""
+"""Dotted key of Sightline -> value."""
 
 
 class NoEquivalent(Exception):
-    """This value of a key cannot be expressed; the message says why and what to do.
+    """Sightline has no equivalent for this value of a key; the message says why and what to do.
 
     Args:
         why: The message.
-        rest: What can be taken over nevertheless.
+        rest: Keys that can be taken over nevertheless.
     """
 
     def __init__(self, why: str, rest: Assignments | None = None) -> None:
@@ -23,7 +23,7 @@ class NoEquivalent(Exception):
 
 
 class Refused(Exception):
-    """No experiment can be made of this value of a key, here or there: the import stops. The message says why."""
+    """Neither EasyR1 nor Sightline can run with this value of a key, so the import stops. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class EasyR1Config:
     """A resolved configuration of EasyR1.
 
     Attributes:
-        values: Every key of the table, dotted, with its value: the user's or EasyR1's default.
-        given: The keys that the user wrote, in a file or on the command line.
-        folder: Where the user's file lies; its paths are looked for here and above as well.
+        values: Every dotted key of the table with its value, which is the user's or EasyR1's default.
+        given: The keys that the user wrote in a file or on the command line.
+        folder: The folder of the user's file; the paths in it are also searched for here and above.
     """
 
     values: Mapping[str, Any]
@@ -48,12 +48,12 @@ Convert = Callable[[Any, EasyR1Config], Assignments]
 """(value, whole configuration) -> assignments. Raises NoEquivalent or Refused."""
 
 When = Callable[[Any, EasyR1Config], bool]
-"""(value, whole configuration) -> whether something holds of it."""
+"""(value, whole configuration) -> whether a difference applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not done as in EasyR1: for which values, and what."""
+    """Something that Sightline does differently from EasyR1: a text, and the values to which it applies."""
 
     when: When
     text: str
@@ -61,16 +61,17 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Key:
-    """A row of the table.
+    """A row of the table of keys.
 
     Attributes:
-        name: Dotted, as in EasyR1.
-        default: EasyR1's, from its dataclasses (its example YAML sets some of them otherwise).
-        to: The Sightline keys that it decides; empty where it has no equivalent.
-        convert: How; None takes the value as it is.
-        remark: What differs; for a key without an equivalent, why.
-        differs: What the run would show that it does not do there, where the value is taken over.
-        harmless: For a key without an equivalent: the values that change nothing when they are left out; None for any.
+        name: Dotted name in EasyR1.
+        default: EasyR1's default, from its dataclasses (its example YAML sets some keys to other values).
+        to: The keys of Sightline that it determines; empty where it has no equivalent.
+        convert: How its value is converted; None takes the value as it is.
+        remark: A remark for the page; for a key without an equivalent, the reason.
+        differs: Differences that a run shows although the value was taken over.
+        harmless: For a key without an equivalent, the values that may be left out without changing the run; None for
+            all values.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Key:
     harmless: tuple[Any, ...] | None = None
 
     def assignments(self, config: EasyR1Config) -> Assignments:
-        """What the key's value becomes. Raises NoEquivalent or Refused."""
+        """The keys of Sightline that the value becomes. Raises NoEquivalent or Refused."""
         value = config[self.name]
         return dict.fromkeys(self.to, value) if self.convert is None else self.convert(value, config)
 
@@ -99,25 +100,25 @@ def same(name: str, default: Any, *to: str, remark: str = "", differs: Sequence[
 def converted(
     name: str, default: Any, convert: Convert, *to: str, remark: str = "", differs: Sequence[Difference] = ()
 ) -> Key:
-    """A key whose value must be rewritten."""
+    """A key whose value must be converted."""
     return Key(name=name, default=default, to=to, convert=convert, remark=remark, differs=tuple(differs))
 
 
 def needless(name: str, default: Any, remark: str) -> Key:
-    """A key that Sightline has no use for, whatever its value."""
+    """A key that Sightline does not need, whatever its value."""
     return Key(name=name, default=default, remark=remark)
 
 
 def where(*values: Any) -> When:
-    """Only these values."""
+    """A difference applies to these values only."""
     return lambda value, config: value in values
 
 
 def unless(*values: Any) -> When:
-    """All but these values."""
+    """A difference applies to all values except these."""
     return lambda value, config: value not in values
 
 
 def missing(name: str, default: Any, *harmless: Any, remark: str) -> Key:
-    """A key for what Sightline cannot do; `harmless` are the values that do not ask for it."""
+    """A key for something that Sightline cannot do; the values in `harmless` do not ask for it."""
     return Key(name=name, default=default, remark=remark, harmless=harmless)

@@ -14,8 +14,8 @@ from rl_core.easyr1.conversions import (
 from rl_core.easyr1.files import data_source, file_at, image_folder
 from rl_core.easyr1.key import Difference, Key, converted, needless, same
 
-_FOLDER = "A folder's split is read as one of a hub data set: `{type: hub, name: folder@split}`."
-_READ = "Where the estimator reads it."
+_FOLDER = "The split of a folder is read like a split of a dataset on the hub: `{type: hub, name: folder@split}`."
+_READ = "If the estimator has this option."
 
 DATA: tuple[Key, ...] = (
     converted("data.train_files", "", data_source("data.train"), "data.train", remark=_FOLDER),
@@ -27,7 +27,7 @@ DATA: tuple[Key, ...] = (
         "images",
         "data.train.columns.image_key",
         "data.validation.columns.image_key",
-        remark="Each `<image>` of a question is one image of the row, as there.",
+        remark="Each `<image>` of a question is one image of the row, as in EasyR1.",
     ),
     same(
         "data.video_key",
@@ -42,7 +42,7 @@ DATA: tuple[Key, ...] = (
         image_folder,
         "data.train.media_dir",
         "data.validation.media_dir",
-        remark="Null starts from the data file's own folder.",
+        remark="With null, paths start from the folder of the data file.",
     ),
     same(
         "data.video_fps",
@@ -58,33 +58,39 @@ DATA: tuple[Key, ...] = (
         None,
         when_filtering("algorithm.online_filtering.mini_rollout_batch_size"),
         "algorithm.online_filtering.mini_rollout_batch_size",
-        remark="Where groups are filtered. Elsewhere the engine takes as many of a batch's responses as it has room "
-        "for (`rollout.max_num_seqs`).",
+        remark="If there is group filtering. Otherwise the generator decodes as many responses of a batch at a time as "
+        "it has room for (`rollout.max_num_seqs`).",
         differs=[
             Difference(
                 leaves_a_rest,
-                "A step takes rollout_batch_size prompts; EasyR1 draws these in whole mini batches and throws the rest "
-                "away.",
+                "A step takes rollout_batch_size prompts; EasyR1 draws them in whole mini batches and discards the "
+                "rest.",
             )
         ],
     ),
-    needless("data.val_batch_size", -1, "All held-out rows are asked at once, the engine takes what it has room for."),
+    needless(
+        "data.val_batch_size",
+        -1,
+        "All held-out rows are asked at once, and the generator decodes as many as it has room for.",
+    ),
     converted(
         "data.format_prompt",
         None,
         file_at("data.prompt_template"),
         "data.prompt_template",
-        remark="Your own file is used where it lies. A file that is not there is refused; EasyR1 goes on without it.",
+        remark="Your own file is used from where it is. A missing file is an error; EasyR1 continues without it.",
     ),
     converted(
         "data.override_chat_template",
         None,
         file_at("data.override_chat_template"),
         "data.override_chat_template",
-        remark="Reaches the saved processor too.",
+        remark="The saved processor gets it too.",
     ),
-    same("data.shuffle", True, "data.shuffle", remark="The order is another one, keyed by seed and epoch."),
-    same("data.seed", 1, "seed", remark="One seed keys every draw of a run."),
+    same(
+        "data.shuffle", True, "data.shuffle", remark="The order differs from EasyR1's; it is keyed by seed and epoch."
+    ),
+    same("data.seed", 1, "seed", remark="This one seed keys every random draw of a run."),
     same("data.min_pixels", 262_144, "data.min_pixels"),
     same("data.max_pixels", 4_194_304, "data.max_pixels"),
     converted(
@@ -92,9 +98,11 @@ DATA: tuple[Key, ...] = (
         True,
         overlong,
         "data.overlong",
-        remark="`true` is `filter`. `false` is `error`: a long prompt stops the preparation, it is never cut.",
+        remark="`true` is `filter`. `false` is `error`: a long prompt stops the preparation. No prompt is cut.",
     ),
-    needless("data.filter_overlong_prompts_workers", 16, "Rows are prepared once and kept; lengths are counted there."),
+    needless(
+        "data.filter_overlong_prompts_workers", 16, "Rows are prepared once and kept; their lengths are counted then."
+    ),
 )
 
 ALGORITHM: tuple[Key, ...] = (
@@ -104,7 +112,7 @@ ALGORITHM: tuple[Key, ...] = (
         "algorithm.adv_estimator",
         "grpo",
         "algorithm.advantage.type",
-        remark="A group of equal rewards gets exactly zero; EasyR1 leaves float noise.",
+        remark="A group of equal rewards gets advantages of exactly zero; in EasyR1 rounding errors remain.",
     ),
     converted("algorithm.disable_kl", False, without_kl, "algorithm.kl", remark="`true` is `algorithm.kl: null`."),
     converted(
@@ -142,8 +150,8 @@ ALGORITHM: tuple[Key, ...] = (
         False,
         without_filter,
         "algorithm.online_filtering",
-        remark="`false` is null. An empty draw asks for more prompts; EasyR1 stops there. What exceeds the batch is "
-        "discarded, as there.",
+        remark="`false` is null. If a draw leaves no group, more prompts are drawn; EasyR1 stops. Groups beyond the "
+        "batch are discarded, as in EasyR1.",
     ),
     converted(
         "algorithm.filter_key",

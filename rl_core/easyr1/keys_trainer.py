@@ -20,7 +20,7 @@ TRAINER: tuple[Key, ...] = (
         "easy_r1",
         lambda value, config: {},
         "tracking.wandb.project",
-        remark="Where `wandb` is among the loggers; elsewhere the experiment's name groups the runs.",
+        remark="If `wandb` is one of the loggers; in other trackers the experiment's name groups the runs.",
     ),
     converted(
         "trainer.experiment_name",
@@ -40,16 +40,16 @@ TRAINER: tuple[Key, ...] = (
         "tracking.mlflow_uri",
         remark="`file` is always written (metrics.jsonl). Without `mlflow` its address is null.",
     ),
-    missing("trainer.nnodes", 1, 1, remark="A run takes one device yet."),
-    missing("trainer.n_gpus_per_node", 8, 1, remark="A run takes one device yet."),
+    missing("trainer.nnodes", 1, 1, remark="A run uses one device so far."),
+    missing("trainer.n_gpus_per_node", 8, 1, remark="A run uses one device so far."),
     converted(
         "trainer.max_try_make_batch",
         20,
         when_filtering("algorithm.online_filtering.max_try_make_batch"),
         "algorithm.online_filtering.max_try_make_batch",
-        remark="0 and less (for ever) has no equivalent.",
+        remark="0 or less (no limit) has no equivalent.",
     ),
-    converted("trainer.critic_warmup", 0, critic_warmup, "trainer.critic_warmup", remark="Where there is a critic."),
+    converted("trainer.critic_warmup", 0, critic_warmup, "trainer.critic_warmup", remark="If there is a critic."),
     converted(
         "trainer.val_freq",
         -1,
@@ -60,7 +60,7 @@ TRAINER: tuple[Key, ...] = (
         "trainer.val_before_train",
         True,
         "trainer.val_before_train",
-        remark="Only where val_freq is above 0; the base model is evaluated in any case.",
+        remark="Only if val_freq is above 0; the base model is evaluated in any case.",
     ),
     missing(
         "trainer.val_only", False, False, remark="`sightline evaluate CONFIG` evaluates the base and the trained model."
@@ -69,36 +69,38 @@ TRAINER: tuple[Key, ...] = (
         "trainer.val_generations_to_log",
         0,
         "tracking.val_generations_to_log",
-        remark="In all trackers; always the answers to the first held-out prompts. All answers are in `validations/`.",
+        remark="In all trackers, always the responses to the first held-out prompts. All responses are in "
+        "`validations/`.",
     ),
     converted(
         "trainer.save_freq",
         -1,
         frequency("trainer.save_freq"),
         "trainer.save_freq",
-        remark="Every epoch's end is saved too. -1 (the end alone) has no equivalent.",
+        remark="The end of every epoch is saved too. -1 (only the end of the run) has no equivalent.",
     ),
     converted(
         "trainer.save_limit",
         -1,
         frequency("trainer.save_limit"),
         "trainer.save_limit",
-        remark="The best one is kept beside them, as there. -1 (all) has no equivalent.",
+        remark="The best checkpoint is kept beside them, as in EasyR1. -1 (all) has no equivalent.",
         differs=[
             Difference(
                 lambda value, config: config["trainer.val_freq"] > 0,
-                "The best checkpoint has the best accuracy in validation, in EasyR1 the best mean of `overall`.",
+                "The best checkpoint is chosen by accuracy in validation; in EasyR1 by the mean of `overall`.",
             )
         ],
     ),
     same("trainer.save_model_only", False, "trainer.save_model_only"),
-    needless("trainer.save_checkpoint_path", None, f"{_RUN_FOLDER}; `--runs-dir` moves them all."),
+    needless("trainer.save_checkpoint_path", None, f"{_RUN_FOLDER}; `--runs-dir` names another folder for all runs."),
     missing("trainer.load_checkpoint_path", None, None, remark=f"{_RUN_FOLDER}, and the same command continues it."),
     missing(
         "trainer.find_last_checkpoint",
         True,
         True,
-        remark="A run that has a checkpoint always continues from the last one; `sightline run --fresh` begins anew.",
+        remark="A run that has a checkpoint always continues from the last one; `sightline run --fresh` starts a new "
+        "one.",
     ),
     needless("trainer.ray_timeline", None, "timings.jsonl has the seconds of every phase of every step."),
 )

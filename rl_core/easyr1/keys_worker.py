@@ -24,12 +24,12 @@ from rl_core.easyr1.key import Difference, Key, converted, missing, needless, sa
 from rl_core.easyr1.keys_critic import CRITIC
 
 _PACKED = "Sequences are always packed into a token budget, each group's prompt once."
-_ONE_DEVICE = "A run takes one device yet."
-_WARM_UP = "The rate rises with every optimizer step, the first of which is above 0; in EasyR1 once a step, from 0."
+_ONE_DEVICE = "A run uses one device so far."
+_WARM_UP = "The rate rises with every optimizer step, from above 0; in EasyR1 once in a training step, from 0."
 
 _FSDP: tuple[Key, ...] = (
     needless("fsdp.enable_full_shard", True, _ONE_DEVICE),
-    missing("fsdp.enable_cpu_offload", False, False, remark="Parameters are not offloaded yet."),
+    missing("fsdp.enable_cpu_offload", False, False, remark="Parameters cannot be offloaded so far."),
     needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint's own shards."),
     needless("fsdp.use_orig_params", False, "Parameters are always the model's own."),
     needless("fsdp.fsdp_size", -1, _ONE_DEVICE),
@@ -37,11 +37,11 @@ _FSDP: tuple[Key, ...] = (
         "fsdp.torch_dtype",
         None,
         stored_format,
-        remark="Master weights are float32, as with null there.",
+        remark="Master weights are float32, as with null in EasyR1.",
         differs=[
             Difference(
                 where("bf16", "bfloat16"),
-                "Master weights stay float32, so that small updates that bfloat16 weights lose there are not lost.",
+                "Master weights stay float32, which keep small updates that EasyR1's bfloat16 weights lose.",
             )
         ],
     ),
@@ -50,7 +50,7 @@ _FSDP: tuple[Key, ...] = (
         "bf16",
         number_format,
         "model.dtype",
-        remark="The number format of forward, backward and engine; float32 master weights in both.",
+        remark="The number format of forward pass, backward pass and generator; master weights are float32 in both.",
     ),
     missing(
         "fsdp.mp_reduce_dtype",
@@ -58,35 +58,35 @@ _FSDP: tuple[Key, ...] = (
         *("fp32", "float32"),
         remark="Gradients are added up and clipped in float32.",
     ),
-    missing("fsdp.mp_buffer_dtype", "fp32", *("fp32", "float32"), remark="Rotary angles and the like are float32."),
+    missing("fsdp.mp_buffer_dtype", "fp32", *("fp32", "float32"), remark="Buffers such as rotary angles are float32."),
 )
 
 _OFFLOAD: tuple[Key, ...] = (
-    missing("offload.offload_params", False, False, remark="Parameters are not offloaded yet."),
-    missing("offload.offload_optimizer", False, False, remark="The optimizer is not offloaded yet."),
+    missing("offload.offload_params", False, False, remark="Parameters cannot be offloaded so far."),
+    missing("offload.offload_optimizer", False, False, remark="The optimizer cannot be offloaded so far."),
 )
 
 
 def _of_loss(name: str, default: float) -> Key:
-    """An option that is taken where the loss reads it."""
+    """An option of a loss, which is taken over if the configured loss has it."""
     key = f"algorithm.loss.{name}"
-    return converted(name, default, when_loss_reads(name), key, remark="Where the loss reads it.")
+    return converted(name, default, when_loss_reads(name), key, remark="If the loss has this option.")
 
 
 _ACTOR: tuple[Key, ...] = (
     needless("strategy", "fsdp", "Has no effect in EasyR1."),
-    same("global_batch_size", 256, "actor.global_batch_size", remark="Prompts an optimizer step, as there."),
+    same("global_batch_size", 256, "actor.global_batch_size", remark="Prompts of an optimizer step, as in EasyR1."),
     same(
         "micro_batch_size_per_device_for_update",
         4,
         "actor.micro_batch_size_per_device_for_update",
-        remark="A token budget in units of max_prompt_length + max_response_length, as with dynamic_batching there.",
+        remark="A token budget in units of max_prompt_length + max_response_length, as with EasyR1's dynamic_batching.",
     ),
     same(
         "micro_batch_size_per_device_for_experience",
         16,
         "actor.micro_batch_size_per_device_for_experience",
-        remark="As above.",
+        remark="The same for log-prob passes.",
     ),
     same("max_grad_norm", 1.0, "actor.max_grad_norm"),
     _of_loss("clip_ratio_low", 0.2),
@@ -99,7 +99,8 @@ _ACTOR: tuple[Key, ...] = (
         differs=[
             Difference(
                 where("seq"),
-                "It is the mean over the optimizer batch's sequences; EasyR1 weighs each micro-batch's by its tokens.",
+                "It is the mean over all sequences of the optimizer batch; EasyR1 weighs the mean of each micro-batch "
+                "by its tokens.",
             )
         ],
     ),
@@ -109,7 +110,7 @@ _ACTOR: tuple[Key, ...] = (
     same("ppo_epochs", 1, "actor.ppo_epochs"),
     needless("padding_free", True, _PACKED),
     needless("dynamic_batching", True, _PACKED),
-    missing("ulysses_size", 1, 1, remark="There is no sequence parallelism yet."),
+    missing("ulysses_size", 1, 1, remark="There is no sequence parallelism so far."),
     needless("use_torch_compile", True, "The output head is computed in chunks (model.log_prob_chunk_tokens)."),
     converted(
         "model.model_path",
@@ -118,10 +119,14 @@ _ACTOR: tuple[Key, ...] = (
         "model.source.path",
         remark="Mixtures of experts have no equivalent.",
     ),
-    missing("model.tokenizer_path", None, None, remark="The tokenizer is the checkpoint's own."),
+    missing("model.tokenizer_path", None, None, remark="The tokenizer is always the checkpoint's."),
     missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
     same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
-    needless("model.trust_remote_code", True, "A checkpoint's own code is never run: no family here needs it."),
+    needless(
+        "model.trust_remote_code",
+        True,
+        "The code in a checkpoint is never run; no family that Sightline trains needs it.",
+    ),
     converted("model.freeze_vision_tower", False, frozen_vision_tower, "model.freeze_vision_tower"),
     converted("model.lora.rank", 0, lora_rank, "model.lora.rank", remark="0 is `model.lora: null`."),
     converted("model.lora.alpha", 64, when_lora("model.lora.alpha"), "model.lora.alpha"),
@@ -130,8 +135,8 @@ _ACTOR: tuple[Key, ...] = (
         "all-linear",
         lora_targets,
         "model.lora.target_modules",
-        remark="Names separated by commas become a list. The engine is handed merged weights, so that any linear layer "
-        "can be adapted.",
+        remark="Names separated by commas become a list. vLLM gets merged weights, so any linear layer can have an "
+        "adapter.",
     ),
     converted(
         "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"
@@ -142,7 +147,12 @@ _ACTOR: tuple[Key, ...] = (
         "optim.weight_decay",
         1e-2,
         "actor.optim.weight_decay",
-        differs=[Difference(unless(0), "Matrices decay, and biases and norms do not; in EasyR1 all weights decay.")],
+        differs=[
+            Difference(
+                unless(0),
+                "Weight decay applies to matrices, not to biases and norms; in EasyR1 it applies to all weights.",
+            )
+        ],
     ),
     same(
         "optim.strategy",
@@ -151,7 +161,8 @@ _ACTOR: tuple[Key, ...] = (
         differs=[
             Difference(
                 where("adamw_bf16"),
-                "The second moment is float32, since 0.999 of it is another number there; in EasyR1 both are bfloat16.",
+                "The second moment is float32, because bfloat16 cannot represent its decay by 0.999; in EasyR1 both "
+                "moments are bfloat16.",
             )
         ],
     ),
@@ -160,7 +171,7 @@ _ACTOR: tuple[Key, ...] = (
         0.0,
         warmup_ratio("actor"),
         "actor.optim.lr_warmup_ratio",
-        remark="Rounded down to whole training steps, as there; overridden by lr_warmup_steps, as there.",
+        remark="Rounded down to whole training steps and overridden by lr_warmup_steps, as in EasyR1.",
         differs=[
             Difference(
                 lambda value, config: value > 0 and config["worker.actor.optim.lr_warmup_steps"] is None, _WARM_UP
@@ -172,7 +183,7 @@ _ACTOR: tuple[Key, ...] = (
         None,
         warmup_steps("actor"),
         "actor.optim.lr_warmup_steps",
-        remark="Times the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
+        remark="Multiplied by the optimizer steps of a step: rollout_batch_size / global_batch_size x ppo_epochs.",
         differs=[Difference(unless(None, 0), _WARM_UP)],
     ),
     converted(
@@ -182,7 +193,11 @@ _ACTOR: tuple[Key, ...] = (
         "optim.lr_scheduler_type",
         "constant",
         "actor.optim.lr_scheduler_type",
-        differs=[Difference(where("cosine"), "The rate moves with every optimizer step; in EasyR1 once a step.")],
+        differs=[
+            Difference(
+                where("cosine"), "The rate changes with every optimizer step; in EasyR1 once in a training step."
+            )
+        ],
     ),
     *_FSDP,
     *_OFFLOAD,
@@ -192,26 +207,34 @@ _ROLLOUT: tuple[Key, ...] = (
     needless("name", "vllm", "Has no effect in EasyR1."),
     same("n", 1, "rollout.n"),
     same("temperature", 1.0, "rollout.temperature"),
-    missing("top_p", 1.0, 1.0, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
-    missing("top_k", -1, -1, remark="Refused in training: the trainer's log-probs would not be the sampler's."),
-    needless("seed", 1, "Every response has a seed of its own, made of the run's seed, step, prompt and place."),
+    missing(
+        "top_p", 1.0, 1.0, remark="Not possible in training: the trainer's log-probs would differ from the generator's."
+    ),
+    missing(
+        "top_k", -1, -1, remark="Not possible in training: the trainer's log-probs would differ from the generator's."
+    ),
+    needless(
+        "seed",
+        1,
+        "Every response has a seed of its own, made from the run's seed, step, prompt and number of the sample.",
+    ),
     needless("limit_images", 0, "Counted in the prepared rows."),
-    converted("dtype", "bf16", engine_format, remark="The engine has the trainer's number format (model.dtype)."),
+    converted("dtype", "bf16", engine_format, remark="The generator has the trainer's number format (model.dtype)."),
     same("gpu_memory_utilization", 0.6, "rollout.gpu_memory_utilization"),
     converted(
         "enforce_eager",
         False,
         eager,
         "rollout.enforce_eager",
-        remark="`false` is `auto`: graphs on a GPU, none on a CPU.",
+        remark="`false` is `auto`: CUDA graphs on a GPU, and no compiling on a CPU.",
     ),
-    needless("enable_chunked_prefill", False, "Chosen by the engine's arguments for the machine."),
+    needless("enable_chunked_prefill", False, "Sightline chooses it for the machine."),
     needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
     converted("max_model_len", None, longest_sequence, remark="Follows from the prompt and response lengths."),
     missing("tensor_parallel_size", 2, 1, remark=_ONE_DEVICE),
     missing("ignore_eos", False, False, remark="A response ends at its end-of-sequence token."),
-    needless("disable_log_stats", True, "The engine is quiet; timings.jsonl has the rates."),
-    needless("disable_tqdm", False, "Bars are shown on a terminal."),
+    needless("disable_log_stats", True, "vLLM logs no statistics; timings.jsonl has the speed."),
+    needless("disable_tqdm", False, "Progress bars are shown on a terminal."),
     converted(
         "val_override_config",
         {},
@@ -220,7 +243,7 @@ _ROLLOUT: tuple[Key, ...] = (
         "evaluation.temperature",
         "evaluation.top_p",
         "evaluation.modes",
-        remark="What it leaves out is the training's; for validation and evaluation (`trainer.val_mode: sampled`). "
+        remark="It sets validation and evaluation (`trainer.val_mode: sampled`); the rest is as in training. "
         "`val/reward` is EasyR1's `val/reward_score`; `val/accuracy` counts `evaluation.accuracy_key` of the reward.",
     ),
 )
@@ -232,18 +255,18 @@ _REWARD: tuple[Key, ...] = (
         reward_function,
         "reward.function",
         "evaluation.accuracy_key",
-        remark="Your own file is used where it lies, unchanged. `evaluation.accuracy_key` is `accuracy` where the file "
-        "names that. `math`, `r1v` and `dapo` are built in too.",
+        remark="Your own file is used unchanged, from where it is. `evaluation.accuracy_key` is `accuracy` if the file "
+        "contains that name. `math`, `r1v` and `dapo` are also built in.",
         differs=[
             Difference(
                 unless(None),
-                "A call has a time limit (`reward.timeout_seconds`, `reward.batch_timeout_seconds`), and one over it "
-                "costs its responses.",
+                "A call has a time limit (`reward.timeout_seconds`, `reward.batch_timeout_seconds`), and the "
+                "responses of a call that takes longer have no score.",
             ),
             Difference(
                 lambda value, config: not names_accuracy(value, config),
-                "The file names no `accuracy`, so that `val/accuracy` counts responses with an `overall` of 0.5 and "
-                "more.",
+                "The file does not contain the name `accuracy`, so `val/accuracy` counts responses with an `overall` "
+                "of 0.5 or more.",
             ),
         ],
     ),
@@ -253,10 +276,12 @@ _REWARD: tuple[Key, ...] = (
         None,
         reward_type,
         "reward.reward_type",
-        remark="Of older versions; newer files say REWARD_TYPE themselves. Where neither does it is `batch`, as there.",
+        remark="From older versions; newer files define REWARD_TYPE. If neither does, it is `batch`, as in EasyR1.",
     ),
     missing("skip_special_tokens", True, True, remark="Responses reach the reward without special tokens."),
-    needless("num_cpus", 1, "A reservation of Ray there; `reward.workers` is the number of scoring processes here."),
+    needless(
+        "num_cpus", 1, "In EasyR1 a reservation of Ray; Sightline's number of scoring processes is `reward.workers`."
+    ),
 )
 
 
@@ -267,14 +292,8 @@ def _below(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
 WORKER: tuple[Key, ...] = (
     *_below("worker.actor", _ACTOR),
     *_below("worker.critic", CRITIC),
-    *(
-        needless(f"worker.critic.{key.name}", key.default, "The critic is held as the policy is.")
-        for key in (*_FSDP, *_OFFLOAD)
-    ),
+    *(needless(f"worker.critic.{key.name}", key.default, "The same as for the policy.") for key in (*_FSDP, *_OFFLOAD)),
     *_below("worker.rollout", _ROLLOUT),
-    *(
-        needless(f"worker.ref.{key.name}", key.default, "The reference is held as the policy is.")
-        for key in (*_FSDP, *_OFFLOAD)
-    ),
+    *(needless(f"worker.ref.{key.name}", key.default, "The same as for the policy.") for key in (*_FSDP, *_OFFLOAD)),
     *_below("worker.reward", _REWARD),
 )

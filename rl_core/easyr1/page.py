@@ -22,23 +22,24 @@ sightline import easyr1 examples/config.yaml worker.actor.model.model_path=Qwen/
 sightline plan geometry3k.yaml
 ```
 
-The file, or `config=FILE`, and what follows it are what you gave to `python3 -m verl.trainer.main`. The config that
-comes out names every key that EasyR1 decides, also those that you left at its defaults, because Sightline's are others.
-Prompt template, chat template and reward file are used where they lie: they are looked for from the working directory,
-then from the folder of the YAML file upwards. What has no equivalent, and what is not done as there, is printed, and
-stands as comments at the head of the config. The import stops at a value that EasyR1 would not take (`lr: 1e-6x`, an
-unknown estimator) and at a template, reward file or folder that is not there, where EasyR1 goes on without it.
+Give the command the arguments that you gave to `python3 -m verl.trainer.main`: the file (or `config=FILE`) and what
+follows it. The new config has every key for which EasyR1 has one, including keys that you left at EasyR1's defaults,
+because Sightline's defaults differ. Prompt template, chat template and reward file are used from where they are: they
+are searched for from the working directory, then from the folder of the YAML file upwards. Every setting without an
+equivalent, and every setting that works differently, is printed and written as a comment at the beginning of the
+config. The import stops at a value that EasyR1 would refuse (`lr: 1e-6x`, an unknown estimator), and at a template,
+reward file or folder that does not exist, without which EasyR1 would continue.
 
-`rollout_batch_size`, `global_batch_size` (prompts an optimizer step), `n`, `micro_batch_size_per_device_for_*`,
-`max_prompt_length` and `max_response_length` mean what they mean there. A reward file runs unchanged
-([rewards](rewards.md)). Checkpoints of EasyR1 are not read: merge them with its own script and name the folder as
+`rollout_batch_size`, `global_batch_size` (prompts of an optimizer step), `n`, `micro_batch_size_per_device_for_*`,
+`max_prompt_length` and `max_response_length` mean the same as in EasyR1. A reward file runs unchanged
+([rewards](rewards.md)). Checkpoints of EasyR1 are not read: merge them with EasyR1's script, and name the folder as
 `model.source.path`.
 
-"needs none" below is a key that Sightline has no use for; "**none**" is something that it cannot do, and the import
-says so where your value asks for it. What stands after a † is printed too, where your value meets it. The defaults are
-those of EasyR1's dataclasses (snapshot of 2026-07-30); its `examples/config.yaml` sets some of them otherwise.
+In the tables, "needs none" marks a key that Sightline does not need, and "**none**" something that it cannot do; the
+import says so if your value asks for it. The text after a † is printed too, if it applies to your value. The defaults
+are from EasyR1's dataclasses (snapshot of 2026-07-30); its `examples/config.yaml` sets some of them differently.
 
-What EasyR1 does without a key for it is set as well: {always}.
+Some things that EasyR1 does without having a key for them are set as well: {always}.
 """
 
 SECTIONS = {"data": DATA, "algorithm": ALGORITHM, "worker": WORKER, "trainer": TRAINER}

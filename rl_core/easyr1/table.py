@@ -15,5 +15,5 @@ ALWAYS: Final[Mapping[str, Any]] = {
     "trainer.val_mode": "sampled",
     "algorithm.old_log_probs": "recompute",
 }
-"""What EasyR1 does without a key for it and Sightline would do otherwise: a video has up to 768 frames, validation
-samples as `worker.rollout.val_override_config` says, the ratio starts from the actor's own log-probs."""
+"""Settings for what EasyR1 does without having a key for it: a video has up to 768 frames, validation samples as
+`worker.rollout.val_override_config` says, and the ratio starts from log-probs that the actor computes."""

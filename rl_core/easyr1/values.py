@@ -1,4 +1,4 @@
-"""What kinds of values EasyR1's keys take: what its own reader would refuse is refused by the import too."""
+"""The kinds of values that EasyR1's keys have. The import refuses what EasyR1's own reader would refuse."""
 
 import math
 import re
@@ -33,7 +33,7 @@ OPTIONAL: Final[Mapping[str, type]] = {
     "trainer.load_checkpoint_path": str,
     "trainer.ray_timeline": str,
 }
-"""Keys that may be null, with what they hold otherwise."""
+"""Keys that may be null -> the type of their other values."""
 
 _AVERAGING: Final = ("token", "seq")
 _SCHEDULES: Final = ("constant", "cosine")
@@ -53,17 +53,17 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "worker.reward.reward_type": ("batch", "sequential"),
     "trainer.logger": ("console", "file", "mlflow", "swanlab", "tensorboard", "wandb"),
 }
-"""Keys of which EasyR1 knows a few values and stops at others."""
+"""Keys for which EasyR1 accepts certain values only."""
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 
 
 def read_value(name: str, value: Any, default: Any) -> Any:
-    """The value of the key `name` as EasyR1 reads it, which takes "1e-6" for a number and "yes" for true.
+    """The value of the key `name` as EasyR1 reads it: it accepts "1e-6" as a number and "yes" as true.
 
     Raises:
-        ValueError: it is of no kind that the key takes; the message says what would be.
+        ValueError: the key does not accept the value; the message says what it accepts.
     """
     if isinstance(value, str) and _REFERENCE.search(value):
         raise ValueError("names another key or variable: write the value itself")

@@ -10,9 +10,9 @@ from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
 
 SingleSource = Annotated[
-    CountingSource  # scenes that are drawn on the spot
+    CountingSource  # rendered scenes
     | LocalSource  # files of this machine
-    | HubSource  # a data set of the Hugging Face hub
+    | HubSource  # a dataset of the Hugging Face hub
     | CustomSource,  # a function of the user's
     Field(discriminator="type"),
 ]

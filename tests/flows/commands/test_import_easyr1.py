@@ -28,8 +28,8 @@ def test_the_config_is_written_and_what_is_lost_is_shown(example: Path, tmp_path
     config = load_config(tmp_path / "new.yaml")
     assert (config.seed, config.data.prompt_template, config.reward.function) == (5, "own.jinja", "own.py:score")
     text = " ".join(shown.output.split())
-    assert "worker.rollout.tensor_parallel_size = 2: A run takes one device yet." in text
-    assert "worker.actor.optim.weight_decay = 0.01: Matrices decay" in text
+    assert "worker.rollout.tensor_parallel_size = 2: A run uses one device so far." in text
+    assert "worker.actor.optim.weight_decay = 0.01: Weight decay applies to matrices" in text
     assert "not needed (docs/migration.md says why) data.val_batch_size" in text
     assert "worker.actor.padding_free" in text
     assert "sightline plan new.yaml" in text

@@ -117,7 +117,7 @@ def test_columns_of_unusual_names_are_found_by_what_they_hold_or_named(write_jso
     assert found.source.columns == columns(
         prompt_key="q", answer_key="gold_label", image_key="shown", images_first=True
     )
-    assert found.doubts[0] == "image_key: 'shown' was chosen, for what it holds"
+    assert found.doubts[0] == "image_key: 'shown' was chosen because of its values"
 
 
 def test_a_named_column_that_is_not_there_is_refused_with_the_nearest(write_jsonl):

@@ -123,7 +123,7 @@ def test_sixteen_bits_of_a_ppm_are_brought_to_their_full_range():
 def test_whole_numbers_of_no_known_range_are_refused(dtype):
     image = Image.frombytes("I", (2, 2), np.array([0, 1, 70_000, -5], np.int32).tobytes())
     for source in (image, encode(image, "TIFF")):
-        with pytest.raises(ValueError, match="32 bits, whose range nothing tells"):
+        with pytest.raises(ValueError, match="32-bit whole numbers of unknown range"):
             read_image(source)
 
 

@@ -132,7 +132,7 @@ BAD_ROWS = {
         "problem",
         "contains <|im_end|>, which the model reserves for the form of its chats",
     ),
-    "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "whole numbers of 32 bits, whose range nothing tells"),
+    "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "32-bit whole numbers of unknown range"),
     "a path without end": ({"images": ["x" * 5000]}, "images", "cannot be read: File name too long"),
     "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
     "half a character asked": ({"problem": "<image>\ud83d"}, "problem", r"'\ud83d', which is half a character"),

@@ -260,19 +260,23 @@ def test_each_key_of_the_critic_is_taken_over(importing: Import, name: str, valu
 @pytest.mark.parametrize(
     ("override", "key", "words"),
     [
-        ("worker.rollout.top_p=0.95", "worker.rollout.top_p", "refused in training"),
+        ("worker.rollout.top_p=0.95", "worker.rollout.top_p", "not possible in training"),
         ("worker.rollout.val_override_config={top_k: 5, n: 2}", "worker.rollout.val_override_config", "top_k"),
         ("worker.actor.optim.lr_warmup_ratio=1.0", "worker.actor.optim.lr_warmup_ratio", "less than 1"),
-        ("trainer.save_limit=-1", "trainer.save_limit", "1 and more"),
+        ("trainer.save_limit=-1", "trainer.save_limit", "1 or more"),
         ("data.filter_overlong_prompts=false", "data.filter_overlong_prompts", "stops the preparation"),
-        ("worker.rollout.dtype=fp32", "worker.rollout.dtype", "number format of the trainer"),
-        ("worker.rollout.max_model_len=4095", "worker.rollout.max_model_len", "longest prompt with a longest response"),
+        ("worker.rollout.dtype=fp32", "worker.rollout.dtype", "the same number format"),
+        (
+            "worker.rollout.max_model_len=4095",
+            "worker.rollout.max_model_len",
+            "the longest prompt with the longest response",
+        ),
         ("trainer.critic_warmup=2", "trainer.critic_warmup", "without a critic"),
         ("trainer.find_last_checkpoint=false", "trainer.find_last_checkpoint", "--fresh"),
-        ("worker.rollout.temperature=3", "worker.rollout.temperature", "was left at its default"),
+        ("worker.rollout.temperature=3", "worker.rollout.temperature", "keeps its default"),
         ("data.train_files=/gone/rows.parquet", "data.train_files", "no file or folder /gone/rows.parquet"),
         ("worker.actor.ulysses=2", "worker.actor.ulysses", "did you mean `worker.actor.ulysses_size`"),
-        ("trainer.colour=2", "trainer.colour", "no key of EasyR1"),
+        ("trainer.colour=2", "trainer.colour", "not a known key of EasyR1"),
         ("worker.actor.fsdp.torch_dtype=fp16", "worker.actor.fsdp.torch_dtype", "float32 or bfloat16"),
         ("worker.actor.fsdp.mp_param_dtype=fp16", "worker.actor.fsdp.mp_param_dtype", "float32 or bfloat16"),
         ("trainer.val_only=true", "trainer.val_only", "sightline evaluate"),
@@ -351,8 +355,8 @@ def test_a_folder_gives_the_split_that_is_asked_for(
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ("geo/train.parquet@train[:100]", "read whole, without `train[:100]`; set data.train.limit"),
-        ("geo/train.parquet@test", "read whole, without `test`"),
+        ("geo/train.parquet@train[:100]", "no split `train[:100]`, all of its rows are read; set data.train.limit"),
+        ("geo/train.parquet@test", "no split `test`"),
         ("two words@train", "without spaces"),
     ],
 )
@@ -462,7 +466,7 @@ def test_the_reward_file_is_of_the_type_that_easyr1_takes_it_for(
     said = importing(*unsaid, "worker.reward.reward_type=sequential")
     assert valid(said).reward.reward_type == "sequential"
     differing = [note.text for note in said.differing if note.key == "worker.reward.reward_function"]
-    assert any("names no `accuracy`" in text for text in differing) == (accuracy_key == "overall")
+    assert any("does not contain the name `accuracy`" in text for text in differing) == (accuracy_key == "overall")
 
 
 def test_arguments_of_a_reward_may_be_lists_and_mappings(importing: Import) -> None:
