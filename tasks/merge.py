@@ -9,7 +9,7 @@ from rl_core.config.model import ModelSource, TinyModel
 from rl_core.config.tolerances import merge_tolerance
 from rl_core.export.hub import push_to_hub
 from rl_core.export.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
-from rl_core.export.proof import ProofResult, prove_merged
+from rl_core.export.verification import Verification, verify_merged
 from rl_core.files import committed_folder
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
@@ -47,13 +47,13 @@ def _merge(context: RunContext) -> StageOutcome:
     run, config = context.run, context.config
     with committed_folder(run.merged_model) as folder:
         checkpoint = context.session.export_trained(folder)
-        # The fresh processes of the proof need the memory that workers and engine hold.
+        # The fresh processes of the verification need the memory that the workers hold.
         context.close_session()
-        with context.progress.wait("prove the merged model: load it in transformers and in vLLM"):
-            proof = prove_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
+        with context.progress.wait("verify the merged model: load it in transformers and in vLLM"):
+            verified = verify_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
     result = {
         "step": checkpoint.step,
-        "proof": {"num_tokens": proof.num_tokens, "largest_difference": dict(proof.largest_difference)},
+        "proof": {"num_tokens": verified.num_tokens, "largest_difference": dict(verified.largest_difference)},
     }
     return StageOutcome(outputs=[run.merged_model], result=result)
 
@@ -71,7 +71,7 @@ def _describe(context: RunContext) -> StageOutcome:
         data_fingerprint=data["fingerprint"],
         reward=config.reward.description,
         accuracy=_accuracies(facts),
-        proof=ProofResult(**merged["proof"]),
+        verification=Verification(**merged["proof"]),
         versions=environment_facts(),
         hub_name=config.merge.push,
     )

@@ -1,4 +1,4 @@
-"""Advantages, losses, filters, KL, aggregation: one idea a file, and no I/O.
+"""Advantages, losses, filters, KL and aggregation: one idea in each file, and no I/O.
 
-A loss, an estimator or a filter is a section of the config, whose method computes with its options.
+A loss, an estimator or a filter is a section of the config: its fields are the options, its method the formula.
 """

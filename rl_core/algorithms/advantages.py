@@ -1,4 +1,4 @@
-"""What an advantage estimator takes and gives: from the token rewards of a rollout batch to an advantage a token."""
+"""The interface of advantage estimators: from the token rewards of a rollout batch to an advantage for each token."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,13 @@ Grouped = Sequence[Sequence[TokenValues]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdvantageInputs:
-    """What an estimator may look at.
+    """The inputs of an estimator.
 
     Attributes:
-        token_rewards: [group][rollout] -> [R] float64. The score sits on the last token; a KL penalty on each.
-        greedy_rewards: [group] reward of each prompt's greedy response; empty where the estimator draws none.
-        values: [group][rollout] -> [R] float64, the critic's value before each token; empty without a critic.
+        token_rewards: [group][rollout] -> [R] float64. The last token has the score, and every token a KL penalty if
+            there is one.
+        greedy_rewards: [group] reward of each prompt's greedy response; empty if the estimator needs none.
+        values: [group][rollout] -> [R] float64, the critic's value before each token; empty if there is no critic.
     """
 
     token_rewards: Grouped
@@ -41,17 +42,17 @@ class AdvantageSection(AlgorithmSection):
 
     @property
     def smallest_group(self) -> int:
-        """Scored rollouts that a group needs; smaller groups are not learned from."""
+        """Number of scored rollouts that a group must have; smaller groups are not learned from."""
         return 1
 
     @property
     def uses_greedy(self) -> bool:
-        """Whether one greedy response more is drawn for each prompt."""
+        """Whether the estimator needs a greedy response to each prompt."""
         return False
 
     @property
     def uses_critic(self) -> bool:
-        """Whether a critic values every token."""
+        """Whether the estimator needs a critic's value of each token."""
         return False
 
     @abstractmethod
@@ -59,7 +60,7 @@ class AdvantageSection(AlgorithmSection):
         """The advantage of every token."""
 
     def value_targets(self, inputs: AdvantageInputs) -> Grouped:
-        """What the critic should have said; empty without one."""
+        """The critic's targets; empty if there is no critic."""
         return []
 
 
@@ -68,7 +69,7 @@ class GroupBaseline(AdvantageSection):
 
     @property
     def smallest_group(self) -> int:
-        """Two: a rollout and another."""
+        """Two: a rollout and another one to compare it with."""
         return 2
 
     @abstractmethod
@@ -76,8 +77,24 @@ class GroupBaseline(AdvantageSection):
         """The advantage of each rollout of one group, [n]."""
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """Every token of a rollout has its rollout's advantage."""
+        """Every token has the advantage of its rollout."""
         return [broadcast(self.of_group(totals(group)), group) for group in inputs.token_rewards]
+
+
+STD_FLOOR = 1e-6
+"""Added to the standard deviation, as in the published GRPO implementations."""
+
+
+def has_no_signal(rewards: Rewards) -> bool:
+    """Whether all rewards of a group are equal. Such a group gets advantages of exactly zero: the rounding error of the
+    mean of, say, eight 0.9 would otherwise look like a signal, and like a strong one after the division by 1e-6.
+
+    Raises:
+        ValueError: there are fewer than two rewards.
+    """
+    if rewards.size < 2:
+        raise ValueError(f"a group baseline needs at least 2 scored rollouts, got {rewards.size}; raise rollout.n")
+    return bool(np.all(rewards == rewards[0]))
 
 
 def totals(group: Sequence[TokenValues]) -> Rewards:
@@ -86,7 +103,7 @@ def totals(group: Sequence[TokenValues]) -> Rewards:
 
 
 def broadcast(advantages: Iterable[float], group: Sequence[TokenValues]) -> list[TokenValues]:
-    """[rollout] -> [R]: each rollout's advantage at all of its tokens."""
+    """[rollout] -> [R]: each rollout's advantage for all of its tokens."""
     return [np.full(len(rewards), advantage) for rewards, advantage in zip(group, advantages, strict=True)]
 
 

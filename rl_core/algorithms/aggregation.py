@@ -1,9 +1,9 @@
-"""From token losses to one number, over the whole optimizer batch.
+"""The weights with which token losses are summed over an optimizer batch.
 
-The denominators are those of the optimizer batch, never of a micro-batch, so the sum of the micro-batches' losses has
-the same gradient however the batch was cut (docs/architecture.md, "Losses know the whole batch"). A mean of micro-batch
-means would not: two micro-batches of 1 and 3 tokens with losses 4 | 0, 0, 0 have means 4 and 0, whose mean is 2, where
-the batch's is 1.
+The denominators always belong to the whole optimizer batch, so the sum of the micro-batches' losses has the same
+gradient for every split (docs/architecture.md, "Losses know the whole batch"). A mean of micro-batch means does not:
+two micro-batches with the token losses 4 and 0, 0, 0 have the means 4 and 0, whose mean is 2, but the mean over the
+batch is 1.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class BatchTotals:
     Attributes:
         tokens: Response tokens.
         sequences: Responses.
-        longest_response: Tokens that a response may have at most, a constant of the run.
+        longest_response: Most tokens that a response may have, a constant of the run.
     """
 
     tokens: int

@@ -1,7 +1,7 @@
-"""Off-policy correction: the engine samples from a slightly other distribution than the trainer computes.
+"""Off-policy correction: the generator samples from a slightly different distribution than the trainer computes.
 
-The weight of a token or a sequence is pi_trainer / pi_engine, from the log-probs of the same weights in both. It
-multiplies the policy loss and is bounded, because a few wild ratios would rule the gradient.
+The weight of a token or a sequence is pi_trainer / pi_generator, where both have the same weights. It multiplies the
+policy loss, and it is bounded, because a few extreme ratios would otherwise dominate the gradient.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,13 @@ MAX_LOG_RATIO = 20.0
 
 
 def importance_ratios(log_ratio: LogRatio, level: Level) -> Weights:
-    """pi_trainer / pi_engine of each token of a response, or at every token that of the whole response.
+    """pi_trainer / pi_generator of each token of a response; at sequence level, the ratio of the whole response for
+    every token.
 
     Args:
-        log_ratio: [R] float64, trainer's - engine's log-probs of one response.
-        level: A response's ratio is the product of its tokens': without bias, and varying more the longer it is.
+        log_ratio: [R] float64, the trainer's minus the generator's log-probs of one response.
+        level: The ratio of a response is the product of its tokens' ratios. It is unbiased, and its variance grows with
+            the length.
 
     Returns:
         [R] float64.
@@ -33,18 +35,20 @@ def importance_ratios(log_ratio: LogRatio, level: Level) -> Weights:
 
 
 def truncated_weights(ratios: Weights, *, clip_max: float) -> Weights:
-    """TIS: ratios above `clip_max` count as `clip_max` (IMPALA, arXiv 1802.01561; for engines by Yao et al. 2025)."""
+    """TIS: ratios above `clip_max` become `clip_max` (IMPALA, arXiv 1802.01561; for inference engines Yao et al.
+    2025)."""
     return np.minimum(ratios, clip_max)
 
 
 def masked_weights(ratios: Weights, *, clip_min: float, clip_max: float) -> Weights:
-    """MIS: ratios outside [clip_min, clip_max] count as 0. At token level with 0.5 and 5 this is IcePop (Ling Team
+    """MIS: ratios outside [clip_min, clip_max] become 0. At token level with 0.5 and 5 this is IcePop (Ling Team
     2025)."""
     return np.where((ratios >= clip_min) & (ratios <= clip_max), ratios, 0.0)
 
 
 def effective_sample_size(weights: Weights) -> float:
-    """(sum w)^2 / (N sum w^2): the share of the samples that an unweighted mean as sure would need; 0 without weight.
+    """(sum w)^2 / (N sum w^2): the share of the samples with which an unweighted mean would be as precise; 0 if all
+    weights are 0.
 
     Args:
         weights: [N] float64, >= 0.
@@ -54,15 +58,15 @@ def effective_sample_size(weights: Weights) -> float:
 
 
 def off_policy_metrics(log_ratios: Sequence[LogRatio], weights: Sequence[Weights] | None) -> dict[str, float]:
-    """How far apart engine and trainer are over a rollout batch, and what the weights leave of it.
+    """How much generator and trainer differ over a rollout batch, and the statistics of the weights.
 
     Args:
-        log_ratios: [R] float64 a response, trainer's - engine's log-probs.
-        weights: The weights in use, or None without correction.
+        log_ratios: [R] float64 for each response, the trainer's minus the generator's log-probs.
+        weights: The importance weights; None if there is no correction.
 
     Returns:
-        `off_policy/kl` (k3 of KL(engine || trainer), nats a token), `off_policy/ratio_{mean,min,max}` over tokens;
-        with weights `off_policy/ess` in [0, 1] and `off_policy/weight_mean`.
+        `off_policy/kl` (k3 of KL(generator || trainer), nats per token) and `off_policy/ratio_{mean,min,max}` over
+        tokens; with weights also `off_policy/ess` in [0, 1] and `off_policy/weight_mean`.
     """
     log_ratio = np.concatenate(log_ratios)
     ratio = importance_ratios(log_ratio, "token")

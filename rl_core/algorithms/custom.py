@@ -1,4 +1,4 @@
-"""A function of the user's in the place of a built-in loss, estimator or filter."""
+"""A user's function in place of a built-in loss, estimator or filter."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -31,20 +31,21 @@ class CustomFunction(AlgorithmSection):
 
     @property
     def file(self) -> str | None:
-        """Its file, as it is written; None for a function of an installed package."""
+        """The path of its file as configured; None for a function of an installed package."""
         return file_named(self.function)
 
     def located(self, place: Callable[[str], Path]) -> Self:
-        """With its file where `place` says that it can be read."""
+        """A copy with the path that `place` returns for its file."""
         if self.file is None:
             return self
         return self.model_copy(update={"function": f"{place(self.file)}:{self.label}"})
 
     def call(self, *inputs: object) -> Any:
-        """What the function gives for these inputs and its keyword arguments. It is imported once a process.
+        """Call the function with these inputs and its keyword arguments. It is imported once in each process.
 
         Raises:
-            ValueError: it is not there, its import fails, or it raised; names the line.
+            ValueError: the function does not exist, its import fails, or it raised an exception; the message names the
+                line.
         """
         absolute = self.located(lambda path: Path(path).resolve()).function
         function = _loaded(absolute)
@@ -55,7 +56,7 @@ class CustomFunction(AlgorithmSection):
             raise ValueError(f"{self.function}: {told}") from error
 
     def problems(self) -> Iterator[OptionProblem]:
-        """Why the function cannot be called, as far as its text says: it is read, and not run."""
+        """Why the function cannot be called, as far as its source tells; it is not run."""
         try:
             definition = find_function(self.function).text.functions.get(self.label)
         except ValueError as error:
@@ -63,12 +64,12 @@ class CustomFunction(AlgorithmSection):
             return
         if isinstance(definition, ast.AsyncFunctionDef):
             yield OptionProblem("function", f"`{self.label}` is an `async def`", "name a plain function")
-        elif definition is not None and not definition.decorator_list:  # which may take other arguments
+        elif definition is not None and not definition.decorator_list:  # a decorator may change the arguments
             yield from _argument_problems(definition, self.kwargs)
 
     @property
     def is_well_written(self) -> bool:
-        """Whether its text has no problem."""
+        """Whether its source has no problem."""
         return not any(True for _ in self.problems())
 
 
@@ -78,7 +79,7 @@ def _loaded(function: str) -> Callable[..., Any]:
 
 
 def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[OptionProblem]:
-    """A function that takes no input, arguments that it does not take, and those that it wants and does not get."""
+    """Problems of a function without a parameter for its input, with unknown arguments, or with missing arguments."""
     name, arguments = definition.name, definition.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     if not by_place and arguments.vararg is None:

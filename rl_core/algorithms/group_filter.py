@@ -1,4 +1,4 @@
-"""What a group filter takes and gives: which groups are worth learning from."""
+"""The interface of group filters, which choose the groups to learn from."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from pydantic import Field
 from rl_core.algorithms.section import AlgorithmSection
 
 GroupScores = Mapping[str, npt.NDArray[np.float64]]
-"""Reward component -> [n] its value for each scored rollout of a group. Components that one of them lacks are left
-out."""
+"""Reward component -> [n] its values for the scored rollouts of a group. A component that one of them does not have is
+left out."""
 
 
 def group_scores(components: Sequence[Mapping[str, float]]) -> GroupScores:
@@ -22,28 +22,28 @@ def group_scores(components: Sequence[Mapping[str, float]]) -> GroupScores:
 
 
 class GroupFilterSection(AlgorithmSection):
-    """A group filter: its options, what it keeps, and how further prompts are drawn until the batch is full."""
+    """A group filter: its options, its rule, and how more prompts are drawn until the batch is full."""
 
     type: str
     """Selects the filter."""
     mini_rollout_batch_size: int | None = Field(default=None, ge=1)
-    """Prompts a draw: small draws throw fewer groups away once the batch is full, and keep the engine less busy. Null
-    draws data.rollout_batch_size."""
+    """Number of prompts in a draw. Small draws discard fewer groups when the batch is full, but use the generator less
+    well. Null takes data.rollout_batch_size."""
     max_try_make_batch: int = Field(default=20, ge=1)
-    """Draws of mini_rollout_batch_size prompts a step; the run stops when they do not fill the batch."""
+    """Most draws of mini_rollout_batch_size prompts in a step; the run stops if they do not fill the batch."""
     surplus: Literal["discard", "keep"] = "discard"
-    """What becomes of such groups above the batch's size: `keep` learns from them in the next step, their engine
-    log-probs as old ones, and drops them after it."""
+    """What happens to the surplus, groups that pass the filter when the batch is already full: `keep` learns from them
+    in the next step, with the generator's log-probs as old log-probs, and then drops them."""
 
     @property
     def component(self) -> str | None:
-        """The reward component that it cannot do without, and that `filter_key` names; None for none."""
+        """The reward component that the filter needs, which `filter_key` names; None if it needs none."""
         return None
 
     @property
     @abstractmethod
     def wants(self) -> str:
-        """What the groups have that it keeps, in words."""
+        """The property of the groups that it keeps, in words."""
 
     @abstractmethod
     def keeps(self, scores: GroupScores) -> bool:

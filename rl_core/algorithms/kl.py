@@ -1,10 +1,12 @@
-"""Estimators of KL(policy || reference) from one sampled token's log-probs (http://joschu.net/blog/kl-approx.html).
+"""Estimators of KL(policy || reference) from the log-probs of sampled tokens (http://joschu.net/blog/kl-approx.html).
 
 All take [K] float log-probs under the policy, through which the gradient flows, and under the frozen reference, and
-give [K] float.
+return [K] float.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import torch
 
@@ -15,7 +17,7 @@ KLEstimator = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def log_ratio_kl(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
-    """Schulman's k1: policy - ref. Unbiased, of either sign; as a loss its gradient is zero on average."""
+    """Schulman's k1: policy - ref. Unbiased; may be negative; as a loss its gradient is zero on average."""
     return log_probs - ref_log_probs
 
 
@@ -25,7 +27,7 @@ def absolute_log_ratio(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> 
 
 
 def half_squared_log_ratio(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> torch.Tensor:
-    """Schulman's k2: (policy - ref)^2 / 2. Biased, and its gradient is that of the KL."""
+    """Schulman's k2: (policy - ref)^2 / 2. Biased, but its gradient is the gradient of the KL."""
     return 0.5 * (log_probs - ref_log_probs).square()
 
 
@@ -36,3 +38,14 @@ def low_variance_kl(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> tor
     """
     k = (ref_log_probs - log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return (k.exp() - k - 1.0).clamp(-MAX_KL, MAX_KL)
+
+
+KL_ESTIMATORS: Final[Mapping[str, KLEstimator]] = MappingProxyType(
+    {
+        "kl": log_ratio_kl,
+        "abs": absolute_log_ratio,
+        "mse": half_squared_log_ratio,
+        "low_var_kl": low_variance_kl,
+    }
+)
+"""By the name in `algorithm.kl.penalty`."""

@@ -1,14 +1,14 @@
-"""The weight of the KL term, and how it follows the KL that is seen."""
+"""Controllers of the weight of the KL term."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 MAX_ERROR = 0.2
-"""A step's KL, however far from the target, counts as at most this share away from it."""
+"""The relative error of a step's KL is clipped to this range on both sides."""
 
 
 class KLController(Protocol):
-    """Holds the weight; a step gives the controller of the next one."""
+    """Holds the weight. After a step, `after` returns the controller of the next step."""
 
     @property
     def coef(self) -> float:
@@ -25,20 +25,20 @@ class FixedKLController:
     coef: float
 
     def after(self, *, kl: float, samples: int) -> Self:
-        """Itself, whatever the step saw."""
+        """This controller, unchanged."""
         return self
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdaptiveKLController:
-    """Raises the weight while the KL is above its target, lowers it while below (Ziegler et al. 2019, arXiv
-    1909.08593, section 2.2).
+    """Raises the weight while the KL is above its target, and lowers it while the KL is below (Ziegler et al. 2019,
+    arXiv 1909.08593, section 2.2).
 
     Attributes:
         coef: The weight of this step's KL term.
-        target: The KL to hold, nats a token.
-        horizon: Samples over which the weight may change by a factor of about 1.2; no step has more (planning refuses
-            it), or the weight would jump, and from five times as many on fall below zero.
+        target: The KL to hold, nats per token.
+        horizon: Samples over which the weight may change by a factor of about 1.2. Planning refuses steps with more
+            samples: the weight would jump, and with five times as many it could become negative.
     """
 
     coef: float

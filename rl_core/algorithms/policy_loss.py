@@ -1,10 +1,10 @@
-"""What a policy loss takes and gives.
+"""The interface of policy losses.
 
-A loss works token by token; `aggregation.token_weights` makes one number of it. Published forms clamp the log-ratio
-before exp, so that one wild token cannot overflow; so do these.
+A loss gives one value for each token, and `aggregation.token_weights` weighs them for the sum. As in the published
+implementations, the log-ratio is clamped before exp, so that a single extreme token cannot overflow.
 
-The configuration is made of the losses' sections and loads no torch: the files of the losses import it where they
-compute.
+The sections of the losses are part of the configuration, which does not load torch. The files of the losses therefore
+import torch inside their methods.
 """
 
 from abc import abstractmethod
@@ -25,10 +25,10 @@ class ResponseTokens:
     """The response tokens of a micro-batch, one whole response after the other; K = sum(lengths).
 
     Attributes:
-        log_probs: [K] float, of the policy that is updated; the gradient flows through it.
-        old_log_probs: [K] float, of the policy that sampled.
+        log_probs: [K] float, under the policy that is updated; the gradient flows through it.
+        old_log_probs: [K] float, under the policy that sampled.
         advantages: [K] float.
-        lengths: Tokens of each response.
+        lengths: Number of tokens of each response.
     """
 
     log_probs: "torch.Tensor"
@@ -38,17 +38,17 @@ class ResponseTokens:
 
     @property
     def log_ratio(self) -> "torch.Tensor":
-        """[K] log of how much likelier the policy has made each token."""
+        """[K] log of the probability ratio between the policy and the old policy."""
         return self.log_probs - self.old_log_probs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyLoss:
-    """What a policy loss gives.
+    """The result of a policy loss.
 
     Attributes:
         per_token: [K] float, the loss of every token, with gradient.
-        logged: What is worth logging of each token, name -> [K]; its mean becomes the metric `actor/<name>`.
+        logged: Values to log for each token, name -> [K]; the mean becomes the metric `actor/<name>`.
     """
 
     per_token: "torch.Tensor"
@@ -56,7 +56,7 @@ class PolicyLoss:
 
 
 class PolicyLossSection(AlgorithmSection):
-    """A policy loss: its options, and what it computes with them."""
+    """A policy loss: its options and its formula."""
 
     type: str
     """Selects the loss."""

@@ -1,4 +1,4 @@
-"""The base of the sections of losses, estimators and filters."""
+"""The base class of the sections of losses, estimators and filters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from rl_core.section import Section
 
 @dataclass(frozen=True, slots=True)
 class OptionProblem:
-    """What is wrong with a section's options.
+    """A problem with the options of a section.
 
     Attributes:
         key: The option.
-        what: A sentence.
+        what: A sentence about the problem.
         fix: What to do about it.
-        fatal: False for a warning: it works, but perhaps not as meant.
+        fatal: Whether it stops the run; if not, it is a warning about a combination that may not be intended.
     """
 
     key: str
@@ -24,15 +24,15 @@ class OptionProblem:
 
 
 class AlgorithmSection(Section):
-    """A part of the algorithm that its `type` chooses."""
+    """A part of the algorithm that is chosen by its `type`."""
 
     type: str
 
     @property
     def label(self) -> str:
-        """Its name where runs are shown."""
+        """Its name on pages and in tables."""
         return self.type
 
     def problems(self) -> Iterator[OptionProblem]:
-        """What no bound of a single option can express, told before a run."""
+        """Problems that the bounds of a single option cannot express, reported before a run."""
         yield from ()

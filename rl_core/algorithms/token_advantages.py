@@ -1,4 +1,4 @@
-"""Advantages token by token: discounted returns, GAE, and whitening over a rollout batch."""
+"""Token-level advantages: discounted returns, GAE, and whitening over a rollout batch."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -9,15 +9,15 @@ import numpy.typing as npt
 TokenValues = npt.NDArray[np.float64]
 
 VARIANCE_FLOOR = 1e-8
-"""Added to the variance before its root, as in the published REINFORCE++ and PPO implementations."""
+"""Added to the variance before its square root, as in the published REINFORCE++ and PPO implementations."""
 
 
 def discounted_returns(rewards: TokenValues, *, gamma: float) -> TokenValues:
-    """What follows each token: G_t = r_t + gamma G_{t+1}, zero after the last.
+    """The return of each token: G_t = r_t + gamma G_{t+1}, and 0 after the last token.
 
     Args:
-        rewards: [R] float64, one response's rewards; the score sits on the last token.
-        gamma: Discount a token, in [0, 1].
+        rewards: [R] float64, the token rewards of one response; the last token has the score.
+        gamma: Discount per token, in [0, 1].
 
     Returns:
         [R] float64.
@@ -29,13 +29,13 @@ def discounted_returns(rewards: TokenValues, *, gamma: float) -> TokenValues:
 def generalized_advantages(rewards: TokenValues, values: TokenValues, *, gamma: float, lam: float) -> TokenValues:
     """GAE (arXiv 1506.02438, eq. 16): the discounted sum of delta_t = r_t + gamma V_{t+1} - V_t with decay gamma lam.
 
-    The value after the last token is zero: the response has ended. The critic's targets are the result + `values`.
+    The value after the last token is 0, because the response has ended. The critic's targets are the result + `values`.
 
     Args:
         rewards: [R] float64.
         values: [R] float64, the critic's value before each token.
-        gamma: Discount a token.
-        lam: 0 trusts the critic, 1 the returns.
+        gamma: Discount per token.
+        lam: 0 relies on the critic, 1 on the returns.
 
     Returns:
         [R] float64, not whitened.
@@ -45,10 +45,10 @@ def generalized_advantages(rewards: TokenValues, values: TokenValues, *, gamma: 
 
 
 def whiten(parts: Sequence[TokenValues]) -> list[TokenValues]:
-    """Shift and scale to mean 0 and variance 1 over the tokens of all parts together.
+    """Shift and scale the values to mean 0 and variance 1 over the tokens of all parts together.
 
-    The variance is the unbiased one. Tokens that are all equal become exactly zero. One part alone is not a sample of
-    the batch: hand over the whole rollout batch, never a micro-batch.
+    The unbiased variance is used. If all values are equal, they become exactly 0. The parts must be a whole rollout
+    batch, not a micro-batch.
 
     Args:
         parts: [R] float64 each, the responses of a rollout batch.

@@ -1,4 +1,4 @@
-"""Trying the functions of the user's on made-up inputs, before anything expensive starts."""
+"""Tries a user's loss, estimator or filter on made-up inputs, before anything expensive starts."""
 
 import numpy as np
 import torch
@@ -12,11 +12,11 @@ from rl_core.algorithms.policy_loss import ResponseTokens
 from rl_core.algorithms.token_advantages import TokenValues
 
 _LENGTHS = (3, 1, 2)
-"""Tokens of the responses of a group; one has a single token."""
+"""Lengths of the responses of a group; one has a single token."""
 
 
 def loss_problem(custom: CustomLoss) -> str | None:
-    """What is wrong with a loss: it fails, or its gradient does not reach the policy. None for nothing."""
+    """The problem of a loss, if there is one: it fails, or its gradient does not reach the policy."""
     generator = torch.Generator().manual_seed(0)
     count = sum(_LENGTHS)
     old, advantages = torch.randn(count, generator=generator) - 1.0, torch.randn(count, generator=generator)
@@ -27,16 +27,16 @@ def loss_problem(custom: CustomLoss) -> str | None:
     except ValueError as error:
         return f"tried on {count} made-up tokens: {error}"
     if not per_token.requires_grad:
-        return f"{custom.function}: no gradient leads from `per_token` to `tokens.log_probs`: nothing would be learned"
+        return f"{custom.function}: `per_token` has no gradient to `tokens.log_probs`: nothing would be learned"
     per_token.sum().backward()  # type: ignore[no-untyped-call]
     gradient = log_probs.grad
     if gradient is None or not torch.isfinite(gradient).all():
-        return f"{custom.function}: the gradient at `tokens.log_probs` is missing or no finite number"
+        return f"{custom.function}: the gradient of `tokens.log_probs` is missing or not finite"
     return None
 
 
 def advantage_problem(custom: CustomAdvantage) -> str | None:
-    """What is wrong with an estimator, tried on two groups, one of them of equal rewards. None for nothing."""
+    """The problem of an estimator, if there is one, tried on two groups, one of them with equal rewards."""
     scores = ((1.0, 0.0, 0.5), (1.0, 1.0, 1.0))
     rewards = [[_at_the_end(n, score) for n, score in zip(_LENGTHS, group, strict=True)] for group in scores]
     try:
@@ -47,7 +47,7 @@ def advantage_problem(custom: CustomAdvantage) -> str | None:
 
 
 def filter_problem(custom: CustomFilter, scores: GroupScores) -> str | None:
-    """What is wrong with a filter, tried on one group. None for nothing."""
+    """The problem of a filter, if there is one, tried on one group."""
     try:
         custom.keeps(scores)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The critic's clipped regression loss, token by token."""
+"""The critic's clipped regression loss for each token."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueLoss:
-    """[K] each: the loss of every token, and where the clipped value decided it (bool)."""
+    """[K] each: the loss of every token, and whether the clipped value determines it (bool)."""
 
     per_token: torch.Tensor
     clipped: torch.Tensor
@@ -16,13 +16,13 @@ class ValueLoss:
 def clipped_value_loss(
     *, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, cliprange_value: float
 ) -> ValueLoss:
-    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic as PPO's policy loss.
+    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic like PPO's policy loss.
 
     Args:
-        values: [K] float, of the critic that is updated; the gradient flows through it.
-        old_values: [K] float, of the critic before the update.
-        returns: [K] float, what it should have said.
-        cliprange_value: How far a value may move in one step for free.
+        values: [K] float, from the critic that is updated; the gradient flows through it.
+        old_values: [K] float, from the critic before the update.
+        returns: [K] float, the targets.
+        cliprange_value: A value is clipped to this distance from its old value.
     """
     near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     unclipped, clipped = (values - returns).square(), (near - returns).square()

@@ -1,1 +1,1 @@
-"""A trained model for others: a Hugging Face folder, its proof, its card, the hub."""
+"""Publishing a trained model: its verification, its model card, and the upload to the Hugging Face hub."""

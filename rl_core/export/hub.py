@@ -10,17 +10,19 @@ _logger = logging.getLogger(__name__)
 
 
 class PushFailed(ValueError):
-    """The model was not uploaded; the message says why and what to do."""
+    """The model was not uploaded; the message says why, and what to do."""
 
 
 def push_to_hub(folder: Path, repo: str) -> str:
-    """Upload every file of `folder` as one commit to the private model repository `owner/name`, made if need be.
+    """Upload every file of `folder` as one commit to the private model repository `owner/name`, which is created if it
+    does not exist. HF_ENDPOINT and HF_TOKEN are honoured.
 
-    HF_ENDPOINT and HF_TOKEN are honoured. Returns the address of the commit.
+    Returns:
+        The address of the commit.
 
     Raises:
-        PushFailed: no login, no network, or the repository exists and is public: what nobody decided to publish
-            is not published.
+        PushFailed: there is no login or no network, or the repository is public, because nothing is published without
+            an explicit decision.
     """
     api = HfApi()
     try:
@@ -30,8 +32,8 @@ def push_to_hub(folder: Path, repo: str) -> str:
         commit = api.upload_folder(folder_path=folder, repo_id=repo, commit_message="Merged model")
     except (HTTPError, OSError) as error:
         raise PushFailed(
-            f"{folder} was not uploaded to {repo}: {error}. Log in with `hf auth login` (or set HF_TOKEN), see that "
-            "the hub is reachable and HF_HUB_OFFLINE is not set, and run `sightline merge` with --push again"
+            f"{folder} was not uploaded to {repo}: {error}. Log in with `hf auth login` (or set HF_TOKEN), make sure "
+            "that the hub is reachable and HF_HUB_OFFLINE is not set, and run `sightline merge` with --push again"
         ) from error
     _logger.info("uploaded %s to %s", folder, commit.commit_url)
     return str(commit.commit_url)

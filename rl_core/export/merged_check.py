@@ -1,11 +1,11 @@
-"""Does a merged model folder give the log-probs that the trainer stored? Asked of transformers and of vLLM.
+"""Checks that a merged model folder, loaded in transformers or vLLM, gives the log-probs that the trainer stored.
 
     python merged_check.py FOLDER PROBE_FOLDER TOLERANCE MEAN_TOLERANCE --engine transformers|vllm [--result FILE]
 
-Stands alone on purpose: it imports nothing of Sightline, so what it proves is that the folder works for those who have
-never heard of it. PROBE_FOLDER holds probe.json and its images (see probe.py for what is in it). Prints where the
-log-probs differ. Exits 0 when every one is within TOLERANCE and the mean difference within MEAN_TOLERANCE (rounding
-puts a rare token far off, a wrong weight many of them a little), 1 when not; anything else is a failure to load.
+This script imports nothing of Sightline, to show that the folder works without it. PROBE_FOLDER holds probe.json and
+its images (rl_core/checkpoints/probe.py describes them). It prints where the log-probs differ. Exits with 0 if every
+difference is within TOLERANCE and their mean within MEAN_TOLERANCE (rounding moves single rare tokens far, a wrong
+weight moves many tokens a little), with 1 if not; any other status means that the folder could not be loaded.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# No network, no telemetry; a person's own settings win. Where a size of the CPU's cache is given, vLLM does not ask for
-# half of the machine's memory to be free; how much is taken is decided below.
+# No network and no telemetry, unless the environment says otherwise. With a given cache size, vLLM on a CPU does not
+# require half of the machine's memory to be free; the actual size is set below.
 for _name, _value in {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
     os.environ.setdefault(_name, _value)
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the end of this process is the end of the engine
@@ -25,11 +25,11 @@ Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10
 
 _SEQUENCES_AT_ONCE = 8
-_BLOCK = {"cpu": 128, "cuda": 16}  # tokens of the KV cache that vLLM hands out at a time, at the least
+_BLOCK = {"cpu": 128, "cuda": 16}  # smallest block of vLLM's KV cache, tokens
 
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
-    """[item][token], by the model class that transformers chooses for the folder."""
+    """[item][token] log-probs, with the model class that transformers chooses for the folder."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
 
@@ -53,7 +53,7 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
                 videos=list(frames), video_metadata=list(times), do_sample_frames=False, return_tensors="pt"
             ).to(device)
             inputs |= {name: pixels[name] for name in ("pixel_values_videos", "video_grid_thw")}
-            # transformers' own would let the text after a video begin before the video's last step.
+            # The positions of transformers would let the text after a video begin before the video's last step.
             prompt = torch.tensor(item["position_ids"], device=device)
             response = (prompt.max() + 1 + torch.arange(length, device=device)).expand(3, -1)
             inputs["position_ids"] = torch.cat([prompt, response], dim=1)[:, None]
@@ -66,7 +66,7 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
 
 
 def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
-    """[item][token], by vLLM, which reads the responses as part of the prompt; its raw log-probs know no ban."""
+    """[item][token] log-probs of vLLM, which gets the responses as part of the prompt. No token ban applies to them."""
     import torch
     from vllm import LLM, SamplingParams
 
@@ -77,7 +77,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
     if any(most.values()):
         options = {"limit_mm_per_prompt": most, "skip_mm_profiling": True}
     if most["video"]:
-        # Otherwise videos are normalised with the image processor's mean and deviation.
+        # Otherwise videos are normalised with the mean and deviation of the image processor.
         options["mm_device_do_normalize"] = False
     llm = LLM(
         model=str(folder),
@@ -86,7 +86,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         enable_prefix_caching=False,
         max_model_len=longest + 1,
         max_num_seqs=_SEQUENCES_AT_ONCE,
-        # Room for these alone: on a CPU a cache is written full of zeros first.
+        # Room for these sequences alone, because on a CPU vLLM fills the whole cache with zeros first.
         num_gpu_blocks_override=_SEQUENCES_AT_ONCE * (longest // _BLOCK[device] + 2),
         gpu_memory_utilization=0.5,
         **options,
@@ -95,7 +95,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]} | vllm_media(item) for item in items
     ]
     asked = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
-    with torch.compiler.set_stance("force_eager"):  # enforce_eager is of the model alone, and leaves out the sampler
+    with torch.compiler.set_stance("force_eager"):  # enforce_eager applies to the model, but not to the sampler
         outputs = llm.generate(prompts, asked, use_tqdm=False)
     return [
         [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
@@ -104,7 +104,7 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
 
 
 def vllm_media(item: Item) -> dict[str, Any]:
-    """The images and videos of an item's prompt, every frame of them shown."""
+    """The images and videos of an item's prompt, with every frame."""
     data = {"image": item["images"]} if item["images"] else {}
     if not item["videos"]:
         return {"multi_modal_data": data} if data else {}
@@ -116,7 +116,7 @@ ENGINES = {"transformers": transformers_log_probs, "vllm": vllm_log_probs}
 
 
 def read_items(probe_folder: Path) -> tuple[list[Item], str]:
-    """The probe's items, their images and videos opened, and the number format of the trainer's weights."""
+    """The probe's items, with their images and videos opened, and the number format of the trainer's weights."""
     import numpy as np
     from PIL import Image
 
@@ -140,8 +140,8 @@ def read_items(probe_folder: Path) -> tuple[list[Item], str]:
 
 
 def compare(items: list[Item], found: list[list[float]], tolerance: float, mean_tolerance: float) -> dict[str, Any]:
-    """Number of tokens, largest and mean difference, whether both are within their tolerances, and the places beyond
-    the first one, the worst first."""
+    """Number of tokens, largest and mean difference, whether both are within their tolerances, and the tokens whose
+    difference exceeds `tolerance`, largest difference first."""
     places = [
         {"item": item["name"], "position": position, "token": token, "stored": stored, "found": value}
         for item, values in zip(items, found, strict=True)
@@ -151,7 +151,7 @@ def compare(items: list[Item], found: list[list[float]], tolerance: float, mean_
     ]
     for place in places:
         gap = abs(place["stored"] - place["found"])
-        place["difference"] = gap if gap == gap else float("inf")  # NaN agrees with nothing
+        place["difference"] = gap if gap == gap else float("inf")  # NaN equals nothing
     places.sort(key=lambda place: -place["difference"])
     beyond = [place for place in places if place["difference"] > tolerance]
     mean = sum(place["difference"] for place in places) / len(places)
@@ -168,7 +168,7 @@ def compare(items: list[Item], found: list[list[float]], tolerance: float, mean_
 
 
 def report(result: dict[str, Any]) -> str:
-    """The result for a person."""
+    """The result as text."""
     lines = [
         f"{result['engine']}: {result['num_tokens']} response tokens, largest difference "
         f"{result['largest_difference']:.3g}, {result['num_beyond']} beyond {result['tolerance']:g}, mean "
@@ -203,6 +203,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    # Taking an engine and the interpreter down by the book takes seconds, and all is written.
+    # A regular shutdown of the engine and the interpreter takes seconds, and everything is written already.
     sys.stdout.flush()
     os._exit(status)

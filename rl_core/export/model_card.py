@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.export.proof import ProofResult
+from rl_core.export.verification import Verification
 from rl_core.redaction import redact
 
 CARD_NAME = "README.md"
@@ -14,7 +14,7 @@ CARD_NAME = "README.md"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccuracyRow:
-    """One evaluation of one model: its name ("base, greedy"), items, accuracy and 95 % interval, all in 0 .. 1."""
+    """One evaluation of a model: its name ("base, greedy"), items, accuracy and its 95 % interval (0 .. 1)."""
 
     name: str
     n: int
@@ -24,20 +24,20 @@ class AccuracyRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """What the card tells.
+    """The contents of the card.
 
     Attributes:
         run: Name of the run.
         base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
-        step: Training steps behind the weights.
-        algorithm: How it was trained: the keys of the advantage estimator and the loss.
-        data: What it was trained on, in words.
+        step: Number of training steps.
+        algorithm: The advantage estimator and the loss.
+        data: The training data, in words.
         data_fingerprint: Fingerprint of the prepared data.
         reward: The reward function.
-        accuracy: The evaluations, base and trained.
-        proof: How well the folder reproduces the trainer's log-probs.
+        accuracy: The evaluations of the base and the trained model.
+        verification: How well the folder reproduces the trainer's log-probs.
         versions: Library -> version.
-        hub_name: `owner/name` if it goes to the hub; the lines to try it name it, or else the folder.
+        hub_name: `owner/name` if the model is uploaded to the hub; the examples use it in place of the folder.
     """
 
     run: str
@@ -48,7 +48,7 @@ class CardFacts:
     data_fingerprint: str
     reward: str
     accuracy: Sequence[AccuracyRow]
-    proof: ProofResult
+    verification: Verification
     versions: Mapping[str, str]
     hub_name: str | None = None
 
@@ -59,14 +59,15 @@ def write_model_card(folder: Path, facts: CardFacts) -> None:
 
 
 def model_card(folder: Path, facts: CardFacts) -> str:
-    """The card of a merged folder, Markdown with the hub's header."""
+    """The card of a merged folder: Markdown with the hub's header."""
     usage = usage_lines(folder, hub_name=facts.hub_name)
     tries = "\n\n".join(f"{title}:\n\n```{_language(text)}\n{text}\n```" for title, text in usage.items())
     rows = "\n".join(
         f"| {row.name} | {row.n} | {row.accuracy:.3f} | {row.ci95[0]:.3f} - {row.ci95[1]:.3f} |"
         for row in facts.accuracy
     )
-    gaps = ", ".join(f"{name} {gap:.1e}" for name, gap in facts.proof.largest_difference.items())
+    verified = facts.verification
+    differences = ", ".join(f"{name} {difference:.1e}" for name, difference in verified.largest_difference.items())
     versions = ", ".join(f"{name} {number}" for name, number in facts.versions.items())
     return f"""---
 library_name: transformers
@@ -99,13 +100,13 @@ Post-trained with reinforcement learning by Sightline.
 
 ## Faithful to the trainer
 
-Loaded in a fresh process, this folder gives the log-probs that the trainer stored for {facts.proof.num_tokens} response
-tokens; largest difference: {gaps}.
+Loaded in a fresh process, this folder gives the log-probs that the trainer stored for {verified.num_tokens} response
+tokens; largest difference: {differences}.
 """
 
 
 def usage_lines(folder: Path, *, hub_name: str | None = None) -> dict[str, str]:
-    """Title -> what to type to try the model in `folder`, or under its name on the hub."""
+    """Title -> the command or code to try the model in `folder`, or by its name on the hub."""
     name = hub_name or str(folder)
     imports, content, argument = "", '"How much is 7 times 8?"', "messages"
     if _pipeline_tag(folder) == "image-text-to-text":

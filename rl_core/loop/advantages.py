@@ -1,4 +1,4 @@
-"""From scored groups to the samples of an update."""
+"""From scored groups to the inputs of the estimator, and to the samples of an update."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +16,8 @@ TokenArrays = Sequence[Sequence[Float32Array]]
 def scored_groups(
     groups: Sequence[Group], scores: Mapping[RolloutKey, Score], *, config: AlgorithmConfig
 ) -> list[Group]:
-    """Leave out rollouts without a score, and groups of which too few are left: fewer than the two that a group
-    baseline compares (docs/architecture.md, "Bad input is named")."""
+    """The groups without the rollouts that have no score. A group that then has fewer rollouts than the estimator
+    needs, two for a group baseline, is left out (docs/architecture.md, "Bad input is named")."""
     kept = [Group(prompt=g.prompt, rollouts=[r for r in g.rollouts if not scores[r.key].error]) for g in groups]
     return [group for group in kept if len(group.rollouts) >= config.advantage.smallest_group]
 
@@ -30,15 +30,14 @@ def advantage_inputs(
     greedy_rewards: Mapping[str, float],
     values: TokenArrays,
 ) -> AdvantageInputs:
-    """What the estimator looks at.
+    """The inputs of the advantage estimator.
 
     Args:
         groups: The rollout batch: groups whose rollouts all have a score.
         scores: By (prompt uid, sample index).
-        kl_penalties: [group][rollout] -> [R] what the KL takes off each token's reward; None for nothing.
-        greedy_rewards: By prompt uid the reward of the greedy response; empty where the estimator
-            draws none.
-        values: [group][rollout] -> [R] the critic's values; empty without one.
+        kl_penalties: [group][rollout] -> [R] the KL penalty that is subtracted from each token's reward, if any.
+        greedy_rewards: Prompt uid -> reward of the greedy response; empty if the estimator needs none.
+        values: [group][rollout] -> [R] the critic's values; empty if there is no critic.
     """
     rewards = [[_token_rewards(len(r.response_ids), scores[r.key].overall) for r in g.rollouts] for g in groups]
     if kl_penalties is not None:
@@ -64,8 +63,8 @@ def train_groups(
     values: TokenArrays = (),
     returns: Grouped = (),
 ) -> list[TrainGroup]:
-    """The groups with what the losses need of each token; all arguments are [group][rollout] -> [R], the last two empty
-    without a critic."""
+    """The groups with everything that the losses need of each token. All arguments are [group][rollout] -> [R]; the
+    last two are empty if there is no critic."""
     return [
         TrainGroup(
             prompt=group.prompt,
@@ -87,7 +86,7 @@ def train_groups(
 
 
 def _token_rewards(length: int, score: float) -> TokenValues:
-    """The score sits on the last token."""
+    """[R] The score is the reward of the last token; all others have 0."""
     rewards = np.zeros(length)
     rewards[-1] = score
     return rewards

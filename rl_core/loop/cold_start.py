@@ -1,4 +1,4 @@
-"""The cold start: a short supervised stage on rendered answers."""
+"""The cold start: a short stage of supervised fine-tuning on rendered answers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +16,14 @@ from rl_core.workers.protocol import WorkerGroup
 
 
 class TargetRenderer:
-    """Renders a prompt's answer into the response to imitate, end-of-sequence token included."""
+    """Renders a prompt's answer into the response to imitate, including the end-of-sequence token."""
 
     def __init__(self, template: str, *, model_folder: Path) -> None:
         self._template = target_template(template)
         self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
 
     def example(self, prompt: Prompt) -> SupervisedExample:
-        """The prompt with its target's token ids."""
+        """The prompt with the token ids of the response to imitate."""
         text = self._template.render(answer=prompt.answer_text, question=prompt.question)
         token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
         return SupervisedExample(prompt=prompt, target_ids=np.array(token_ids, dtype=np.int32))
@@ -41,7 +41,7 @@ def run_cold_start(
     """Take `config.steps` supervised steps.
 
     Returns:
-        The last step's metrics and the mean loss of the last ten.
+        The metrics of the last step, and the mean loss of the last ten steps.
 
     Raises:
         NonFiniteGradients: `max_nonfinite_steps` steps in a row were skipped.

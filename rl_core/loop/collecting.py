@@ -1,4 +1,5 @@
-"""Collecting: from the next prompts to scored rollouts, drawn until the batch is full where groups are filtered."""
+"""Collecting: from the next prompts to scored rollouts. With group filtering, prompts are drawn until the batch is
+full."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from rl_core.types import Group, Prompt, Sampling
 from rl_core.workers.protocol import WorkerGroup
 
 NextPrompts = Callable[[], Sequence[Prompt]]
-"""The next prompts of the loader: a rollout batch, or with group filtering a draw."""
+"""Gives the next prompts of the loader: a rollout batch, or with group filtering the prompts of one draw."""
 
 
 class StaleWeights(RuntimeError):
@@ -27,20 +28,20 @@ class StaleWeights(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collected:
-    """What a step has drawn, and what of it is learned from.
+    """The rollouts that a step has generated, and those that it learns from.
 
     Attributes:
-        drawn: Every group that was drawn, in the order of the loader, with the score of every rollout.
-        scored: The groups without the rollouts that have no score; a group with too few rollouts left is left out.
-        batch: What is learned from: groups of `scored`, and after them the stale ones.
-        prompts: The rollout batch: prompts whose groups may be learned from.
-        metrics: Of the filtering and of the greedy responses; empty without either.
-        greedy_rewards: By prompt uid the reward of its greedy response; empty where the estimator draws none.
-        stale: Groups kept from the step before that are learned from.
+        generated: All groups that were generated, in the order of the loader, with the scores of their rollouts.
+        scored: The groups without the rollouts that have no score. A group with too few rollouts left is left out.
+        batch: The groups that the step learns from: groups of `scored`, then the stale ones.
+        prompts: The rollout batch: the prompts whose groups may be learned from.
+        metrics: Metrics of the filtering and of the greedy responses; empty if there is neither.
+        greedy_rewards: Prompt uid -> reward of the greedy response; empty if the estimator needs none.
+        stale: Groups kept from the previous step that this step learns from.
         surplus: Groups to keep for the next step.
     """
 
-    drawn: RolloutBatch
+    generated: RolloutBatch
     scored: Sequence[Group]
     batch: RolloutBatch
     prompts: Sequence[Prompt]
@@ -61,50 +62,52 @@ class Collector:
     timer: PhaseTimer
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
-        """The scored rollouts of a rollout batch; with group filtering, of as many draws as fill it.
+        """Generate and score a rollout batch; with group filtering, repeat until the batch is full.
 
         Args:
             next_prompts: Gives the next prompts of the loader.
-            kept: Groups that the step before has kept; fewer than a rollout batch.
+            kept: Groups that the previous step has kept; fewer than a rollout batch.
 
         Raises:
-            StaleWeights: a rollout was drawn with other weights than the trainer's.
-            TooManyFailedRewards: the reward fails for more than its allowed share of a draw.
-            TooFewInformativeGroups: the configured number of draws has not filled the batch.
+            StaleWeights: a rollout was sampled with other weights than the trainer's.
+            TooManyFailedRewards: the reward failed for more than its allowed share of the rollouts.
+            TooFewInformativeGroups: the configured number of draws did not fill the batch.
         """
         filtering = self.config.algorithm.online_filtering
         collected = self._whole(next_prompts()) if filtering is None else self._filtered(next_prompts, kept, filtering)
         if self.config.algorithm.advantage.uses_greedy:
             collected = self._with_greedy_rewards(collected)
         if not collected.batch.groups:
-            raise TooManyFailedRewards("no group has enough rewards that did not fail to learn from")
+            raise TooManyFailedRewards("too many rewards failed: no group has enough scored rollouts to learn from")
         return collected
 
     def _whole(self, prompts: Sequence[Prompt]) -> Collected:
-        """Every group with enough scores is learned from."""
-        drawn = self._draw(prompts)
-        scored = self._scored(drawn)
-        return Collected(drawn=drawn, scored=scored, batch=RolloutBatch.of(scored, drawn.scores), prompts=prompts)
+        """A batch without filtering: every group with enough scores."""
+        generated = self._generate(prompts)
+        scored = self._scored(generated)
+        return Collected(
+            generated=generated, scored=scored, batch=RolloutBatch.of(scored, generated.scores), prompts=prompts
+        )
 
     def _filtered(self, next_prompts: NextPrompts, kept: RolloutBatch, filtering: GroupFilterSection) -> Collected:
-        """The batch's worth of informative groups: those of this step first, so that generator and trainer are compared
-        on them, then those of the step before whose prompt has not come round again."""
+        """A batch of informative groups: first groups of this step, on which generator and trainer are compared, then
+        groups kept from the previous step, unless this step has their prompt too."""
         first = next_prompts()
-        drawn, draws = self._draw(first), 1
-        scored = self._scored(drawn)
+        generated, draws = self._generate(first), 1
+        scored = self._scored(generated)
         stale = kept.without(first)
         wanted = self.config.data.rollout_batch_size
         missing = wanted - len(stale.groups)
-        while len(informative := informative_groups(scored, drawn.scores, filtering)) < missing:
+        while len(informative := informative_groups(scored, generated.scores, filtering)) < missing:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
-                raise too_few(found=found, wanted=wanted, drawn=len(drawn.groups), filtering=filtering)
-            more = self._draw(_unseen(next_prompts(), [*drawn.groups, *stale.groups]))
-            drawn, draws = drawn + more, draws + 1
+                raise too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
+            more = self._generate(_unseen(next_prompts(), [*generated.groups, *stale.groups]))
+            generated, draws = generated + more, draws + 1
             scored += self._scored(more)
-        batch = RolloutBatch.of(informative[:missing], drawn.scores) + stale
+        batch = RolloutBatch.of(informative[:missing], generated.scores) + stale
         collected = Collected(
-            drawn=drawn,
+            generated=generated,
             scored=scored,
             batch=batch,
             prompts=[group.prompt for group in batch.groups],
@@ -116,9 +119,10 @@ class Collector:
         return _keeping(collected, informative[missing:][: wanted - 1], offered=kept)
 
     def _with_greedy_rewards(self, collected: Collected) -> Collected:
-        """One greedy response for each prompt, scored as the others; a group without this baseline is left out."""
+        """Add one greedy response for each prompt, scored like the others. A group whose greedy response has no score
+        is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
-        greedy = self._draw(prompts, greedily=True)
+        greedy = self._generate(prompts, greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
         groups = [group for group in collected.batch.groups if group.prompt.uid in rewards]
         return replace(
@@ -128,12 +132,11 @@ class Collector:
             greedy_rewards=rewards,
         )
 
-    def _scored(self, drawn: RolloutBatch) -> list[Group]:
-        return scored_groups(drawn.groups, drawn.scores, config=self.config.algorithm)
+    def _scored(self, generated: RolloutBatch) -> list[Group]:
+        return scored_groups(generated.groups, generated.scores, config=self.config.algorithm)
 
-    def _draw(self, prompts: Sequence[Prompt], *, greedily: bool = False) -> RolloutBatch:
-        """The rollouts of some prompts, or one greedy response for each, with their scores, which are made beside the
-        generation."""
+    def _generate(self, prompts: Sequence[Prompt], *, greedily: bool = False) -> RolloutBatch:
+        """Generate the rollouts of some prompts, or one greedy response for each, and score them meanwhile."""
         n = 1 if greedily else self.config.rollout.n
         sampling = training_sampling(self.config)
         if greedily:
@@ -151,31 +154,33 @@ class Collector:
 
 
 def training_sampling(config: RunConfig) -> Sampling:
-    """Training draws from the plain distribution at the configured temperature."""
+    """Training samples from the unfiltered distribution at the configured temperature."""
     return Sampling(temperature=config.rollout.temperature, max_tokens=config.rollout.max_response_length)
 
 
 def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
-    """Every rollout carries the version of its weights; at a learning rate of 1e-6 stale weights would otherwise hide
-    below the rounding of bfloat16. Raises StaleWeights."""
+    """Check that every rollout was sampled with the trainer's weights. At a learning rate of 1e-6 the log-probs alone
+    would not show it, because the difference is smaller than the rounding of bfloat16. Raises StaleWeights."""
     versions = {rollout.policy_version for group in groups for rollout in group.rollouts}
     if versions - {policy_version}:
-        raise StaleWeights(f"rollouts of policy version(s) {sorted(versions)}, the trainer is at {policy_version}")
+        raise StaleWeights(
+            f"the rollouts were sampled with policy version(s) {sorted(versions)}, but the trainer has {policy_version}"
+        )
 
 
 def _keeping(collected: Collected, surplus: Sequence[Group], *, offered: RolloutBatch) -> Collected:
-    """With `surplus` kept for the next step, and counted beside the groups that were `offered` by the step before."""
+    """Keep `surplus` for the next step, and count what became of the groups that the previous step `offered`."""
     counts = {
         "filter/kept_groups": len(surplus),
         "filter/stale_groups": len(collected.stale.groups),
         "filter/dropped_groups": len(offered.groups) - len(collected.stale.groups),
     }
     metrics = {**collected.metrics, **{name: float(count) for name, count in counts.items()}}
-    return replace(collected, surplus=RolloutBatch.of(surplus, collected.drawn.scores), metrics=metrics)
+    return replace(collected, surplus=RolloutBatch.of(surplus, collected.generated.scores), metrics=metrics)
 
 
 def _unseen(prompts: Sequence[Prompt], groups: Sequence[Group]) -> list[Prompt]:
-    """A small data set may come round within a step; a prompt's rollouts would be the same again, and a batch has no
-    place for two groups of one prompt."""
+    """The prompts that have no group yet. A small data set may start over within a step, and the rollouts of a repeated
+    prompt would be the same."""
     seen = {group.prompt.uid for group in groups}
     return [prompt for prompt in prompts if prompt.uid not in seen]

@@ -2,12 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 from rl_core.algorithms.advantages import Grouped
-from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.algorithms.correction import (
+    LogRatio,
+    Weights,
+    importance_ratios,
+    masked_weights,
+    off_policy_metrics,
+    truncated_weights,
+)
+from rl_core.config.algorithm import AlgorithmConfig, Correction, MaskedCorrection
 from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
 from rl_core.loop.collecting import Collected
-from rl_core.loop.off_policy import correct, engine_mismatch
 from rl_core.loop.reference_kl import ReferenceKL, reference_kl
 from rl_core.loop.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
@@ -20,9 +30,9 @@ class Experience:
     """A rollout batch, ready for the update.
 
     Attributes:
-        groups: Its groups, in the order given.
+        groups: Its groups, in the given order.
         metrics: Functions of config, data and seed only.
-        mean_kl: Mean KL to the reference, nats a token; None without a reference.
+        mean_kl: Mean KL to the reference, nats per token; None if there is no reference.
     """
 
     groups: Sequence[TrainGroup]
@@ -38,14 +48,14 @@ def build_experience(
     workers: WorkerGroup,
     timer: PhaseTimer,
 ) -> Experience:
-    """Ask the workers for the log-probs and values that the algorithm needs, and give every token its credit.
+    """Have the workers compute the log-probs and values that the algorithm needs, and compute the advantages.
 
     Args:
         collected: The scored rollouts of the step.
         config: The algorithm.
-        kl_coef: Weight of the KL term of this step; None without one.
+        kl_coef: Weight of the KL term in this step; None if there is no KL term.
         workers: Hold policy, reference and critic.
-        timer: Measures the passes.
+        timer: Measures the forward passes.
     """
     groups = collected.batch.groups
     old, weights, metrics = _old_log_probs(groups, config, workers, timer)
@@ -82,12 +92,12 @@ def build_experience(
 def _old_log_probs(
     groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
 ) -> tuple[TokenArrays, Grouped | None, dict[str, float]]:
-    """Log-probs that the ratio starts from, importance weights, metrics."""
+    """The old log-probs, the importance weights, and metrics."""
     if config.old_log_probs == "engine":
         return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
     with timer.phase("old_log_probs"):
         old = workers.log_probs(groups, reference=False)
-    return old, *correct(engine_mismatch(groups, old), config.correction)
+    return old, *_corrected(_log_ratios(groups, old), config.correction)
 
 
 def _reference_pass(
@@ -104,3 +114,28 @@ def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGro
         return []
     with timer.phase("values"):
         return workers.values(groups)
+
+
+def _log_ratios(groups: Sequence[Group], trainer: TokenArrays) -> Grouped:
+    """[group][rollout] -> [R] float64: the trainer's log-probs minus the generator's."""
+    return [
+        [
+            log_probs.astype(np.float64) - rollout.log_probs
+            for rollout, log_probs in zip(group.rollouts, trainer[i], strict=True)
+        ]
+        for i, group in enumerate(groups)
+    ]
+
+
+def _corrected(ratios: Grouped, config: Correction | None) -> tuple[Grouped | None, dict[str, float]]:
+    """The importance weights, [group][rollout] -> [R], or None if no correction is configured; and the metrics."""
+    weights = None if config is None else [[_weights(part, config) for part in group] for group in ratios]
+    used = None if weights is None else list(chain.from_iterable(weights))
+    return weights, off_policy_metrics(list(chain.from_iterable(ratios)), used)
+
+
+def _weights(log_ratio: LogRatio, config: Correction) -> Weights:
+    ratios = importance_ratios(log_ratio, config.level)
+    if isinstance(config, MaskedCorrection):
+        return masked_weights(ratios, clip_min=config.clip_min, clip_max=config.clip_max)
+    return truncated_weights(ratios, clip_max=config.clip_max)

@@ -7,7 +7,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import build_experience
-from rl_core.loop.update_metrics import update_metrics
+from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Prompt, TrainGroup
@@ -16,13 +16,13 @@ from rl_core.workers.protocol import WorkerGroup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
-    """What an update leaves.
+    """The result of learning from a rollout batch.
 
     Attributes:
-        groups: What was learned from, with the credit of each token.
+        groups: The groups that were learned from, with the advantage of each token.
         metrics: Functions of config, data and seed only.
-        mean_kl: Mean KL to the reference, nats a token; None without a reference.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient.
+        mean_kl: Mean KL to the reference, nats per token; None if there is no reference.
+        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient.
     """
 
     groups: Sequence[TrainGroup]
@@ -40,18 +40,18 @@ def learn(
     workers: WorkerGroup,
     timer: PhaseTimer,
 ) -> Learned:
-    """Give every token its credit and update policy and critic.
+    """Compute the advantages, and update policy and critic.
 
     Args:
         collected: The scored rollouts of the step.
-        step: From 1; the policy rests in the steps before `trainer.critic_warmup`.
+        step: Its number, from 1. The policy is not updated in the steps before `trainer.critic_warmup`.
         config: The run.
-        kl_coef: Weight of the KL term; None without one.
-        workers: Hold policy, reference and critic; their generator rests.
+        kl_coef: Weight of the KL term; None if there is no KL term.
+        workers: Hold policy, reference and critic; their generator must sleep.
         timer: Measures the passes.
 
     Raises:
-        AgreementError: generator and trainer disagree on the log-probs.
+        AgreementError: the log-probs of generator and trainer differ too much.
     """
     experience = build_experience(collected, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
     batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
@@ -69,8 +69,8 @@ def learn(
 def update_batch(
     groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
 ) -> UpdateBatch:
-    """What policy and critic learn from, each in optimizer batches and epochs of its own. The policy rests in the steps
-    before `trainer.critic_warmup`."""
+    """The optimizer batches of policy and critic; each has its own batch size and number of PPO epochs. The policy has
+    none in the steps before `trainer.critic_warmup`."""
 
     def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
         parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
@@ -87,8 +87,8 @@ def update_batch(
 def split_by_optimizer_step(
     groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, global_batch_size: int
 ) -> list[list[TrainGroup]]:
-    """Groups by optimizer step: `global_batch_size` prompts each, less the groups that were dropped, in the order of
-    the loader; a step of which no group is left is left out."""
+    """Groups by optimizer step, in the order of the loader: `global_batch_size` prompts each, without the groups that
+    were left out. A step without any group is left out."""
     by_uid = {group.prompt.uid: group for group in groups}
     chunks = [prompts[i : i + global_batch_size] for i in range(0, len(prompts), global_batch_size)]
     parts = [[by_uid[prompt.uid] for prompt in chunk if prompt.uid in by_uid] for chunk in chunks]

@@ -1,4 +1,4 @@
-"""The KL of a rollout batch to the reference: what it takes off the reward, and what steers its weight."""
+"""The KL of a rollout batch to the reference: the penalty on the reward, and the controller of its weight."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,8 @@ import numpy as np
 import torch
 
 from rl_core.algorithms.advantages import Grouped
-from rl_core.algorithms.kl import KLEstimator
+from rl_core.algorithms.kl import KL_ESTIMATORS, KLEstimator
 from rl_core.algorithms.kl_controller import AdaptiveKLController, FixedKLController, KLController
-from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.config.algorithm import KLConfig
 from rl_core.loop.advantages import TokenArrays
 from rl_core.types import Group
@@ -18,12 +17,12 @@ from rl_core.workers.protocol import WorkerGroup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceKL:
-    """What the reference says about a rollout batch.
+    """A rollout batch under the reference.
 
     Attributes:
-        ref_log_probs: [group][rollout] -> [R] float32; None where the loss takes whole distributions.
-        per_token: [group][rollout] -> [R] float64, KL(old || reference) at each token, or the estimate of it.
-        in_reward: Whether it is taken off the reward, and not part of the loss.
+        ref_log_probs: [group][rollout] -> [R] float32; None if the KL is computed over the whole vocabulary.
+        per_token: [group][rollout] -> [R] float64, KL(old || reference) at each token, or an estimate of it.
+        in_reward: Whether the KL is subtracted from the reward; if not, it is a term of the loss.
     """
 
     ref_log_probs: TokenArrays | None
@@ -32,16 +31,16 @@ class ReferenceKL:
 
     @property
     def mean(self) -> float:
-        """Mean over responses of their token means, nats a token: what an adaptive weight follows."""
+        """Mean over the responses of their token means, nats per token, which an adaptive controller follows."""
         return float(np.mean([values.mean() for group in self.per_token for values in group]))
 
     def penalties(self, coef: float) -> Grouped | None:
-        """[group][rollout] -> [R] what is taken off each token's reward; None when nothing is."""
+        """[group][rollout] -> [R] what is subtracted from each token's reward; None if the KL is a term of the loss."""
         return [[coef * values for values in group] for group in self.per_token] if self.in_reward else None
 
 
 def reference_kl(groups: Sequence[Group], old: TokenArrays, *, config: KLConfig, workers: WorkerGroup) -> ReferenceKL:
-    """Let the workers compare sampling policy, whose log-probs are `old`, and reference."""
+    """Have the workers compute the KL between the sampling policy, whose log-probs are `old`, and the reference."""
     in_reward = not config.use_kl_loss
     if config.penalty == "full":
         full = [[values.astype(np.float64) for values in group] for group in workers.full_kl(groups)]
@@ -62,7 +61,7 @@ def _estimated(old: TokenArrays, ref: TokenArrays, estimate: KLEstimator) -> Gro
 
 
 def kl_controller(config: KLConfig, *, coef: float) -> KLController:
-    """The controller that the section asks for, at the weight `coef`: the section's own, or a checkpoint's."""
+    """The controller that the section describes, with the current weight `coef`."""
     if config.adaptive is None:
         return FixedKLController(coef=coef)
     return AdaptiveKLController(coef=coef, target=config.adaptive.target, horizon=config.adaptive.horizon)

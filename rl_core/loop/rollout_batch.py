@@ -1,8 +1,8 @@
-"""Scored rollouts: what collecting gives to learning, and what one step keeps for the next.
+"""Scored rollouts: the result of collecting, and the surplus that one step keeps for the next.
 
-Groups that passed the filter and exceed the batch are kept with `online_filtering.surplus: keep`. They are one step old
-when they are learned from: every rollout carries the version of the weights that drew it, and the generator's log-probs
-of that time, from which the ratio starts. A checkpoint holds them, in the form of a rollout file.
+With `online_filtering.surplus: keep`, groups that passed the filter but exceed the batch are kept. They are one step
+old when they are learned from: every rollout has the version of the weights that sampled it and the generator's
+log-probs of that time, which are its old log-probs. A checkpoint holds them in the format of a rollout file.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from rl_core.records.rollout_files import RolloutRecord, read_rollouts, write_ro
 from rl_core.types import Group, Prompt, Rollout, RolloutKey, Score
 
 SURPLUS_FILE: Final = "surplus.parquet"
-"""Its place in a checkpoint; there is none where nothing was kept."""
+"""The file with the surplus in a checkpoint; absent if nothing was kept."""
 
 FindPrompts = Callable[[Collection[str]], Mapping[str, Prompt]]
 """Prompts by their uids."""
@@ -32,21 +32,21 @@ class RolloutBatch:
 
     @classmethod
     def of(cls, groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> "RolloutBatch":
-        """These groups with theirs among the scores."""
+        """These groups with the scores of their rollouts."""
         keys = [rollout.key for group in groups for rollout in group.rollouts]
         return cls(groups=groups, scores={key: scores[key] for key in keys})
 
     @property
     def num_rollouts(self) -> int:
-        """Rollouts of all groups."""
+        """Number of rollouts in all groups."""
         return sum(len(group.rollouts) for group in self.groups)
 
     def __add__(self, other: "RolloutBatch") -> "RolloutBatch":
-        """These groups, then those of `other`."""
+        """The groups of both batches, this one's first."""
         return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
 
     def without(self, prompts: Sequence[Prompt]) -> "RolloutBatch":
-        """Those that answer none of `prompts`."""
+        """The groups whose prompt is not among `prompts`."""
         uids = {prompt.uid for prompt in prompts}
         return RolloutBatch.of([group for group in self.groups if group.prompt.uid not in uids], self.scores)
 
@@ -55,13 +55,13 @@ EMPTY: Final = RolloutBatch()
 
 
 def save_surplus(surplus: RolloutBatch, folder: Path, *, step: int) -> None:
-    """Write what `step` has kept into a checkpoint's folder."""
+    """Write the surplus of `step` into a checkpoint's folder."""
     if surplus.groups:
         write_rollouts(folder / SURPLUS_FILE, surplus.groups, surplus.scores, [], step=step)
 
 
 def load_surplus(folder: Path, find_prompts: FindPrompts) -> RolloutBatch:
-    """Read it back, equal to the bit. Raises KeyError when a prompt is no longer among the rows."""
+    """Read the surplus of a checkpoint, equal to the bit. Raises KeyError if a prompt is no longer among the rows."""
     path = folder / SURPLUS_FILE
     if not path.is_file():
         return EMPTY

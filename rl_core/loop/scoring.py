@@ -1,4 +1,4 @@
-"""Rewards beside generation: each rollout is handed to the pool as it finishes."""
+"""Scores rollouts during generation: each one is submitted to the reward pool as soon as it is finished."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -9,7 +9,7 @@ from rl_core.types import Prompt, Rollout, RolloutKey, Score
 
 
 class TooManyFailedRewards(RuntimeError):
-    """More rewards failed than `reward.max_failed_share` allows; the message holds the first reasons."""
+    """More rewards failed than `reward.max_failed_share` allows; the message has the first reasons."""
 
 
 class StepScores:
@@ -21,7 +21,7 @@ class StepScores:
         self._pending: dict[RolloutKey, Future[Score]] = {}
 
     def watch(self, rollouts: Iterable[Rollout]) -> list[Rollout]:
-        """Collect rollouts, submitting each for its reward the moment it comes."""
+        """Collect rollouts, and submit each for its reward as soon as it comes."""
         collected = []
         for rollout in rollouts:
             sample = RewardSample.of(self._prompts[rollout.prompt_uid], rollout)
@@ -31,16 +31,16 @@ class StepScores:
         return collected
 
     def wait(self) -> dict[RolloutKey, Score]:
-        """All scores, failed ones with their reason."""
+        """Wait for all scores; failed ones have the reason."""
         return {key: future.result() for key, future in sorted(self._pending.items())}
 
 
 def check_failed_share(scores: Mapping[RolloutKey, Score], *, max_failed_share: float) -> None:
-    """Raises TooManyFailedRewards when the reward does not work for too many samples."""
+    """Raises TooManyFailedRewards if the reward failed for more than `max_failed_share` of the samples."""
     errors = [f"{uid} sample {index}: {score.error}" for (uid, index), score in scores.items() if score.error]
     if len(errors) > max_failed_share * len(scores):
         first = "\n  ".join(errors[:5])
         raise TooManyFailedRewards(
             f"{len(errors)} of {len(scores)} rewards failed, more than reward.max_failed_share = {max_failed_share}; "
-            f"mend the reward function, then start the run again to continue. First reasons:\n  {first}"
+            f"fix the reward function, then start the run again to continue. First reasons:\n  {first}"
         )

@@ -1,6 +1,6 @@
-"""The session of a run: what is expensive to start is started once, on first use, and shared by the stages.
+"""The session of a run: holds what is expensive to start, starts it on first use, and shares it between the stages.
 
-The flow body owns it; tasks look it up by the run's name, because workers, pools and engines do not pickle.
+The flow owns it; tasks look it up by the run's name, because workers and reward pools cannot be pickled.
 """
 
 import logging
@@ -52,7 +52,7 @@ class Session:
 
     @property
     def rewards(self) -> RewardPool:
-        """The isolated reward processes."""
+        """The reward pool, started on first use."""
         if self._rewards is None:
             pool = RewardPool(
                 self.config.reward,
@@ -64,8 +64,9 @@ class Session:
 
     @property
     def workers(self) -> WorkerGroup:
-        """The workers. The reward processes start before them: a process spawned later would find the engine's
-        memory and threads already there (docs/architecture.md, "Rewards are isolated")."""
+        """The workers, started on first use. The reward pool starts before them, because a process that starts later
+        would share the machine with the generator's memory and threads (docs/architecture.md, "Rewards are
+        isolated")."""
         if self._workers is None:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))
@@ -95,7 +96,7 @@ class Session:
         return base_model(self.config, self.run)
 
     def run_cold_start(self) -> Mapping[str, float]:
-        """Train the initial model on rendered answers and write it as the run's base model."""
+        """Fine-tune the initial model on rendered answers, and write it as the run's base model."""
         config = self._cold_start_config()
         self.workers.load_policy(self.run.initial_model)
         metrics = run_cold_start(
@@ -111,14 +112,20 @@ class Session:
         return metrics
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Train one epoch, continuing from the last complete checkpoint; see TrainingLoop.train_epoch."""
+        """Train one epoch, from the last complete checkpoint on; see TrainingLoop.train_epoch."""
         if self._loop is None:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch)
 
     def evaluate(self, model: EvaluatedModel, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
-        """Answer the held-out prompts with the base or the trained model, apart from those that `answers` has.
-        [mode] -> items. Raises Interrupted when a stop was requested; what was answered is kept."""
+        """Answer the held-out prompts with the base or the trained model; responses in `answers` are not repeated.
+
+        Returns:
+            [mode] -> items.
+
+        Raises:
+            Interrupted: a stop was requested; the finished responses are kept in `answers`.
+        """
         if model == "base":
             self._load_base()
         else:
@@ -148,7 +155,7 @@ class Session:
         return checkpoint
 
     def trained_checkpoint(self) -> Checkpoint:
-        """The checkpoint that is evaluated and merged. Raises ValueError when there is none."""
+        """The checkpoint that is evaluated and merged. Raises ValueError if there is none."""
         best = self.config.merge.checkpoint == "best"
         checkpoint = self.store.best() if best else self.store.latest()
         if checkpoint is None:
@@ -158,8 +165,8 @@ class Session:
         return checkpoint
 
     def _warn_of_a_better_one(self, checkpoint: Checkpoint) -> None:
-        """Retention keeps the best, so that a better one which was saved is lost: it cannot be made again, and is not
-        passed over in silence."""
+        """Warn if a better checkpoint was saved: retention keeps the best one, so it must have been damaged or removed,
+        and it cannot be made again."""
         steps_per_epoch = steps_an_epoch(self.config, len(self._datasets["train"]))
         scores = {
             int(line["step"]): float(line["val/accuracy"])
@@ -180,8 +187,8 @@ class Session:
             RunLogs(self.run).log_event("best-checkpoint-lost", step=first, taken=checkpoint.step)
 
     def close(self) -> None:
-        """End workers and reward processes; the session may be used again and starts them anew, even where one of them
-        could not be ended."""
+        """End workers and reward pool, even if ending one of them fails. The session may be used again and then starts
+        new ones."""
         workers, rewards = self._workers, self._rewards
         self._workers = self._loop = self._rewards = None
         with ExitStack() as stack:
@@ -191,7 +198,7 @@ class Session:
                 stack.callback(workers.close)
 
     def _load_base(self) -> None:
-        self._loop = None  # it resumes from its checkpoint when it is needed again
+        self._loop = None  # the next use resumes from the last checkpoint
         self.workers.load_policy(self.base_model)
 
     def _load_trained(self, checkpoint: Checkpoint) -> None:
@@ -220,7 +227,7 @@ class Session:
         return TrainingLoop(self.config, parts, base_model=self.base_model)
 
     def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
-        """Weighted sources and curriculum are RL's; a cold start imitates each row as often as any other."""
+        """Weighted sources and the curriculum apply to RL alone; a cold start uses each row equally often."""
         dataset, data = self._datasets[split], self.config.data
         return PromptLoader(
             dataset,
@@ -232,18 +239,18 @@ class Session:
 
     @cached_property
     def _datasets(self) -> Mapping[str, PreparedDataset]:
-        """[split]; every file is hashed, which takes its time with many images."""
+        """[split] -> prepared data. All files are hashed once, which takes a while if there are many images."""
         return PreparedDataset.open_all(self.run.data)
 
     def _cold_start_config(self) -> ColdStartConfig:
         if self.config.cold_start is None:
-            raise ValueError("cold_start is not configured: RL starts from the model as it is")
+            raise ValueError("cold_start is not configured: RL starts from the initial model")
         return self.config.cold_start
 
 
 @contextmanager
 def open_session(config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> Iterator[Session]:
-    """A session for the length of a `with`; nothing starts until it is used."""
+    """A session that is closed at the end of the `with` block. Nothing starts before its first use."""
     session = Session(config, run, progress=progress, stop=stop)
     try:
         yield session

@@ -1,4 +1,4 @@
-"""What a training step leaves."""
+"""The record of a training step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from rl_core.loop.step_metrics import reward_metrics, rollout_metrics
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRecord:
-    """A step that has come to its end.
+    """A finished training step.
 
     Attributes:
-        step: From 1.
+        step: Its number, from 1.
         collected: Its rollouts.
-        learned: Its update.
+        learned: The result of its update.
         metrics: Functions of config, data and seed only.
         seconds: Wall-clock seconds by phase, with `other` and `total`.
     """
@@ -28,11 +28,11 @@ class StepRecord:
 
     @classmethod
     def of(cls, step: int, collected: Collected, learned: Learned, *, seconds: Mapping[str, float]) -> "StepRecord":
-        """With the metrics of rollouts, rewards and update."""
-        drawn = collected.drawn
+        """The record with the metrics of rollouts, rewards and update."""
+        generated = collected.generated
         metrics = {
-            **rollout_metrics(drawn.groups),
-            **reward_metrics(collected.scored, drawn.scores),
+            **rollout_metrics(generated.groups),
+            **reward_metrics(collected.scored, generated.scores),
             **collected.metrics,
             **learned.metrics,
         }

@@ -1,15 +1,18 @@
-"""Metrics of a step's rollouts and rewards: functions of config, data and seed only."""
+"""Metrics of a step's rollouts, rewards and update: functions of config, data and seed only."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from math import fsum, isfinite
 
 import numpy as np
 
 from rl_core.algorithms.advantages import Grouped
 from rl_core.algorithms.token_advantages import TokenValues
+from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.types import Group, RolloutKey, Score
 
-_EXPLAINED_FLOOR = 1e-5  # as in EasyR1: returns that are all equal leave nothing to foresee
+_EXPLAINED_FLOOR = 1e-5  # as in EasyR1: the variance of equal returns is 0
 
 _OWN_NAMES = frozenset({"failed", "greedy", "group_std", "zero_std_groups"})
 """The metrics `reward/NAME` that are not means of a component."""
@@ -31,7 +34,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> dict[str, float]:
-    """Mean of each component over the scored rollouts, failures, and the share of groups without a signal."""
+    """Mean of each component over the scored rollouts, number of failed rewards, mean standard deviation of the reward
+    within a group, and share of the groups in which it is 0."""
     good = [score for score in scores.values() if score.error is None]
     means = component_means(good)
     spreads = [_spread(group, scores) for group in groups]
@@ -61,8 +65,8 @@ def component_means(good: Sequence[Score]) -> dict[str, float]:
 
 
 def critic_metrics(values: Grouped, returns: Grouped) -> dict[str, float]:
-    """What the critic expected and what came, over all tokens, and the share of the returns' variance that it foresaw;
-    nothing without a critic. Both are [group][rollout] -> [R]."""
+    """Statistics of values and returns, both [group][rollout] -> [R], over all tokens, and the share of the returns'
+    variance that the values explain; empty if there is no critic."""
     if not values:
         return {}
     expected, found = (np.concatenate(list(chain.from_iterable(part))) for part in (values, returns))
@@ -85,3 +89,48 @@ def _spread_of(name: str, tokens: TokenValues) -> dict[str, float]:
 def _spread(group: Group, scores: Mapping[RolloutKey, Score]) -> float:
     values = [scores[r.key].overall for r in group.rollouts]
     return 0.0 if min(values) == max(values) else float(np.std(values))
+
+
+def update_metrics(result: UpdateResult) -> dict[str, float]:
+    """Metrics of an update: means over the tokens, the optimizers' reports, and the comparison with the generator."""
+    metrics: dict[str, float] = {}
+    for owner, reports in (("actor", result.policy), ("critic", result.critic)):
+        if reports:
+            metrics |= token_means(sums for report in reports for sums in report.tokens)
+            metrics |= _optimizer_metrics(owner, reports)
+    if result.log_prob_gap is not None and result.log_prob_gap.count:
+        metrics["agreement/log_prob_gap_max"] = result.log_prob_gap.largest
+        metrics["agreement/log_prob_gap_mean"] = result.log_prob_gap.mean
+    return metrics
+
+
+def token_means(parts: Iterable[TokenSums]) -> dict[str, float]:
+    """The mean of each metric over the tokens of a step, weighted as in the loss.
+
+    The sums are added exactly (`math.fsum`), so the means depend neither on the order nor on which worker computed
+    which group. They are divided by the sum of the weights over the step. In an optimizer batch the weights sum to one,
+    so that all batches count equally; with `seq_sum_norm` (Dr. GRPO) they sum to its mean response length divided by
+    the maximum, so that batches count by their tokens.
+    """
+    sums: dict[str, list[float]] = defaultdict(list)
+    weights: list[float] = []
+    for part in parts:
+        weights += part.weights
+        for name, values in part.sums.items():
+            sums[name] += values
+    return {name: _total(values) / _total(weights) for name, values in sums.items()}
+
+
+def _total(values: Sequence[float]) -> float:
+    """The exact sum; NaN if a diverging step has infinities of both signs."""
+    return fsum(values) if all(map(isfinite, values)) else sum(values)
+
+
+def _optimizer_metrics(owner: str, reports: Sequence[OptimizerStepReport]) -> dict[str, float]:
+    """Mean gradient norm, last learning rate, and number of skipped steps."""
+    outcomes = [report.outcome for report in reports]
+    return {
+        f"{owner}/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),
+        f"{owner}/lr": outcomes[-1].lr,
+        f"{owner}/skipped_optimizer_steps": float(sum(not outcome.applied for outcome in outcomes)),
+    }

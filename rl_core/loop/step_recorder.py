@@ -1,4 +1,4 @@
-"""What a step writes: metrics, timings, rollouts and the answers of a validation, each once."""
+"""Writes the records of a step: metrics, timings, rollouts and the responses of a validation."""
 
 from rl_core.evaluation.items import write_items
 from rl_core.loop.step import StepRecord
@@ -10,46 +10,49 @@ from rl_core.run_lock import ensure_held
 
 
 class StepRecorder:
-    """Writes a run's step files and reads back what resume needs."""
+    """Writes the records of a run's steps, and reads those that resume needs."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._logs = RunLogs(run)
 
     def record(self, record: StepRecord, validation: Validation | None) -> None:
-        """Write the rollouts (what was drawn, then what was kept from the step before), the answers of the validation
-        after the step, then timings, incidents and, last, the step's metrics line. Raises RunLockLost when another
-        process may write the run."""
+        """Write the rollouts (those generated in the step, then those kept from the previous step), the responses of
+        the validation after the step, timings, events and, last, the step's metrics line.
+
+        Raises:
+            RunLockLost: another process may be writing the run.
+        """
         ensure_held(self._run.lock)
-        drawn = record.collected.drawn
-        shown = drawn + record.collected.stale
+        generated = record.collected.generated
+        shown = generated + record.collected.stale
         rollouts = self._run.rollouts(record.step)
         write_rollouts(rollouts, shown.groups, shown.scores, record.learned.groups, step=record.step)
         self._logs.log_timing(record.step, throughput(record))
-        for (uid, index), score in drawn.scores.items():
+        for (uid, index), score in generated.scores.items():
             if score.error is not None:
                 self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
         self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
 
     def record_validation(self, step: int, validation: Validation) -> None:
-        """Write the answers of a validation without a step (before the first one), and its metrics line."""
+        """Write the responses of a validation before the first step, and its metrics line."""
         self._logs.log_step(step, self._write_validation(step, validation))
 
     def start_over(self) -> None:
-        """Drop everything a run without a checkpoint has written."""
+        """Remove all records; for a run without a checkpoint."""
         self._logs.cut_back(-1)
 
     def cut_back(self, step: int) -> None:
-        """Drop what lies after `step`: the resumed run writes it again, equal to the bit."""
+        """Remove the records after `step`; the resumed run writes them again, equal to the bit."""
         self._logs.cut_back(step)
         self._logs.log_event("resumed", step=step)
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics line of a step. Raises KeyError when there is none."""
+        """The metrics line of a step. Raises KeyError if there is none."""
         return self._logs.metrics_of(step)
 
     def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
-        """Write the answers, if there are any. Returns the validation's metrics."""
+        """Write the responses of a validation, if there was one. Returns its metrics."""
         if validation is None:
             return {}
         write_items(self._run.validation(step), validation.items)
@@ -57,8 +60,8 @@ class StepRecorder:
 
 
 def throughput(record: StepRecord) -> dict[str, float]:
-    """Seconds by phase, and samples and tree tokens a second over the whole step."""
-    groups = record.collected.drawn.groups
+    """Seconds by phase, and samples and tree tokens per second of the whole step."""
+    groups = record.collected.generated.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     prompt_tokens = sum(len(group.prompt.token_ids) for group in groups)
     tokens = prompt_tokens + sum(len(rollout.response_ids) for rollout in rollouts)

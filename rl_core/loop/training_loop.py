@@ -1,4 +1,4 @@
-"""The training loop: steps, validation, records, checkpoints; resumes exactly."""
+"""The training loop: steps, validation, records and checkpoints; a resumed run continues exactly."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,14 @@ PROBE_GROUPS = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochResult:
-    """What an epoch of training leaves: small and serialisable.
+    """The result of an epoch of training: small and serialisable.
 
     Attributes:
-        epoch: From 1.
+        epoch: Its number, from 1.
         first_step: Its first step, from 1.
         last_step: Its last step.
-        checkpoint: Folder of the checkpoint at its end; None when training went on and removed it since.
-        metrics: Metrics of its last step; empty when its line was lost.
+        checkpoint: Folder of the checkpoint at its end; None if later training has removed it.
+        metrics: Metrics of its last step; empty if they were lost.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ class EpochResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopParts:
-    """What the loop drives."""
+    """The objects that the loop works with."""
 
     workers: WorkerGroup
     rewards: RewardPool
@@ -65,7 +65,7 @@ class LoopParts:
 
 
 class TrainingLoop:
-    """Runs the steps of a run, from wherever its last complete checkpoint is."""
+    """Runs the training steps of a run, from its last complete checkpoint on."""
 
     def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
         self._config = config
@@ -77,12 +77,13 @@ class TrainingLoop:
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Train until the end of `epoch` (from 1), or say at once what it left when it is behind already.
+        """Train until the end of `epoch` (from 1). If it is finished already, its result is returned at once.
 
         Raises:
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
-            AgreementError, TooManyFailedRewards, StaleWeights, TooFewInformativeGroups: see `Collector` and `learn`.
+            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
+            AgreementError: the log-probs of generator and trainer differ too much; see `learn`.
         """
         first, last = self._span(epoch)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
@@ -108,7 +109,7 @@ class TrainingLoop:
             return 0
         self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
         if checkpoint.info.model_only:
-            logger.warning("%s holds no moments of the optimizer: they start anew", checkpoint.folder)
+            logger.warning("%s has no optimizer moments: they start from zero", checkpoint.folder)
         self._parts.loader.load_state_dict(checkpoint.info.loader)
         if self._config.algorithm.kl is not None:
             self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
@@ -123,10 +124,10 @@ class TrainingLoop:
             self._parts.recorder.record_validation(0, validation)
 
     def _run_step(self) -> float:
-        """One training step, from the next prompts to the saved checkpoint. Gives its mean reward."""
+        """One training step, from the next prompts to the saved checkpoint. Returns its mean reward."""
         parts, config, step = self._parts, self._config, self._step + 1
         timer = PhaseTimer()
-        with awake_generator(parts.workers, timer):  # it has the memory of the devices until the block ends
+        with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
             collector = Collector(step=step, config=config, workers=parts.workers, rewards=parts.rewards, timer=timer)
             collected = collector.collect(parts.loader.next_batch, kept=self._kept)
         learned = learn(
@@ -147,17 +148,17 @@ class TrainingLoop:
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
-        # Asked once: a signal that comes after the save waits for the next step and its checkpoint.
+        # Read once: a signal that comes after the save takes effect after the next step, with its checkpoint.
         stopping = parts.stop.signum is not None
         if stopping or self._is_due(step):
-            probe = collected.drawn.groups[:PROBE_GROUPS]
+            probe = collected.generated.groups[:PROBE_GROUPS]
             parts.store.save(step, lambda folder: self._write_state(folder, probe), info=self._checkpoint_info())
         if stopping:
             parts.stop.raise_if_requested()
         return record.metrics["reward/overall"]
 
     def _validate(self, step: int) -> Validation | None:
-        """Answer the held-out prompts with the weights after `step`, where the config asks for it."""
+        """Answer the held-out prompts with the weights after `step`, if the config asks for it at this step."""
         return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
 
     def _is_due(self, step: int) -> bool:
@@ -170,7 +171,7 @@ class TrainingLoop:
         return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
     def _checkpoint_info(self) -> CheckpointInfo:
-        """What a checkpoint after the last step says of itself."""
+        """The description of a checkpoint after the current step."""
         step = self._step
         return CheckpointInfo(
             step=step,
@@ -191,14 +192,14 @@ class TrainingLoop:
         try:
             return self._parts.recorder.metrics_of(step)
         except KeyError:
-            return {}  # its line was lost after the step was saved; whoever started the run was told
+            return {}  # the line was lost after the step was saved; the start of the run has reported it
 
     def _checkpoint_of(self, step: int) -> Path | None:
         return next((found.folder for found in self._parts.store.complete() if found.step == step), None)
 
 
 def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:
-    """First and last step of an epoch, both from 1, cut at `trainer.max_steps`."""
+    """First and last step of an epoch, counted from 1, limited by `trainer.max_steps`."""
     last = epoch * steps_per_epoch
     limit = config.trainer.max_steps
     return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
@@ -210,7 +211,7 @@ def epoch_of(step: int, *, steps_per_epoch: int) -> int:
 
 
 def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
-    """Whether a checkpoint is written after a step, whatever interrupts the run."""
+    """Whether a checkpoint is written after a step even if nothing interrupts the run."""
     _, last = epoch_span(
         epoch_of(step, steps_per_epoch=steps_per_epoch), steps_per_epoch=steps_per_epoch, config=config
     )

@@ -1,4 +1,4 @@
-"""Validation while training: answers to the held-out prompts."""
+"""Validation during training: responses to the held-out prompts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The answers to the held-out prompts at one step."""
+    """The responses to the held-out prompts at one step."""
 
     items: Sequence[EvaluationItem]
 
@@ -23,7 +23,7 @@ class Validation:
     def metrics(self) -> dict[str, float]:
         """Metrics `val/...`."""
         result = summarise(self.items)
-        assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
+        assert result.mean_length is not None and result.truncation_rate is not None, "sampled responses have tokens"
         return {
             "val/accuracy": result.accuracy,
             "val/reward": result.reward_mean,
@@ -34,7 +34,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validator:
-    """Answers the held-out prompts as `trainer.val_mode` says with the trainer's weights of the moment."""
+    """Answers the held-out prompts with the trainer's current weights, in the mode `trainer.val_mode`."""
 
     config: RunConfig
     prompts: Sequence[Prompt]
@@ -42,7 +42,7 @@ class Validator:
     progress: Progress
 
     def run(self, workers: WorkerGroup) -> Validation:
-        """The answers of the weights as they are."""
+        """Generate and score the responses."""
         mode = self.config.trainer.val_mode
         with awake_generator(workers):
             items = evaluate_prompts(

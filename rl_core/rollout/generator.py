@@ -1,4 +1,4 @@
-"""The generator of one worker: a rollout engine that starts at its first use, and rests while the trainer works."""
+"""The generator of one worker: an engine that starts on first use, and sleeps while the trainer works."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -11,49 +11,53 @@ if TYPE_CHECKING:
 
 
 class Generator:
-    """Draws responses with the weights that it was last given.
+    """Samples responses with the weights that were last loaded.
 
-    The engine starts at the first `wake`, because a cold start or a merge needs none. From `wake` to `rest` it has the
-    memory of the device.
+    The engine starts at the first `wake`, because a cold start or a merge does not need it. From `wake` to `sleep` it
+    has the device's memory.
     """
 
     def __init__(self, start_engine: Callable[[], RolloutEngine]) -> None:
-        """Keep how the engine is started."""
+        """Keep the function that starts the engine."""
         self._start_engine = start_engine
         self._engine: RolloutEngine | None = None
         self._is_awake = False
 
     @property
     def is_awake(self) -> bool:
-        """Whether the engine has the memory of the device."""
+        """Whether the engine has the device's memory."""
         return self._is_awake
 
     @property
     def policy_version(self) -> int | None:
-        """Version of the weights that the engine holds; None where it holds none: before the first ones, and on a GPU
-        after each rest, which drops them."""
+        """Version of the engine's weights. None if it has none: before the first load, and on a GPU after each `sleep`,
+        which drops them."""
         return None if self._engine is None else self._engine.policy_version
 
     def wake(self) -> None:
-        """Take the memory of the device; the first time, start the engine."""
+        """Take the device's memory. The first call starts the engine."""
         if self._engine is None:
             self._engine = self._start_engine()
         self._engine.wake()
         self._is_awake = True
 
-    def rest(self) -> None:
-        """Give the memory of the device to the trainer; nothing to do for a generator that rests already."""
+    def sleep(self) -> None:
+        """Give the device's memory to the trainer. Does nothing if the generator already sleeps."""
         if self._engine is not None and self._is_awake:
             self._engine.sleep()
         self._is_awake = False
 
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """Take every weight of the model under its Hugging Face name. Raises ValueError where one is missing or
-        unknown, and RuntimeError where the generator rests."""
+        """Load every weight of the model by its Hugging Face name.
+
+        Raises:
+            ValueError: a weight is missing or unknown.
+            RuntimeError: the generator sleeps.
+        """
         self._working_engine().load_weights(weights, policy_version=policy_version)
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout a request, as they finish. Raises RuntimeError where the generator rests."""
+        """Yield one rollout for each request, as they finish. Raises RuntimeError if the generator sleeps."""
         return self._working_engine().generate(requests, sampling)
 
     def close(self) -> None:
@@ -65,5 +69,5 @@ class Generator:
 
     def _working_engine(self) -> RolloutEngine:
         if self._engine is None or not self._is_awake:
-            raise RuntimeError("the generator is used while it rests: call wake first")
+            raise RuntimeError("the generator is used while it sleeps: call wake first")
         return self._engine

@@ -1,4 +1,4 @@
-"""What the engine must do: draw responses, take weights, sleep."""
+"""The interface of an engine: sample responses, load weights, sleep."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 
 
 class RolloutEngine(Protocol):
-    """A generation engine on one worker. vLLM is one; the tests compare it with a slow one of transformers."""
+    """The engine of a generator. vLLM is one; tests compare it with a slow one made of transformers."""
 
     @property
     def policy_version(self) -> int | None:
-        """Version of the weights last loaded; None before the first load."""
+        """Version of the weights; None if there are none."""
 
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """Take every weight of the model under its Hugging Face name, drop every cache made with older ones, and
-        remember `policy_version`. Strict: a missing or unknown name raises ValueError."""
+        """Load every weight of the model by its Hugging Face name, drop all caches computed with older weights, and
+        keep `policy_version`. Raises ValueError if a name is missing or unknown."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout a request, in the order in which they finish. Log-probs are those of the distribution
-        sampled from. Vision and padding tokens are never sampled. Raises RuntimeError before the first load."""
+        """Yield one rollout for each request, in the order in which they finish. Log-probs belong to the distribution
+        that is sampled from. Vision and padding tokens are never sampled. Raises RuntimeError before the first load."""
 
     def sleep(self) -> None:
         """Give the device's memory to the trainer."""
 
     def wake(self) -> None:
-        """Take it back."""
+        """Take the device's memory back."""
 
     def close(self) -> None:
         """End the engine and its process groups."""

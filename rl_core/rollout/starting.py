@@ -1,4 +1,4 @@
-"""Starts the rollout engine of a model folder."""
+"""Starts the engine of a generator."""
 
 from pathlib import Path
 
@@ -23,15 +23,15 @@ def start_engine(
 
     Args:
         model_folder: Hugging Face folder with the architecture and the processor.
-        config: How responses are drawn, and how large the engine may be.
+        config: The section `rollout` of the config.
         dtype: Number format of the weights.
         max_prompt_length: Most tokens of a prompt.
         images_per_prompt: Most images of a prompt.
         videos_per_prompt: Most videos of a prompt.
-        images: The images that prompts name.
-        seed: Of the engine; each request has a seed of its own.
+        images: The store of the prompts' images.
+        seed: Seed of the engine; each request has a seed of its own.
     """
-    # Imported here because vLLM takes seconds to import, and a cold start or a merge needs none.
+    # Imported here because importing vLLM takes seconds, and a cold start or a merge does not need it.
     from rl_core.rollout.vllm_engine import VllmEngine
 
     return VllmEngine(

@@ -1,4 +1,4 @@
-"""The engine arguments of vLLM: everything that is decided about it, in one place, each with its reason."""
+"""The engine arguments of vLLM, each with its reason."""
 
 import math
 from pathlib import Path
@@ -13,14 +13,14 @@ from rl_core.models.loading import has_vision
 if TYPE_CHECKING:
     from vllm import EngineArgs
 
-# Prompt tokens of one forward; vLLM's own default on GPUs of 80 GB and less.
+# Prompt tokens of one forward pass; vLLM's own default on GPUs of up to 80 GB.
 _TOKENS_PER_FORWARD = 8192
 
-# Smallest cache block of the CPU attention kernel. Only whole blocks are shared between the rollouts of a prompt, so
-# small ones let short prompts share at all: 512 rollouts of 35-token prompts start 3 times faster than with vLLM's 128.
+# Smallest cache block of the CPU attention kernel. The rollouts of a prompt share whole blocks only, so short prompts
+# share none if blocks are large: 512 rollouts of 35-token prompts start 3 times faster than with vLLM's 128.
 _CPU_BLOCK_TOKENS = 32
 
-# Processed pixels kept for the next epoch; vLLM's default is 4.
+# Cache of processed pixels; vLLM's default is 4.
 _PIXEL_CACHE_GIB = 1
 
 
@@ -40,10 +40,10 @@ def engine_arguments(
         model_folder: Hugging Face folder with config, tokenizer and processor; its weights are read once.
         config: The run's `rollout` section.
         dtype: Number format of the engine's weights.
-        max_prompt_length: Longest prompt, images expanded.
+        max_prompt_length: Longest prompt in tokens, images expanded.
         images_per_prompt: Most images of a prompt.
         videos_per_prompt: Most videos of a prompt.
-        seed: Seed of vLLM's global generator, which no request draws from.
+        seed: Seed of vLLM's global random generator, which no request uses.
     """
     from vllm import EngineArgs
     from vllm.platforms import current_platform
@@ -54,27 +54,27 @@ def engine_arguments(
         "dtype": dtype,
         # Not "dummy", which also fills buffers (the vision tower's pixel statistics) that no later load writes.
         "load_format": "auto",
-        "seed": seed % 2**32,  # numpy, which vLLM seeds as well, takes no more bits
+        "seed": seed % 2**32,  # vLLM seeds numpy too, which takes no more bits
         "max_model_len": max_model_len,
         "max_num_seqs": config.max_num_seqs,
         "max_num_batched_tokens": max(max_model_len, config.max_num_seqs, _TOKENS_PER_FORWARD),
-        # A seeded request whose prompt is computed in two pieces fails on a CPU ("does not use offset").
+        # On a CPU, a seeded request whose prompt is computed in two chunks fails ("does not use offset").
         "enable_chunked_prefill": False,
         "enable_prefix_caching": True,
         "enforce_eager": config.is_eager(on_gpu=not current_platform.is_cpu()),
-        # Log-probs of the distribution that is sampled from: token ban and temperature applied.
+        # Log-probs of the distribution that is sampled from, with token ban and temperature.
         "logprobs_mode": "processed_logprobs",
-        # The prompt's sampling settings are the only ones; the folder's generation config adds nothing.
+        # Only the sampling settings of the request apply, not those of the folder's generation config.
         "generation_config": "vllm",
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
     architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     if has_vision(architecture):
-        # One image at least: with zero vLLM builds no vision tower, and the trainer's weights of it have no place.
+        # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
         arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": videos_per_prompt}
-        # Normalised inside the vision tower, videos would get the mean and deviation of the image processor, which need
-        # not be the video processor's.
+        # Inside the vision tower, videos would be normalised with the mean and deviation of the image processor, which
+        # may differ from those of the video processor.
         arguments["mm_device_do_normalize"] = videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = _PIXEL_CACHE_GIB
     if current_platform.is_cpu():
@@ -86,7 +86,7 @@ def engine_arguments(
 
 
 def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: int) -> dict[str, Any]:
-    """A cache no larger than the running sequences can fill: vLLM writes zeros to all of it at the start."""
+    """A cache no larger than the running sequences can fill, because vLLM fills all of it with zeros at the start."""
     blocks = 1 + config.max_num_seqs * math.ceil(max_model_len / _CPU_BLOCK_TOKENS)  # one is vLLM's own
     return {
         "kv_cache_memory_bytes": min(config.cpu_kv_cache_gib * 2**30, blocks * _CPU_BLOCK_TOKENS * token_bytes),
@@ -96,7 +96,7 @@ def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: in
 
 
 def _cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str) -> int:
-    """Keys and values of one token in all layers, bytes."""
+    """Bytes of the keys and values of one token in all layers."""
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     number_bytes: int = getattr(torch, dtype).itemsize
     return int(2 * text.num_hidden_layers * text.num_key_value_heads * head_size * number_bytes)

@@ -1,4 +1,4 @@
-"""vLLM in this process: one engine request a rollout, streamed as they finish."""
+"""vLLM in this process: one request for each rollout, and rollouts are yielded as they finish."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class VllmEngine:
-    """A RolloutEngine on vLLM, single-process.
+    """A RolloutEngine made of vLLM in a single process.
 
-    On a GPU `sleep` drops weights and cache (vLLM's level 2): `policy_version` is None until they are loaded again. On
-    a CPU there is no device memory to give, and `sleep` and `wake` do nothing.
+    On a GPU, `sleep` drops weights and cache (vLLM's level 2), and `policy_version` is None until weights are loaded
+    again. On a CPU there is no device memory to free, and `sleep` and `wake` do nothing.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class VllmEngine:
         image_store: "ImageStore",
         seed: int,
     ) -> None:
-        """Start the engine; it generates after the first `load_weights`. `engine_arguments` describes the arguments."""
+        """Start the engine; it can generate after the first `load_weights`. `engine_arguments` describes the
+        arguments."""
         prepare_process()
         from vllm import LLMEngine
 
@@ -76,15 +77,15 @@ class VllmEngine:
 
     @property
     def policy_version(self) -> int | None:
-        """Version of the weights; None before the first load and after a sleep that dropped them."""
+        """Version of the weights; None before the first load, and after a `sleep` that dropped them."""
         return self._policy_version
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        """Take every weight under the name `named_hf_weights` gives it, and drop what was computed with older ones.
+        """Load every weight by its name in `named_hf_weights`, and drop all caches computed with older weights.
 
         Raises:
-            ValueError: A weight is missing, unknown or came twice; the engine refuses to generate until a whole load.
-            RuntimeError: Requests are still running.
+            ValueError: a weight is missing, unknown or came twice; the engine does not generate before a complete load.
+            RuntimeError: requests are still running.
         """
         self._refuse_while_running("load weights")
         self._policy_version = None
@@ -96,13 +97,13 @@ class VllmEngine:
         self._policy_version = policy_version
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout a request, as they finish; leaving the iteration early aborts the rest.
+        """Yield one rollout for each request, as they finish. Leaving the iteration early aborts the other requests.
 
-        Tokens and log-probs depend on the weights and on each request's prompt, seed and sampling, not on the other
-        requests, their order or the engine's history (on a CPU to the bit).
+        Tokens and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other
+        requests, their order or earlier calls (on a CPU to the bit).
 
         Raises:
-            RuntimeError: No weights were loaded, or an earlier generation was neither finished nor closed.
+            RuntimeError: no weights were loaded, or an earlier generation was neither finished nor closed.
             ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`; see also `PromptRenderer.render`.
         """
         self._refuse_while_running("generate")
@@ -111,7 +112,7 @@ class VllmEngine:
         waiting = iter(requests)
         running = self._running
         try:
-            # No more requests than are decoded at a time: a large evaluation must not hold all its pixels at once.
+            # Only as many requests as are decoded at a time, so that not all pixels are in memory at once.
             while self._add(islice(waiting, self._config.max_num_seqs - len(running)), sampling) or running:
                 for output in self._step():
                     yield self._rollout(output, running.pop(output.request_id), policy_version=version)
@@ -120,20 +121,20 @@ class VllmEngine:
             running.clear()
 
     def sleep(self) -> None:
-        """Give the GPU's memory to the trainer, weights and cache included; nothing to do on a CPU."""
+        """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
         if self._can_sleep and not self._asleep:
             self._policy_version = None
             self._engine.sleep(level=2)
             self._asleep = True
 
     def wake(self) -> None:
-        """Take the memory back; the weights must be loaded after it. Nothing to do on a CPU or when awake."""
+        """Take the memory back; the weights must be loaded afterwards. Does nothing on a CPU or if already awake."""
         if self._asleep:
             self._engine.wake_up()
             self._asleep = False
 
     def close(self) -> None:
-        """End the engine and torch's process groups: vLLM takes the default group down with its own."""
+        """End the engine and torch's process groups: vLLM destroys the default group with its own."""
         self._policy_version = None
         self._engine.renderer.shutdown()
         self._engine.engine_core.shutdown()
@@ -141,7 +142,7 @@ class VllmEngine:
 
     def _loaded_version(self) -> int:
         if self._policy_version is None:
-            raise RuntimeError("the engine holds no weights: call load_weights before generate")
+            raise RuntimeError("the engine has no weights: call load_weights before generate")
         return self._policy_version
 
     def _check_length(self, sampling: Sampling) -> None:
@@ -152,7 +153,7 @@ class VllmEngine:
             )
 
     def _add(self, requests: Iterable[GenerationRequest], sampling: Sampling) -> bool:
-        """Hand requests to vLLM; whether there were any."""
+        """Pass requests to vLLM. Returns whether there were any."""
         added = False
         for request in requests:
             request_id = next(self._request_ids)
@@ -173,13 +174,13 @@ class VllmEngine:
             top_k=sampling.top_k,
             max_tokens=sampling.max_tokens,
             seed=request.seed,
-            logprobs=0,  # the sampled token's only
+            logprobs=0,  # of the sampled token only
             logit_bias=self._token_ban,
             stop_token_ids=self._stop_token_ids,
-            ignore_eos=True,  # the stop tokens above are all there are
+            ignore_eos=True,  # only the stop tokens above count
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            skip_clone=True,  # made for one request: no deep copy of the ban for each
+            skip_clone=True,  # these parameters are made for one request, so vLLM need not copy the ban
         )
 
     def _step(self) -> "list[RequestOutput]":
@@ -188,7 +189,7 @@ class VllmEngine:
         return outputs
 
     def _compiling(self) -> AbstractContextManager[Any]:
-        """An eager engine compiles nothing, the sampler's helpers included: it would take a C++ compiler."""
+        """With an eager engine, forbid all compilation, even in the sampler, because it needs a C++ compiler."""
         return torch.compiler.set_stance("force_eager") if self._is_eager else nullcontext()
 
     def _rollout(self, output: "RequestOutput", request: GenerationRequest, *, policy_version: int) -> Rollout:
@@ -208,8 +209,8 @@ class VllmEngine:
         )
 
     def _drop_caches(self) -> None:
-        # The reload cleared the runner's image features, and the scheduler must learn of it; a kept prefix would serve
-        # keys and values of the older weights.
+        # The reload has cleared the runner's image features, so the scheduler must forget them too. A cached prefix
+        # would have keys and values of the older weights.
         self._engine.reset_encoder_cache()
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache, which was computed with older weights")
@@ -222,10 +223,10 @@ class VllmEngine:
 
 
 def _refresh_output_heads(model: torch.nn.Module) -> None:
-    """Make the output head follow the embedding it is tied to.
+    """Update output heads that are tied to the embedding.
 
-    vLLM's reload passes over a tied head, because it shares the embedding's storage. On a CPU that is not enough: the
-    head's product works on a packed copy of the matrix, which would stay that of the first weights.
+    vLLM's reload skips a tied head, because it shares the embedding's storage. On a CPU that is not enough: the head
+    multiplies with a packed copy of the matrix, which would keep the first weights.
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 

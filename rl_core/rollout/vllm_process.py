@@ -1,4 +1,4 @@
-"""What vLLM needs of the process it lives in, and what it must not leave behind there."""
+"""The process settings that vLLM needs, and those of its changes to the process that are undone."""
 
 import logging
 import os
@@ -11,38 +11,38 @@ import torch
 from rl_core.environment import disable_telemetry
 
 _VARIABLES = {
-    # The engine lives in this process: weights are handed over by reference, and a step is a function call.
+    # The engine runs in this process: weights are passed by reference, and a step is a function call.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # Its messages pass through the application's logging instead of a handler of its own.
+    # Its messages go to the application's logging instead of a handler of its own.
     "VLLM_CONFIGURE_LOGGING": "0",
-    # Otherwise the CPU kernel splits the attention of a long sequence into as many sums as the rest of the batch leaves
-    # threads for, and a rollout's log-probs depend on what else is generated.
+    # Otherwise the CPU kernel splits the attention of a long sequence into a number of sums that depends on the rest of
+    # the batch, and with it a rollout's log-probs would depend on other requests.
     "VLLM_CPU_ATTN_SPLIT_KV": "0",
 }
 
-# torch's process groups, which vLLM makes even for one device, listen at the address of the machine's name, and ask
-# nobody who they are. A person who spreads an engine over machines names the network between them.
+# torch's process groups, which vLLM creates even for one device, listen at the address of the machine's name without
+# any authentication. To spread an engine over machines, set these variables to the network between them.
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 
 
 def prepare_process() -> None:
-    """Set what vLLM reads from the environment. Must run before the first import of vllm in the process."""
+    """Set the environment variables that vLLM reads. Must run before the first import of vllm in the process."""
     disable_telemetry()
     os.environ.update(_VARIABLES)
     for name, value in _LOOPBACK.items():
         os.environ.setdefault(name, value)
     logger = logging.getLogger("vllm")
-    if logger.level == logging.NOTSET:  # a level that somebody chose stays
+    if logger.level == logging.NOTSET:  # a level that was set explicitly is kept
         logger.setLevel(logging.ERROR)
 
 
 @contextmanager
 def contained_start() -> Iterator[None]:
-    """Undo, at the end of a `with` around the engine's start, what vLLM changes for worker processes of its own.
+    """Undo, at the end of a `with` block around the engine's start, the changes that vLLM makes for worker processes.
 
     On a GPU it sets torch to one thread; on a CPU it replaces `torch.set_num_threads` by a function that only warns,
-    and puts libraries into LD_PRELOAD, which every child would inherit. The trainer shares the process and needs all
-    three as they were. Its warnings about deprecated names of torch, which it only lists, are left out.
+    and puts libraries into LD_PRELOAD, which every child process would inherit. The trainer shares the process and
+    needs all three as they were. Warnings about deprecated names of torch are suppressed.
     """
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     preload = os.environ.get("LD_PRELOAD")

@@ -1,4 +1,4 @@
-"""Prompts as vLLM takes them, checked against what the trainer will see."""
+"""Prompts in the form that vLLM takes, checked against the trainer's tokens."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class PromptRenderer:
     """Turns prompts into vLLM's engine inputs: images decoded, preprocessed and expanded to their tokens.
 
-    The last result is kept, since the n requests of a prompt follow each other: its images are preprocessed once. The
-    image's uid stands for its content in vLLM's caches, so that no pixels are hashed.
+    The n requests of a prompt follow each other, so the last result is kept, and the prompt's images are preprocessed
+    once. In vLLM's caches an image is identified by its uid, so that its pixels need not be hashed.
     """
 
     def __init__(self, engine: "LLMEngine", images: "ImageStore") -> None:
@@ -31,7 +31,8 @@ class PromptRenderer:
         """The engine input of a prompt, which any number of requests may share.
 
         Raises:
-            ValueError: Images and their places in the prompt do not match, or vLLM's tokens are not the trainer's.
+            ValueError: the prompt does not have one placeholder for each image or video, or vLLM's tokens are not the
+                trainer's.
         """
         if self._last is None or self._last[0] is not prompt:
             self._last = (prompt, self._rendered(prompt))
@@ -47,7 +48,7 @@ class PromptRenderer:
         return rendered
 
     def _media(self, prompt: Prompt) -> dict[str, Any]:
-        """Images and videos as vLLM's prompts carry them, only the kinds there are."""
+        """Images and videos in the form of vLLM's prompts; only the kinds that the prompt has."""
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str]] = {}
         if prompt.image_uids:
@@ -65,22 +66,22 @@ class PromptRenderer:
             places = int((prompt.engine_token_ids == token).sum()) if token is not None else 0
             if places != given[kind]:
                 raise ValueError(
-                    f"prompt {prompt.uid} has {places} {kind} place(s) for vLLM and {given[kind]} {kind}(s): "
-                    f"each {kind} needs one place; {prompt.text!r}"
+                    f"prompt {prompt.uid} has {places} {kind} placeholder(s) for vLLM and {given[kind]} {kind}(s): "
+                    f"each {kind} needs one placeholder; {prompt.text!r}"
                 )
 
 
 def _video(clip: VideoClip, images: "ImageStore") -> tuple[Any, dict[str, Any]]:
-    """A clip with its times; the frames it has are all that vLLM is to show."""
+    """The frames of a clip with their times; vLLM must not choose among them."""
     frames, times = clip_input(clip, images)
     return frames, {**times, "do_sample_frames": False}
 
 
 def _check_tokens(prompt: Prompt, engine_ids: list[int]) -> None:
-    """Trainer and engine must see the same tokens, or their log-probs describe different prompts."""
+    """Check that trainer and vLLM get the same tokens; else their log-probs belong to different prompts."""
     if not np.array_equal(engine_ids, prompt.token_ids):
         raise ValueError(
-            f"prompt {prompt.uid} has {len(prompt.token_ids)} tokens for the trainer and {len(engine_ids)} for vLLM, "
-            f"or others: prepare the data with the processor of the model's folder (min_pixels, max_pixels); "
-            f"{prompt.text!r}"
+            f"prompt {prompt.uid} has {len(prompt.token_ids)} tokens for the trainer and {len(engine_ids)} tokens for "
+            f"vLLM, and they are not the same: prepare the data with the processor of the model's folder (min_pixels, "
+            f"max_pixels); {prompt.text!r}"
         )

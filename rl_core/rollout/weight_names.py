@@ -1,4 +1,4 @@
-"""Strict weight names: an engine that misses one weight samples from another policy and tells nobody."""
+"""Checks the names of loaded weights: an engine that misses one would silently sample from another policy."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,8 +12,8 @@ _NAMES_SHOWN = 5
 
 
 def expected_weight_names(model_folder: Path) -> frozenset[str]:
-    """The names transformers has in memory for the weights of the folder's architecture, a tied head not repeated; no
-    weight is read."""
+    """The names of the weights of the folder's architecture in transformers; a tied output head is not listed again. No
+    weights are read."""
     architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
@@ -22,10 +22,10 @@ def expected_weight_names(model_folder: Path) -> frozenset[str]:
 
 
 class StrictWeights:
-    """Passes weights on while it keeps account of their names; `check` says afterwards whether all came.
+    """Passes weights on and keeps account of their names; `check` tells afterwards whether all have come.
 
-    Unknown and repeated names are held back rather than refused at once: the weights stream from shards that are
-    gathered one by one, and an engine that is left in the middle of a reload cannot be loaded again.
+    Weights with an unknown or repeated name are held back and not refused at once, because an engine that is left in
+    the middle of a reload cannot be loaded again.
     """
 
     def __init__(self, weights: Iterable[tuple[str, torch.Tensor]], *, expected: frozenset[str]) -> None:
@@ -46,7 +46,7 @@ class StrictWeights:
                 yield name, weight
 
     def check(self) -> None:
-        """Raises ValueError naming the weights that are missing, unknown, or came twice."""
+        """Raises ValueError with the names of the weights that are missing, unknown, or came twice."""
         problems = {
             "missing": sorted(self._expected - self._seen),
             "unknown": self._unknown,
@@ -55,8 +55,8 @@ class StrictWeights:
         told = [f"{len(names)} {what} ({_shown(names)})" for what, names in problems.items() if names]
         if told:
             raise ValueError(
-                f"the weights do not match the engine's model: {'; '.join(told)}. Nothing can be sampled until all "
-                f"{len(self._expected)} weights were loaded"
+                f"the weights do not match the generator's model: {'; '.join(told)}. It cannot sample before all "
+                f"{len(self._expected)} weights are loaded"
             )
 
 

@@ -1,10 +1,7 @@
-"""Do the rollout engine and the trainer compute the same log-probs?
+"""Checks that generator and trainer compute the same log-probs (docs/architecture.md, "Generator and trainer agree").
 
-See docs/architecture.md, "Generator and trainer agree".
-
-Both hold the same weights, so the engine's log-prob of a sampled token and the trainer's first one may differ by
-rounding only. Stale weights, a missed token ban, another temperature or other images all show here, and nowhere else
-until the run fails to learn.
+Both hold the same weights, so their log-probs of a sampled token may differ by rounding only. Stale weights, a missing
+token ban, another temperature or other images show here, and otherwise only in a run that does not learn.
 """
 
 from collections.abc import Sequence
@@ -17,13 +14,13 @@ from rl_core.types import Float32Array, TrainSample
 
 
 class AgreementError(RuntimeError):
-    """Engine and trainer disagree beyond the bound, or cannot be compared where they must; training on would optimise
-    another distribution."""
+    """The log-probs of generator and trainer differ by more than the bound, or cannot be compared although they must
+    be. Training on would optimise another distribution than the sampled one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogProbGaps:
-    """Absolute differences of the log-probs of generator and trainer, nats, over the tokens that were compared."""
+class LogProbGap:
+    """Absolute differences between the log-probs of generator and trainer, nats, over the compared tokens."""
 
     largest: float
     total: float
@@ -31,7 +28,7 @@ class LogProbGaps:
 
     @property
     def mean(self) -> float:
-        """Mean over the tokens; 0 where nothing was compared."""
+        """Mean over the compared tokens; 0 if there were none."""
         return self.total / max(self.count, 1)
 
 
@@ -39,9 +36,10 @@ class AgreementMeter:
     """Collects the largest and the mean difference over an optimizer batch.
 
     Args:
-        policy_version: Of the trainer's weights. What other weights have drawn (a group kept by the filter from the
-            step before) cannot agree with them and is left out.
-        keeps_surplus: Whether the filter keeps such groups; otherwise nothing may be left out of a whole batch.
+        policy_version: Version of the trainer's weights. Rollouts that other weights have sampled (groups that the
+            filter kept from the previous step) cannot agree with them and are left out.
+        keeps_surplus: Whether the filter keeps such groups. If not, a batch in which everything is left out is an
+            error.
     """
 
     def __init__(self, policy_version: int, *, keeps_surplus: bool) -> None:
@@ -54,9 +52,9 @@ class AgreementMeter:
 
     def add(self, samples: Sequence[TrainSample], trainer_log_probs: Float32Array) -> None:
         """Compare samples with the trainer's log-probs of their tokens, [sum R] in the samples' order."""
-        engine = np.concatenate([sample.rollout.log_probs for sample in samples])
-        gaps = np.abs(engine - trainer_log_probs)
-        # A NaN on either side is the largest disagreement there is, and max() would lose it.
+        generator_log_probs = np.concatenate([sample.rollout.log_probs for sample in samples])
+        gaps = np.abs(generator_log_probs - trainer_log_probs)
+        # A NaN on either side counts as an infinite difference, because max() would lose it.
         gaps = np.where(np.isnan(gaps), np.inf, gaps)
         own = np.concatenate([np.full(len(s.rollout.log_probs), self._is_own(s)) for s in samples])
         gaps = np.where(own, gaps, 0.0)
@@ -67,33 +65,37 @@ class AgreementMeter:
         if gaps[position] > self._worst[0]:
             self._worst = (float(gaps[position]), _locate(samples, position))
 
-    def gaps(self) -> LogProbGaps:
-        """What was found so far."""
-        return LogProbGaps(largest=self._worst[0], total=self._sum, count=self._count)
+    def gap(self) -> LogProbGap:
+        """The differences found so far."""
+        return LogProbGap(largest=self._worst[0], total=self._sum, count=self._count)
 
     def check(self, bound: Tolerance) -> None:
-        """Raises AgreementError when the largest or the mean difference is above its bound: rounding in bfloat16 puts
-        single rare tokens far off and the mean nowhere. Raises it too when there was nothing to compare, unless every
-        sample is of a group that the filter has kept."""
+        """Compare the differences with their bounds. There are two, because rounding in bfloat16 moves single rare
+        tokens far, but hardly the mean.
+
+        Raises:
+            AgreementError: the largest or the mean difference exceeds its bound; or no token could be compared,
+                although not every sample belongs to a group that the filter has kept.
+        """
         if self._count == 0 and self._unexplained:
             raise AgreementError(
-                f"no token of the optimizer batch could be compared between engine and trainer: the trainer has "
-                f"weights of version {self._policy_version}, and the samples were drawn with version(s) "
-                f"{sorted(self._unexplained)}, which no algorithm.online_filtering.surplus explains. Weights were "
-                f"counted or handed over wrongly: sync the engine before it draws, and count each update once"
+                f"no token of the optimizer batch could be compared between generator and trainer: the trainer has "
+                f"weights of version {self._policy_version}, and the samples come from version(s) "
+                f"{sorted(self._unexplained)}, which algorithm.online_filtering.surplus does not explain. Weights were "
+                f"counted or synced wrongly: sync the generator before it samples, and count each update once"
             )
-        gaps = self.gaps()
+        gap = self.gap()
         bounds = {
-            "max_log_prob_gap": (gaps.largest, bound.largest),
-            "max_mean_log_prob_gap": (gaps.mean, bound.mean),
+            "max_log_prob_gap": (gap.largest, bound.largest),
+            "max_mean_log_prob_gap": (gap.mean, bound.mean),
         }
-        broken = [f"rollout.{name} = {most:.3g}" for name, (gap, most) in bounds.items() if gap > most]
+        broken = [f"rollout.{name} = {most:.3g}" for name, (found, most) in bounds.items() if found > most]
         if broken:
             raise AgreementError(
-                f"engine and trainer log-probs differ by up to {gaps.largest:.3g} (mean {gaps.mean:.3g}) at "
-                f"{self._worst[1]}, above {' and '.join(broken)}. Equal weights agree to rounding: "
-                f"look for a missed weight sync, another temperature or token ban, or images processed differently; "
-                f"raise the bound only when the number format explains the gap"
+                f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (mean {gap.mean:.3g}) at "
+                f"{self._worst[1]}, above {' and '.join(broken)}. Equal weights agree up to rounding: "
+                f"look for a missed weight sync, a different temperature or token ban, or images that are processed "
+                f"differently; raise the bound only if the number format explains the difference"
             )
 
     def _is_own(self, sample: TrainSample) -> bool:

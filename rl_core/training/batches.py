@@ -1,10 +1,10 @@
-"""What an update is given, and what it reports: values that cross from the driver to the workers and back."""
+"""The input of an update and its results, which pass between the driver and the workers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rl_core.algorithms.aggregation import BatchTotals
-from rl_core.training.agreement import LogProbGaps
+from rl_core.training.agreement import LogProbGap
 from rl_core.training.optimizer import StepOutcome
 from rl_core.types import TrainGroup
 
@@ -15,7 +15,7 @@ class OptimizerBatch:
 
     Attributes:
         groups: The groups of the step, or the part of them that one worker computes.
-        totals: The size of the whole step, whoever computes its parts: the denominators of the loss.
+        totals: The size of the whole step, over all workers: the denominators of the loss.
     """
 
     groups: Sequence[TrainGroup]
@@ -23,7 +23,7 @@ class OptimizerBatch:
 
     @classmethod
     def of(cls, groups: Sequence[TrainGroup], *, longest_response: int) -> "OptimizerBatch":
-        """All groups of a step, whose responses may have `longest_response` tokens."""
+        """The batch of all groups of a step; a response may have up to `longest_response` tokens."""
         lengths = [len(sample.rollout.response_ids) for group in groups for sample in group.samples]
         totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=longest_response)
         return cls(groups=groups, totals=totals)
@@ -34,12 +34,12 @@ class UpdateBatch:
     """What policy and critic learn from in one training step.
 
     Attributes:
-        policy: One batch for each optimizer step of the policy; with several PPO epochs each batch comes again. Empty
-            while the critic warms up: the policy stays as it is.
-        critic: The same for the critic; empty without one.
-        kl_coef: Weight of the KL term in this step's loss or reward; None without one.
+        policy: One batch for each optimizer step of the policy; with several PPO epochs each batch is repeated. Empty
+            while the critic warms up, when the policy is not updated.
+        critic: One batch for each optimizer step of the critic; empty if there is no critic.
+        kl_coef: Weight of the KL term in this step's loss or reward; None if there is no KL term.
         check_agreement: Compare the log-probs of generator and trainer on the first optimizer batch, before the weights
-            move, for the rollouts that these weights have drawn.
+            change, for the rollouts that these weights have sampled.
     """
 
     policy: Sequence[OptimizerBatch]
@@ -50,11 +50,11 @@ class UpdateBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSums:
-    """Weighted sums over the response tokens of groups: the driver adds them up, whichever worker made them.
+    """Weighted sums over the response tokens of each group, which the driver adds up over all workers.
 
     Attributes:
         sums: Metric name -> [G] the sum of weight x value over the tokens of each group of a micro-batch.
-        weights: [G] the sum of the weights alone.
+        weights: [G] the sum of the weights.
     """
 
     sums: Mapping[str, Sequence[float]]
@@ -63,11 +63,11 @@ class TokenSums:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerStepReport:
-    """What one optimizer step reports.
+    """The results of one optimizer step.
 
     Attributes:
-        tokens: Sums over the tokens, one entry for each micro-batch that was computed.
-        outcome: Gradient norm, learning rate, and whether the weights moved.
+        tokens: Sums over the tokens, one entry for each micro-batch.
+        outcome: Gradient norm, learning rate, and whether the weights changed.
     """
 
     tokens: Sequence[TokenSums]
@@ -76,22 +76,20 @@ class OptimizerStepReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateResult:
-    """What an update reports. All but `seconds` are functions of config, data and seed.
+    """The results of an update. All but `seconds` are functions of config, data and seed.
 
     Attributes:
         policy: A report for each optimizer step of the policy.
         critic: A report for each optimizer step of the critic.
-        gaps: How far the log-probs of generator and trainer lay apart before the first step; None when that was not
-            asked for.
-        policy_version: Version of the weights after the update.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped for a non-finite gradient: the policy's
-            or the critic's, whichever are more.
+        log_prob_gap: How much the log-probs of generator and trainer differed before the first optimizer step; None if
+            they were not compared.
+        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient; the
+            larger number of policy and critic.
         seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`, `update_critic`.
     """
 
     policy: Sequence[OptimizerStepReport]
     critic: Sequence[OptimizerStepReport]
-    gaps: LogProbGaps | None
-    policy_version: int
+    log_prob_gap: LogProbGap | None
     nonfinite_streak: int
     seconds: Mapping[str, float] = field(compare=False)

@@ -1,4 +1,4 @@
-"""A worker's critic: the value model with its optimizer and their place in a checkpoint."""
+"""A worker's critic: the value model with its optimizer, and how both are saved in a checkpoint."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,19 +18,19 @@ from rl_core.types import Float32Array, Group
 
 
 class Critic:
-    """Values rollouts and learns from what became of them."""
+    """Estimates the values of tokens, and learns from the returns."""
 
     def __init__(
         self, model: ValueModel, *, config: RunConfig, critic: CriticConfig, pixels: PixelCache, total_steps: int
     ) -> None:
-        """Take a new value model.
+        """Set up the critic with a new value model.
 
         Args:
-            model: On the worker's device.
+            model: The value model, on the worker's device.
             config: The run.
-            critic: Its section `critic`.
+            critic: The section `critic` of the config.
             pixels: Pixel tensors of the step's images.
-            total_steps: Optimizer steps of the whole run, for the schedule of the rate.
+            total_steps: Optimizer steps of the whole run, for the learning rate schedule.
         """
         self._model = model
         self._config = critic
@@ -53,7 +53,7 @@ class Critic:
 
     @property
     def nonfinite_streak(self) -> int:
-        """Optimizer steps in a row, up to now, that were skipped for a non-finite gradient."""
+        """Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient."""
         return self._optimizer.nonfinite_streak
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
@@ -61,18 +61,22 @@ class Critic:
         return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
 
     def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
-        """Move towards the returns, one optimizer step a batch."""
+        """Fit the values to the returns, with one optimizer step for each batch."""
         return self._update.run(batches)
 
     def save(self, folder: Path, *, model_only: bool) -> None:
-        """Write model, optimizer and counters; `model_only` leaves the optimizer's moments out."""
+        """Write model, optimizer and counters. With `model_only`, the optimizer's moments are not written."""
         save_weights(folder / "model", self._model, self._optimizer, trained_only=False)
         if not model_only:
             save_optimizer(folder / "optimizer", self._model, self._optimizer)
         atomic_write_json(folder / "counters.json", self._optimizer.counters())
 
     def load(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back, equal to the bit; with `model_only` the moments start anew. Raises as `load_sharded` does."""
+        """Load model, optimizer and counters, equal to the bit. With `model_only`, the moments start from zero.
+
+        Raises:
+            MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
+        """
         lower_bits = load_weights(folder / "model", self._model, trained_only=False)
         counters = read_json(folder / "counters.json")
         moments = None if model_only else folder / "optimizer"

@@ -1,4 +1,4 @@
-"""Training on a CPU gives the same numbers in every run, or an error."""
+"""Deterministic training on a CPU: the same numbers in every run, or an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,18 +9,18 @@ import torch
 
 @contextmanager
 def deterministic_on_cpu(device: torch.device) -> Iterator[None]:
-    """Inside the block PyTorch takes deterministic algorithms, and an operation that has none raises RuntimeError.
+    """Inside the block PyTorch uses deterministic algorithms, and an operation that has none raises RuntimeError.
 
-    The setting belongs to the process; it is put back as it was, because the generation engine beside the trainer needs
-    none of it: nothing there is summed over threads in an order that varies. New memory is not filled with NaN, which
-    PyTorch would add for operations that read what they never wrote.
+    The setting applies to the whole process and is restored afterwards, because the generator in the same process does
+    not need it: its sums do not depend on the order of threads. New memory is not filled with NaN, which PyTorch would
+    otherwise do to expose operations that read uninitialised memory.
 
-    On another device nothing changes: the fast attention kernels of a GPU add atomically.
+    On other devices nothing changes: the fast attention kernels of a GPU use atomic additions.
     """
     if device.type != "cpu":
         yield
         return
-    memory: Any = torch.utils.deterministic  # a module whose only setting is a property that type checkers do not see
+    memory: Any = torch.utils.deterministic  # type checkers do not see the property of this module
     was_enabled = torch.are_deterministic_algorithms_enabled()
     was_filled = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)

@@ -1,4 +1,4 @@
-"""Passes over given rollouts without a gradient: log-probs under a model, KL between two models, values."""
+"""Forward passes over rollouts without gradients: log-probs under a model, KL between two models, values."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,10 +21,10 @@ def compute_log_probs(
 
     Args:
         model: Policy or reference.
-        groups: Whole groups; each is one tree, or several where it is larger than the budget, and trees are packed up
-            to the budget in their order.
+        groups: Whole groups. Each is one tree, or several if it exceeds the budget; trees are packed in their order up
+            to the budget.
         pixels: Pixel tensors of the step's images.
-        temperature: The sampling temperature; the log-probs are those of the distribution sampled from.
+        temperature: The sampling temperature, because the log-probs belong to the distribution that was sampled from.
         token_budget: Most tree tokens of a forward; a single prompt with one response may exceed it.
     """
 
@@ -73,7 +73,7 @@ def _by_token(
     pixels: PixelCache,
     token_budget: int,
 ) -> list[list[Float32Array]]:
-    """`values` of every response token, cut back into groups and rollouts."""
+    """`values` of every response token, split by group and rollout."""
     trees = [tree for group in groups for tree in _trees(group, token_budget)]
     pieces: list[Float32Array] = []
     for batch in fill_batches(trees, size=_tokens, token_budget=token_budget):
@@ -86,7 +86,7 @@ def _by_token(
 
 
 def _trees(group: Group, token_budget: int) -> list[TreeInput]:
-    """The group as one tree, or as several where it is larger than the budget."""
+    """The group as one tree, or as several if it exceeds the budget."""
     responses = [rollout.response_ids for rollout in group.rollouts]
     parts = split_tree(len(group.prompt.token_ids), list(map(len, responses)), token_budget=token_budget)
     return [TreeInput(prompt=group.prompt, responses=responses[part]) for part in parts]

@@ -1,8 +1,8 @@
-"""The float32 numbers that the optimizer moves, by name: what a checkpoint holds of a model that is trained.
+"""The float32 master weights that the optimizer updates, by name, as a checkpoint holds them.
 
-How a worker keeps them is its own affair. Here a trained bfloat16 weight is the upper half of its number, and
-SplitAdamW has the lower bits; parameters that FSDP2 shards in float32 and casts for the forward (MixedPrecisionPolicy)
-are the numbers themselves. Both read and write the same tensors, and train the same numbers.
+How they are kept in memory is up to the worker. Here a trained bfloat16 weight holds the upper half of its master
+weight, and SplitAdamW holds the lower bits. Under FSDP2 with MixedPrecisionPolicy the sharded float32 parameters are
+the master weights. Both read and write the same tensors, and train the same numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,35 +10,37 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import nn
 
-from rl_core.training.split_adamw import SplitAdamW
-from rl_core.training.split_weights import join, split
+from rl_core.training.split_adamw import SplitAdamW, join, split
 
 
 def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
-    """name -> [...] float32, of every trained bfloat16 weight; without an optimizer a weight is its own number. Weights
-    of other formats are whole already and not among them. All lie in the machine's memory: together they are twice the
-    weights, and the device has no room that was planned for them."""
+    """name -> [...] float32, the master weight of every trained bfloat16 weight. Weights of other formats have none.
+
+    Without an optimizer, the bfloat16 weight itself is converted. The tensors are on the CPU: they take twice the
+    memory of the weights, which the plan of the device's memory does not include.
+    """
     lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
     return {
         name: (join(weight.detach(), lower_bits[weight]) if weight in lower_bits else weight.detach().float()).cpu()
-        for name, weight in _halves(module)
+        for name, weight in _split_weights(module)
     }
 
 
 def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Tensors for what `master_weights` gives."""
+    """Uninitialised tensors with the names and shapes of `master_weights`."""
     return {
         name: torch.empty_like(weight, dtype=torch.float32, device="cpu", requires_grad=False)
-        for name, weight in _halves(module)
+        for name, weight in _split_weights(module)
     }
 
 
 @torch.no_grad()
-def take_master_weights(module: nn.Module, numbers: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Give the weights, in place, the upper halves of their numbers. Returns name -> [...] int16, the lower halves."""
+def take_master_weights(module: nn.Module, masters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Set the weights, in place, to the upper halves of their master weights. Returns name -> [...] int16, the lower
+    bits."""
     lower_bits = {}
-    for name, weight in _halves(module):
-        upper, lower_bits[name] = split(numbers[name].to(weight.device))
+    for name, weight in _split_weights(module):
+        upper, lower_bits[name] = split(masters[name].to(weight.device))
         weight.copy_(upper)
     return lower_bits
 
@@ -46,12 +48,12 @@ def take_master_weights(module: nn.Module, numbers: Mapping[str, torch.Tensor]) 
 def give_lower_bits(
     module: nn.Module, optimizer: torch.optim.Optimizer, lower_bits: Mapping[str, torch.Tensor]
 ) -> None:
-    """Hand the optimizer what `take_master_weights` left over."""
+    """Give the optimizer the lower bits that `take_master_weights` returned."""
     if isinstance(optimizer, SplitAdamW):
-        optimizer.lower_bits.update({weight: lower_bits[name] for name, weight in _halves(module)})
+        optimizer.lower_bits.update({weight: lower_bits[name] for name, weight in _split_weights(module)})
 
 
-def _halves(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+def _split_weights(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.dtype == torch.bfloat16:
             yield name, parameter

@@ -1,4 +1,4 @@
-"""Cutting groups into micro-batches by a budget of tree tokens (docs/architecture.md, "Ragged, never padded")."""
+"""Splits groups into micro-batches by a budget of tree tokens (docs/architecture.md, "Ragged, never padded")."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_budget: int) -> list[list[Item]]:
-    """Put items, in their order, into batches of at most `token_budget` tokens; an item above it has its own."""
+    """Put items, in their order, into batches of at most `token_budget` tokens. A larger item gets its own batch."""
     batches: list[list[Item]] = []
     room = 0
     for item in items:
@@ -25,9 +25,9 @@ def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_bu
 
 
 def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_budget: int) -> list[slice]:
-    """Which responses, in their order, share a tree: one tree within the budget, else as few as have room in it.
+    """Which responses, in their order, share a tree: all of them if the budget allows it, else as many as fit.
 
-    Every tree has the prompt again. A single response may exceed the budget with its prompt.
+    Every tree repeats the prompt. A prompt with a single response may exceed the budget.
     """
     parts: list[slice] = []
     begin, room = 0, token_budget - prompt_tokens
@@ -40,12 +40,12 @@ def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_bud
 
 
 def tree_tokens(group: TrainGroup) -> int:
-    """Tokens of the group's tree: its prompt once and every response."""
+    """Tokens of the group's tree: the prompt once, and all responses."""
     return len(group.prompt.token_ids) + sum(len(sample.rollout.response_ids) for sample in group.samples)
 
 
 def trees_of(groups: Sequence[TrainGroup]) -> list[TreeInput]:
-    """The groups as packing takes them."""
+    """The groups in the form that `pack_trees` takes."""
     return [
         TreeInput(prompt=group.prompt, responses=[sample.rollout.response_ids for sample in group.samples])
         for group in groups
@@ -53,10 +53,10 @@ def trees_of(groups: Sequence[TrainGroup]) -> list[TreeInput]:
 
 
 def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) -> list[list[TrainGroup]]:
-    """Pack groups into as few micro-batches as a greedy pass makes, each within the token budget.
+    """Pack groups greedily into few micro-batches, each within the token budget.
 
-    A group larger than the budget is split, and every part carries the prompt again. Trees of like size go together,
-    because padding inside the attention call grows with their difference. The order is a function of the groups alone.
+    A group larger than the budget is split, and every part repeats the prompt. Trees of similar size go together,
+    because padding inside the attention call grows with their difference. The order depends on the groups alone.
 
     Args:
         groups: Whole groups of one optimizer batch.

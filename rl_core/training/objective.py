@@ -1,4 +1,5 @@
-"""The loss of a micro-batch as the configuration says it: policy loss, KL and entropy, each over the whole batch."""
+"""The loss of a micro-batch as configured: policy loss, KL and entropy, each normalised over the whole batch; and the
+sums of its metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,12 @@ import numpy as np
 import torch
 
 from rl_core.algorithms.aggregation import BatchTotals, token_weights
+from rl_core.algorithms.kl import KL_ESTIMATORS
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.models.output_head import PolicyOutput
-from rl_core.types import Float32Array, TrainSample
+from rl_core.training.batches import TokenSums
+from rl_core.types import Float32Array, TrainGroup, TrainSample
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,8 +22,8 @@ class MicroBatchLoss:
 
     Attributes:
         total: Scalar with gradient; the parts of a batch add up to its loss.
-        weights: [K] what each token counts in the batch.
-        per_token: Values worth logging, name -> [K].
+        weights: [K] the weight of each token in the batch.
+        per_token: Values to log, name -> [K].
     """
 
     total: torch.Tensor
@@ -30,21 +32,21 @@ class MicroBatchLoss:
 
 
 class PolicyObjective:
-    """The loss that an algorithm section asks for."""
+    """The loss that the section `algorithm` of the config describes."""
 
     def __init__(self, config: AlgorithmConfig, *, kl_coef: float | None) -> None:
-        """Choose the losses.
+        """Choose the terms of the loss.
 
         Args:
             config: The algorithm.
-            kl_coef: Weight of the KL term; used where `kl.use_kl_loss` puts it into the loss.
+            kl_coef: Weight of the KL term; used if `kl.use_kl_loss` puts it into the loss.
         """
         self._config = config
         self._kl_coef = kl_coef if config.kl is not None and config.kl.use_kl_loss else None
 
     @property
     def has_full_kl(self) -> bool:
-        """Whether the reference's whole distributions are needed."""
+        """Whether the reference's distributions over the whole vocabulary are needed."""
         return self._kl_coef is not None and self._config.kl is not None and self._config.kl.penalty == "full"
 
     @property
@@ -79,7 +81,7 @@ class PolicyObjective:
 
 
 def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> ResponseTokens:
-    """The samples' tokens beside the policy's log-probs of them, [K] in the samples' order."""
+    """What a policy loss needs of the samples' tokens, [K] in the samples' order, with the policy's log-probs."""
     return ResponseTokens(
         log_probs=log_probs,
         old_log_probs=concatenated((sample.old_log_probs for sample in samples), like=log_probs),
@@ -111,3 +113,21 @@ def _reference(sample: TrainSample) -> Float32Array:
 def concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch.Tensor:
     """The arrays as one tensor on the device of `like`."""
     return torch.from_numpy(np.concatenate(list(arrays))).to(like.device)
+
+
+def sums_by_group(
+    groups: Sequence[TrainGroup], per_token: Mapping[str, torch.Tensor], weights: torch.Tensor
+) -> TokenSums:
+    """The weighted sums of a micro-batch, group by group, in float64.
+
+    Args:
+        groups: The groups of the micro-batch.
+        per_token: Metric name -> [K] the value at each response token, in the order of the groups.
+        weights: [K] the weight of each token in the loss of the optimizer batch.
+    """
+    weight = weights.detach().double()
+    rows = torch.stack([weight, *(values.detach() * weight for values in per_token.values())]).cpu().numpy()
+    tokens = [sum(len(sample.rollout.response_ids) for sample in group.samples) for group in groups]
+    by_group = np.add.reduceat(rows, np.cumsum([0, *tokens[:-1]]), axis=1)
+    own_weights, *sums = by_group.tolist()
+    return TokenSums(sums=dict(zip(per_token, sums, strict=True)), weights=own_weights)

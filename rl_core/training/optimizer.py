@@ -1,4 +1,4 @@
-"""AdamW with a scheduled rate, gradient clipping, and a step that a non-finite gradient cannot spoil."""
+"""AdamW with a learning rate schedule and gradient clipping; a step with a non-finite gradient is skipped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class NonFiniteGradients(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepOutcome:
-    """One optimizer step: gradient norm before clipping, learning rate, and whether the weights moved."""
+    """One optimizer step: gradient norm before clipping, learning rate, and whether the weights changed."""
 
     grad_norm: float
     lr: float
@@ -26,7 +26,8 @@ class StepOutcome:
 
 
 class PolicyOptimizer:
-    """Owns the optimizer state of one module and counts its steps; `steps_at_once` of them are a training step."""
+    """Owns the optimizer state of one module, policy or critic, and counts its steps. A training step has
+    `steps_at_once` of them."""
 
     def __init__(
         self,
@@ -47,10 +48,10 @@ class PolicyOptimizer:
         self.nonfinite_streak = 0
 
     def step(self) -> StepOutcome:
-        """Clip the gradient, step unless it is non-finite, and clear it.
+        """Clip the gradient, update the weights unless it is non-finite, and clear it.
 
         A non-finite gradient (an overflow, a bad sample) would destroy every weight at once, so the step is skipped and
-        counted in `nonfinite_streak`; the caller ends the run when the streak is too long.
+        counted in `nonfinite_streak`. The caller ends the run if the streak is too long.
         """
         lr = scheduled_lr(
             self.steps, config=self._config, total_steps=self._total_steps, steps_at_once=self._steps_at_once
@@ -69,29 +70,29 @@ class PolicyOptimizer:
         return StepOutcome(grad_norm=grad_norm, lr=lr, applied=applied)
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint must hold beside AdamW's own state."""
+        """What a checkpoint must hold besides AdamW's own state."""
         return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
 
     def load_counters(self, counters: Mapping[str, Any]) -> None:
-        """Take back what `counters` gave."""
+        """Restore what `counters` returned."""
         self.steps = counters["steps"]
         self.nonfinite_streak = counters["nonfinite_streak"]
 
 
 def make_adamw(parameters: list[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    """torch's AdamW for float32 parameters; where some are bfloat16, the AdamW that `config.strategy` names."""
-    halves = [parameter for parameter in parameters if parameter.dtype == torch.bfloat16]
+    """torch's AdamW for float32 parameters; SplitAdamW, as `config.strategy` says, if some are bfloat16."""
+    bfloat16 = [parameter for parameter in parameters if parameter.dtype == torch.bfloat16]
     groups = decay_groups(parameters, config.weight_decay)
-    if not halves:
+    if not bfloat16:
         return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
     first_moment = torch.bfloat16 if config.strategy == "adamw_bf16" else torch.float32
-    for parameter in halves:
-        parameter.grad_dtype = first_moment  # micro-batches add up in it
+    for parameter in bfloat16:
+        parameter.grad_dtype = first_moment  # the gradients of micro-batches are added in this format
     return SplitAdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, first_moment=first_moment)
 
 
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay for matrices; none for biases and norm scales, whose size says nothing about overfitting."""
+    """Parameter groups: weight decay for matrices, none for biases and norm scales."""
     matrices = [p for p in parameters if p.ndim >= 2]
     vectors = [p for p in parameters if p.ndim < 2]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,4 +1,4 @@
-"""The policy update: forward, loss, backward and optimizer step of every optimizer batch of a training step."""
+"""The policy update: forward pass, loss, backward pass and optimizer step of each optimizer batch."""
 
 from collections.abc import Sequence
 
@@ -15,15 +15,14 @@ from rl_core.planning.batches import longest_sequence
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.metrics import sums_by_group
 from rl_core.training.microbatches import split_into_microbatches, trees_of
-from rl_core.training.objective import PolicyObjective
+from rl_core.training.objective import PolicyObjective, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
 
 
 class PolicyUpdate:
-    """Computes gradients of one policy and moves it."""
+    """Computes gradients of the policy loss and updates the policy."""
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class PolicyUpdate:
         pixels: PixelCache,
         config: RunConfig,
     ) -> None:
-        """Bind what an update works on; the reference is read where the objective has a full KL."""
+        """Keep what an update works on. The reference is only used by a full KL."""
         self._policy = policy
         self._reference = reference
         self._objective = objective
@@ -46,16 +45,17 @@ class PolicyUpdate:
     def run(
         self, batches: Sequence[OptimizerBatch], *, meter: AgreementMeter | None, timer: PhaseTimer
     ) -> list[OptimizerStepReport]:
-        """One optimizer step a batch.
+        """Take one optimizer step for each batch.
 
         Args:
             batches: The groups of each step.
-            meter: Compares the first batch with the generator, before the weights move; None compares nothing.
+            meter: Compares the log-probs of the first batch with the generator's, before the weights change; None
+                skips the comparison.
             timer: Measures `forward_backward` and `optimizer`.
 
         Raises:
-            AgreementError: engine and trainer disagree beyond `rollout.max_log_prob_gap` or its mean, or nothing of the
-                first batch could be compared that should have been.
+            AgreementError: the log-probs of generator and trainer differ by more than `rollout.max_log_prob_gap` or
+                `rollout.max_mean_log_prob_gap`, or no token of the first batch could be compared.
         """
         reports = []
         for batch in batches:
@@ -104,6 +104,6 @@ class PolicyUpdate:
         if not self._objective.has_full_kl:
             return None
         if self._reference is None:
-            raise RuntimeError("algorithm.kl.penalty full before load_reference")
+            raise RuntimeError("algorithm.kl.penalty is full: call load_reference before the update")
         with torch.no_grad():
             return self._reference.head_rows(packed)

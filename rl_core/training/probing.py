@@ -1,4 +1,4 @@
-"""Does a worker that has loaded a checkpoint compute what the trainer computed when it was saved?"""
+"""Writes the probe of a checkpoint, and checks that a loaded checkpoint reproduces it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ from rl_core.types import Float32Array, Group, Int64Array, Prompt, Rollout
 
 
 class ProbeMismatch(RuntimeError):
-    """A loaded checkpoint does not give its probe's log-probs: weights, code or images are not those of its saving."""
+    """A loaded checkpoint does not reproduce the log-probs of its probe: weights, code or images have changed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prober:
-    """Writes what a policy gives for some groups into a checkpoint, and asks a loaded policy for the same.
+    """Writes a policy's log-probs of some groups into a checkpoint, and compares a loaded policy with them.
 
     Attributes:
         policy: The policy.
         images: Every image of the data.
         pixels: Pixel tensors of the step's images.
-        token_budget: Most tree tokens of a forward.
+        token_budget: Most tree tokens of a forward pass.
         config: The run.
     """
 
@@ -58,18 +58,18 @@ class Prober:
         write_probe(folder, probe)
 
     def check(self, folder: Path) -> None:
-        """Raises ProbeMismatch when the policy is further from the probe than `resume_tolerance` allows."""
+        """Raises ProbeMismatch if the policy's log-probs differ from the probe by more than `resume_tolerance`."""
         probe = read_probe(folder)
         found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
-        gaps, bound = differences(probe, found), resume_tolerance(self.config)
-        largest, mean = float(gaps.max()), float(gaps.mean())
+        difference, bound = differences(probe, found), resume_tolerance(self.config)
+        largest, mean = float(difference.max()), float(difference.mean())
         if not (largest <= bound.largest and mean <= bound.mean):
             raise ProbeMismatch(
-                f"{folder.parent} was loaded, but its probe's log-probs come out differently by {largest:.3g} and "
-                f"{mean:.3g} in the mean (a tenth of what merge.probe_tolerance allows a merged model is "
-                f"{bound.largest:.3g} and {bound.mean:.3g}): it was saved by other code or for other images; continue "
-                f"from another checkpoint, or start a new run with --fresh. Raise merge.probe_tolerance only where "
-                f"another kind of machine explains it"
+                f"{folder.parent} was loaded, but the log-probs of its probe differ by up to {largest:.3g} (mean "
+                f"{mean:.3g}), more than {bound.largest:.3g} (mean {bound.mean:.3g}), a tenth of "
+                f"merge.probe_tolerance: it was saved by other code or for other images; continue from another "
+                f"checkpoint, or start a new run with --fresh. Raise merge.probe_tolerance only if another kind of "
+                f"machine explains the difference"
             )
 
     def log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
@@ -85,7 +85,8 @@ class Prober:
 
 
 def probe_groups(probe: Probe) -> list[Group]:
-    """A probe's items for a log-prob pass, in groups as they were saved: packed otherwise, they round otherwise."""
+    """The items of a probe for a log-prob pass, in the groups in which they were saved, because another packing rounds
+    differently."""
     return [_group(uid, list(items)) for uid, items in groupby(probe.items, key=lambda item: _key(item)[0])]
 
 

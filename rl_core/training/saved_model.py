@@ -1,4 +1,4 @@
-"""A trained module on disk: its float32 numbers, and what its optimizer keeps."""
+"""Saves and loads a trained module: its master weights, and the moments of its optimizer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,20 +20,25 @@ LowerBits = Mapping[str, torch.Tensor]
 
 
 def save_weights(folder: Path, module: nn.Module, optimizer: PolicyOptimizer | None, *, trained_only: bool) -> None:
-    """Write the weights, those that are trained in float32; `trained_only` leaves the frozen ones out."""
+    """Write the weights; for a trained bfloat16 weight, its float32 master weight. With `trained_only`, frozen weights
+    are not written."""
     adamw = None if optimizer is None else optimizer.adamw
     save_sharded(folder, model_state(module, trained_only=trained_only) | master_weights(module, adamw))
 
 
 def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> LowerBits:
-    """Take them back; gives what `load_optimizer` needs of them. Raises as load_sharded does."""
-    numbers = empty_master_weights(module)
-    load_model_state(folder, module, trained_only=trained_only, elsewhere=numbers)
-    return take_master_weights(module, numbers)
+    """Load the weights. Returns the lower bits of the master weights, which `load_optimizer` takes.
+
+    Raises:
+        MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
+    """
+    masters = empty_master_weights(module)
+    load_model_state(folder, module, trained_only=trained_only, elsewhere=masters)
+    return take_master_weights(module, masters)
 
 
 def save_optimizer(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
-    """Write the moments."""
+    """Write the moments of the optimizer."""
     save_sharded(folder, optimizer_state(module, optimizer.adamw))
 
 
@@ -45,8 +50,12 @@ def load_optimizer(
     lower_bits: LowerBits,
     counters: Mapping[str, int],
 ) -> None:
-    """Take them back, equal to the bit; without a folder the moments start anew. Either way the float32 numbers are
-    those that were saved, and so is the place in the schedule. Raises as load_sharded does."""
+    """Load the moments, equal to the bit; without a folder they start from zero. In both cases the master weights and
+    the position in the learning rate schedule are restored.
+
+    Raises:
+        MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
+    """
     if folder is None:
         optimizer.adamw.state.clear()
     else:

@@ -7,10 +7,10 @@ from rl_core.config.training import OptimConfig
 
 def warmup_steps(config: OptimConfig, *, total_steps: int, steps_at_once: int = 1) -> int:
     """Optimizer steps of the warm-up: `lr_warmup_steps`, or int(`lr_warmup_ratio` x training steps) training steps, as
-    EasyR1 counts a ratio.
+    in EasyR1.
 
     Args:
-        config: At most one of the two is set (planning refuses both).
+        config: Has at most one of the two (planning refuses both).
         total_steps: Optimizer steps of the run.
         steps_at_once: Optimizer steps of one training step.
     """
@@ -20,12 +20,11 @@ def warmup_steps(config: OptimConfig, *, total_steps: int, steps_at_once: int = 
 
 
 def scheduled_lr(step: int, *, config: OptimConfig, total_steps: int, steps_at_once: int = 1) -> float:
-    """Learning rate of optimizer step `step`, counted from 0, of `total_steps`, of which a training step has
-    `steps_at_once`.
+    """Learning rate of optimizer step `step` (counted from 0) of `total_steps`; a training step has `steps_at_once`.
 
-    It rises linearly to `lr` over the warm-up. From there `constant` stays and `cosine` falls to `min_lr_ratio * lr`,
-    which the step after the last would have (Loshchilov and Hutter 2017, eq. 5, without restarts); later ones stay
-    there.
+    It rises linearly to `lr` over the warm-up. Then `constant` stays at `lr`, and `cosine` falls to
+    `min_lr_ratio * lr`, which it would reach in the step after the last one (Loshchilov and Hutter 2017, eq. 5, without
+    restarts), and stays there.
     """
     warmup = warmup_steps(config, total_steps=total_steps, steps_at_once=steps_at_once)
     if step < warmup:

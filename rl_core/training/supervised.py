@@ -23,8 +23,8 @@ def imitate(
     """One optimizer step on the mean negative log-likelihood of the target tokens, over the whole batch.
 
     Returns:
-        `cold_start/loss` (nats a token), `cold_start/grad_norm`, `cold_start/lr`, and `cold_start/nonfinite_streak`,
-        how many steps in a row, up to this one, were skipped for their gradient.
+        `cold_start/loss` (nats per token), `cold_start/grad_norm`, `cold_start/lr`, and `cold_start/nonfinite_streak`:
+        how many steps in a row, up to this one, were skipped because of a non-finite gradient.
     """
     total_tokens = sum(len(example.target_ids) for example in examples)
     loss_sum = torch.zeros(())

@@ -28,13 +28,14 @@ from rl_core.types import Float32Array, Group, SupervisedExample
 
 
 class Trainer:
-    """Computes log-probs, values and updates, the same numbers in every run on a CPU.
+    """Computes log-probs, values and updates; on a CPU these are the same numbers in every run.
 
     Attributes:
         policy: The model that is trained.
-        policy_version: Updates behind its weights: 0 for the model that RL starts from.
-        weight_changes: How often its weights have changed at all, loading included.
-        reference: The frozen reference; None before `load_reference`, and with LoRA, where the base is the reference.
+        policy_version: Number of updates that led to its weights: 0 for the model that RL starts from.
+        weight_changes: How often its weights have changed in any way, loading included.
+        reference: The frozen reference; None before `load_reference`, and with LoRA, where the base model without
+            adapters is the reference.
         critic: None before `load_critic`.
         pixels: Pixel tensors of the step's images.
     """
@@ -54,10 +55,11 @@ class Trainer:
         Args:
             config: The run.
             model_folder: Hugging Face folder of the initial model.
-            base_folder: That of the model that RL starts from: of this one only the configured part is trained.
+            base_folder: Hugging Face folder of the model that RL starts from. In RL only the configured part of it is
+                trained; a cold start before it trains all weights.
             images: Every image of the data.
-            total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
-            total_critic_steps: Optimizer steps of the critic in the whole run; 0 without one.
+            total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
+            total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         """
         self.config = config
         self.base_folder = base_folder
@@ -75,7 +77,7 @@ class Trainer:
 
     @property
     def has_lora(self) -> bool:
-        """Whether adapters are trained in place of the weights."""
+        """Whether LoRA adapters are trained instead of the weights."""
         return self.config.model.lora is not None
 
     @property
@@ -85,7 +87,7 @@ class Trainer:
 
     @property
     def optimizer(self) -> PolicyOptimizer:
-        """The policy's optimizer in RL, made when it is first needed."""
+        """The policy's optimizer in RL, created on first use."""
         if self._optimizer is None:
             actor = self.config.actor
             self._optimizer = PolicyOptimizer(
@@ -130,10 +132,10 @@ class Trainer:
             return self._present_critic().values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """The update of policy and critic; the policy's weights and version move on together.
+        """Update policy and critic. The version counts the policy's updates.
 
         Raises:
-            AgreementError: see PolicyUpdate.run.
+            AgreementError: the log-probs of generator and trainer differ too much; see PolicyUpdate.run.
         """
         timer = PhaseTimer()
         meter = self._meter() if batch.policy and batch.check_agreement else None
@@ -144,8 +146,7 @@ class Trainer:
         return UpdateResult(
             policy=policy,
             critic=critic,
-            gaps=None if meter is None else meter.gaps(),
-            policy_version=self.policy_version,
+            log_prob_gap=None if meter is None else meter.gap(),
             nonfinite_streak=max(owner.nonfinite_streak for owner in (self._optimizer, self.critic) if owner),
             seconds=timer.seconds,
         )
@@ -162,21 +163,22 @@ class Trainer:
         return metrics
 
     def load_policy(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
+        """Load the weights of a Hugging Face folder as version 0, with a new optimizer."""
         self.policy = self._load(folder)
         self.forget_optimizer()
         self.weights_changed(policy_version=0)
 
     def load_reference(self, folder: Path) -> None:
-        """Make the frozen reference from a Hugging Face folder: with LoRA the policy's own base is the reference."""
+        """Load the frozen reference from a Hugging Face folder; with LoRA the policy without adapters serves as the
+        reference, and nothing is loaded."""
         if not self.has_lora:
             self.reference = self._load(folder).requires_grad_(False)
 
     def load_critic(self, folder: Path) -> None:
-        """Make a new critic from a Hugging Face folder; its optimizer starts anew; LoRA does not touch it."""
+        """Make a new critic, with a new optimizer, from a Hugging Face folder. LoRA does not apply to it."""
         if self.config.critic is None:
             raise ValueError("critic is not configured")
-        self.critic = None  # two of them at one time may not fit
+        self.critic = None  # two critics at the same time may not fit into memory
         self.critic = Critic(
             load_value_model(folder, self.config.model).to(self.device),
             config=self.config,
@@ -186,16 +188,16 @@ class Trainer:
         )
 
     def load_base(self) -> None:
-        """Take the weights of the model that RL starts from, the frozen ones among them, before others are read."""
+        """Load all weights of the model that RL starts from, for a checkpoint that holds only some of them."""
         self.policy = self._load(self.base_folder)
 
     def weights_changed(self, *, policy_version: int) -> None:
-        """The policy's weights are others now, and those of this version."""
+        """Note that the policy's weights have changed and now have this version."""
         self.policy_version = policy_version
         self.weight_changes += 1
 
     def forget_optimizer(self) -> None:
-        """Give the memory of the policy's optimizer back; the next one starts anew."""
+        """Free the memory of the policy's optimizer; the next use creates a new one."""
         self._optimizer = None
 
     def export(self, folder: Path) -> None:
@@ -203,7 +205,7 @@ class Trainer:
         write_hf_folder(self.policy.model, processor_folder=self._model_folder, folder=folder)
 
     def close(self) -> None:
-        """Give the device's memory back."""
+        """Free the device's memory."""
         self._optimizer = self.critic = self.reference = None
         self.pixels.clear()
         self.policy.to("meta")
@@ -220,7 +222,7 @@ class Trainer:
     def _update_policy(
         self, batch: UpdateBatch, meter: AgreementMeter | None, timer: PhaseTimer
     ) -> list[OptimizerStepReport]:
-        """Nothing where the batch leaves the policy as it is."""
+        """Update the policy; an empty batch leaves it unchanged."""
         if not batch.policy:
             return []
         update = PolicyUpdate(
@@ -236,7 +238,7 @@ class Trainer:
         return reports
 
     def _update_critic(self, batches: Sequence[OptimizerBatch], timer: PhaseTimer) -> list[OptimizerStepReport]:
-        """Nothing without a critic."""
+        """Update the critic, if there is one."""
         if not batches:
             return []
         with timer.phase("update_critic"):
@@ -244,13 +246,13 @@ class Trainer:
 
     def _present_critic(self) -> Critic:
         if self.critic is None:
-            raise RuntimeError("the critic is used before load_critic")
+            raise RuntimeError("there is no critic: call load_critic first")
         return self.critic
 
     def _present_reference(self) -> PolicyModel:
         reference = self._frozen_reference()
         if reference is None:
-            raise RuntimeError("log_probs(reference=True) before load_reference")
+            raise RuntimeError("there is no reference: call load_reference first")
         return reference
 
     def _frozen_reference(self) -> PolicyModel | None:

@@ -1,4 +1,4 @@
-"""The state of a trainer on disk: saved for a checkpoint, loaded from one, and proved by the checkpoint's probe."""
+"""Saves the state of a trainer into a checkpoint, loads it, and verifies it with the checkpoint's probe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class TrainerState:
     """Saves and loads the state of one trainer.
 
     Attributes:
-        trainer: What is saved and loaded.
-        images: Every image of the data: a probe holds those that it asks with.
+        trainer: The trainer.
+        images: Every image of the data; a probe holds copies of the images that it needs.
     """
 
     trainer: Trainer
     images: ImageStore
 
     def save(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write model (with LoRA its adapters alone), optimizer, critic, counters and probe into an existing folder;
-        `model_only` leaves the moments of the optimizers out."""
+        """Write model (with LoRA, the adapters alone), optimizer, critic, counters and probe into an existing folder.
+        With `model_only`, the moments of the optimizers are not written."""
         trainer, optimizer = self.trainer, self.trainer.optimizer
         save_weights(folder / "model", trainer.policy, optimizer, trained_only=trainer.has_lora)
         if not model_only:
@@ -38,12 +38,12 @@ class TrainerState:
         self.prober().write(folder / "probe", probe)
 
     def load(self, folder: Path, *, model_only: bool) -> None:
-        """Take everything back, to train on from there; with `model_only` the moments start anew, while weights,
-        counters and with them the place in the schedule are those that were saved.
+        """Load everything, to continue training. With `model_only`, the moments start from zero, while weights and
+        counters, and with them the position in the learning rate schedule, are restored.
 
         Raises:
-            ProbeMismatch: the policy does not give the probe's log-probs, by more than a tenth of what
-                `merge.probe_tolerance` allows a merged model.
+            ProbeMismatch: the policy's log-probs differ from the probe by more than a tenth of
+                `merge.probe_tolerance`.
         """
         lower_bits, counters = self._load_weights(folder)
         moments = None if model_only else folder / "optimizer"
@@ -52,12 +52,16 @@ class TrainerState:
             self.trainer.critic.load(folder / "critic", model_only=model_only)
 
     def load_policy(self, folder: Path) -> None:
-        """Take the policy's weights alone; its optimizer, which would take memory for nothing, is forgotten. Raises as
-        `load` does."""
+        """Load the policy's weights alone, without an optimizer.
+
+        Raises:
+            ProbeMismatch: the policy's log-probs differ from the probe by more than a tenth of
+                `merge.probe_tolerance`.
+        """
         self._load_weights(folder)
 
     def prober(self) -> Prober:
-        """Compares the policy of the moment with a probe."""
+        """A prober for the policy as it is now."""
         trainer = self.trainer
         return Prober(
             policy=trainer.policy,
@@ -68,7 +72,7 @@ class TrainerState:
         )
 
     def _load_weights(self, folder: Path) -> tuple[LowerBits, Mapping[str, int]]:
-        """Weights and their version, proved by the probe; gives what an optimizer continues with."""
+        """Load the weights and their version, and verify them with the probe. Returns what the optimizer needs."""
         trainer = self.trainer
         if trainer.has_lora or trainer.config.model.freeze_vision_tower:
             trainer.load_base()

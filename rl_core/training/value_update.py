@@ -1,4 +1,4 @@
-"""The critic's update: forward, loss, backward and optimizer step of every optimizer batch of a training step."""
+"""The critic's update: forward pass, loss, backward pass and optimizer step of each optimizer batch."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,14 @@ from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.metrics import sums_by_group
 from rl_core.training.microbatches import split_into_microbatches, trees_of
-from rl_core.training.objective import concatenated
+from rl_core.training.objective import concatenated, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import Float32Array, TrainGroup, TrainSample
 
 
 class ValueUpdate:
-    """Computes gradients of one critic and moves it."""
+    """Computes gradients of the value loss and updates the critic."""
 
     def __init__(
         self,
@@ -30,13 +29,13 @@ class ValueUpdate:
         config: CriticConfig,
         token_budget: int,
     ) -> None:
-        """Bind what an update works on.
+        """Keep what an update works on.
 
         Args:
-            critic: What is moved.
-            optimizer: Its optimizer.
+            critic: The value model.
+            optimizer: The critic's optimizer.
             pixels: Pixel tensors of the step's images.
-            config: How.
+            config: The section `critic` of the config.
             token_budget: Most tree tokens of a micro-batch.
         """
         self._critic = critic
@@ -46,7 +45,7 @@ class ValueUpdate:
         self._token_budget = token_budget
 
     def run(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
-        """One optimizer step a batch. Raises ValueError when a sample has no values or returns."""
+        """Take one optimizer step for each batch. Raises ValueError if a sample has no values or returns."""
         return [
             OptimizerStepReport(tokens=self.accumulate_gradient(batch), outcome=self._optimizer.step())
             for batch in batches
@@ -79,8 +78,9 @@ class ValueUpdate:
 
 
 def value_loss(values: torch.Tensor, samples: Sequence[TrainSample], *, cliprange_value: float) -> ValueLoss:
-    """The clipped loss of the values [K] of the samples' tokens, in order. Raises as ValueUpdate.run does."""
-    old, returns = zip(*(_judged(sample) for sample in samples), strict=True)
+    """The clipped loss of the values [K] of the samples' tokens, in order. Raises ValueError if a sample has no values
+    or returns."""
+    old, returns = zip(*(_values_and_returns(sample) for sample in samples), strict=True)
     return clipped_value_loss(
         values=values,
         old_values=concatenated(old, like=values),
@@ -89,9 +89,9 @@ def value_loss(values: torch.Tensor, samples: Sequence[TrainSample], *, cliprang
     )
 
 
-def _judged(sample: TrainSample) -> tuple[Float32Array, Float32Array]:
+def _values_and_returns(sample: TrainSample) -> tuple[Float32Array, Float32Array]:
     if sample.values is None or sample.returns is None:
         raise ValueError(
-            "a critic is updated, but a sample has no values and returns: an estimator that uses a critic gives them"
+            "the critic is updated, but a sample has no values and returns: use an estimator that computes them (gae)"
         )
     return sample.values, sample.returns

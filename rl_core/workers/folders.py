@@ -10,20 +10,20 @@ from rl_core.run_directory import RunDirectory
 
 
 def base_model(config: RunConfig, run: RunDirectory) -> Path:
-    """Hugging Face folder of the model that RL starts from: the cold start's, where there is one."""
+    """Hugging Face folder of the model that RL starts from: the result of the cold start, if there is one."""
     return run.initial_model if config.cold_start is None else run.base_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerFolders:
-    """What a worker reads: the model's architecture and processor, and the prepared data.
+    """The folders of the model and of the prepared data.
 
     Attributes:
         model: Hugging Face folder of the initial model.
-        base: That of the model that RL starts from; after a cold start it is another one.
-        data: Prepared data.
-        images_per_prompt: Most images of a prompt in that data.
-        videos_per_prompt: Most videos of one.
+        base: Hugging Face folder of the model that RL starts from; another one if there is a cold start.
+        data: Folder of the prepared data.
+        images_per_prompt: Most images of a prompt in the data.
+        videos_per_prompt: Most videos of a prompt in the data.
     """
 
     model: Path
@@ -34,7 +34,7 @@ class WorkerFolders:
 
     @classmethod
     def of_run(cls, config: RunConfig, run: RunDirectory, datasets: Mapping[str, PreparedDataset]) -> "WorkerFolders":
-        """Those of a prepared run with its splits."""
+        """The folders of a run whose data is prepared."""
         return cls(
             model=run.initial_model,
             base=base_model(config, run),

@@ -26,8 +26,8 @@ class LocalWorker:
 
     Attributes:
         trainer: Policy, optimizer, reference and critic.
-        generator: Draws responses.
-        state: The trainer's state on disk.
+        generator: Samples responses.
+        state: Saves and loads the trainer's state.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class LocalWorker:
         total_critic_steps: int = 0,
         progress: Progress | None = None,
     ) -> None:
-        """Load the policy; the generator starts when it is first woken.
+        """Load the policy. The generator starts at the first `wake`.
 
         Args:
             config: The run.
-            folders: What is read.
-            total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
-            total_critic_steps: Optimizer steps of the critic in the whole run; 0 without one.
+            folders: The folders of model and data.
+            total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
+            total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
             progress: Shows that the generator is being started; None shows nothing.
         """
         images = ImageStore.open(folders.data / IMAGES_FILE)
@@ -75,9 +75,9 @@ class LocalWorker:
         self.generator.wake()
         self._weight_sync.sync()
 
-    def rest(self) -> None:
+    def sleep(self) -> None:
         """See WorkerGroup."""
-        self.generator.rest()
+        self.generator.sleep()
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """See WorkerGroup."""
@@ -104,7 +104,7 @@ class LocalWorker:
         return self._trainer_with_device().imitate(examples)
 
     def load_policy(self, folder: Path) -> None:
-        """See WorkerGroup. Of the model that RL starts from only the configured part is trained."""
+        """See WorkerGroup. In the model that RL starts from, only the configured part is trained."""
         self._trainer_with_device().load_policy(folder)
 
     def load_reference(self, folder: Path) -> None:
@@ -121,12 +121,12 @@ class LocalWorker:
         self.state.save(folder, model_only=model_only, probe=probe)
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """See WorkerGroup. Raises ProbeMismatch as TrainerState.load does."""
+        """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
         self.state.load(folder, model_only=model_only)
 
     def load_saved_policy(self, folder: Path) -> None:
-        """See WorkerGroup. Raises ProbeMismatch as TrainerState.load_policy does."""
+        """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
         self.state.load_policy(folder)
 
@@ -135,7 +135,7 @@ class LocalWorker:
         self._trainer_with_device().export(folder)
 
     def close(self) -> None:
-        """End the generator and give the device's memory back: other processes may need it next."""
+        """End the generator and free the device's memory, which other processes may need next."""
         self.generator.close()
         self.trainer.close()
         if torch.cuda.is_available():
@@ -144,7 +144,7 @@ class LocalWorker:
 
     def _trainer_with_device(self) -> Trainer:
         if self.generator.is_awake:
-            raise RuntimeError("the trainer is used while the generator has the device: call rest first")
+            raise RuntimeError("the trainer is used while the generator has the device: call sleep first")
         return self.trainer
 
     def _start_engine(self) -> RolloutEngine:

@@ -1,4 +1,4 @@
-"""What passes between a run and a worker in a process of its own."""
+"""The messages between a run and a worker in a process of its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from rl_core.workers.folders import WorkerFolders
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """The first message: what the worker is made of."""
+    """The first message: the arguments of the worker."""
 
     config: RunConfig
     folders: WorkerFolders
@@ -29,19 +29,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class StopYielding:
-    """A generation is left early: what it has not drawn yet is not wanted any more."""
+    """The run has left a generation early and does not want the responses that are not finished yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Yielded:
-    """One value of a call that yields."""
+    """One value of a call that yields values."""
 
     value: Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Returned:
-    """The end of a call, and the version of the policy after it."""
+    """A call has returned; with the policy version after it."""
 
     value: Any
     policy_version: int
@@ -49,7 +49,7 @@ class Returned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Raised:
-    """The end of a call that raised: the error, what caused it, and the version of the policy after it."""
+    """A call has raised an error; with its cause and the policy version after the call."""
 
     error: Exception
     cause: BaseException | None

@@ -1,4 +1,4 @@
-"""Opens the workers of a run: the one place that knows which kind they are."""
+"""Opens the workers of a run. Only this module chooses their class."""
 
 import torch
 
@@ -18,16 +18,16 @@ def open_workers(
     total_critic_steps: int = 0,
     progress: Progress,
 ) -> WorkerGroup:
-    """Workers with the initial model; their generator starts when it is first woken.
+    """Workers with the initial model. The generator starts at the first `wake`.
 
     Args:
         config: The run.
-        folders: What is read.
-        total_optimizer_steps: Optimizer steps of the policy in the whole run, for the schedule of its rate.
-        total_critic_steps: Optimizer steps of the critic in the whole run; 0 without one.
-        progress: Shows what is being waited for.
+        folders: The folders of model and data.
+        total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
+        total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
+        progress: Shows what the run is waiting for.
     """
-    # A broken CUDA context cannot be mended: there the worker has a process of its own, which ends with it.
+    # A broken CUDA context cannot be repaired within a process, so on a GPU the worker gets a process of its own.
     kind = ProcessWorker if torch.cuda.is_available() else LocalWorker
     return kind(
         config,

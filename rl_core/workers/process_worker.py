@@ -1,4 +1,4 @@
-"""A worker in a process of its own: what breaks there, a GPU's context above all, ends with that process."""
+"""A worker in a process of its own, so that a failure, above all a broken CUDA context, ends with that process."""
 
 import logging
 import os
@@ -22,18 +22,18 @@ from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, St
 logger = logging.getLogger(__name__)
 
 _END_SECONDS = 30.0
-"""So long a worker may take to end its engine before it is killed."""
+"""A worker that takes longer to end its generator is killed."""
 
 
 class WorkerDied(RuntimeError):
-    """The process of a worker has ended, or cannot be talked to any more; another one can be opened in its place."""
+    """The process of a worker has ended, or its connection is unusable. A new worker can be opened in its place."""
 
 
 class ProcessWorker:
-    """Implements WorkerGroup by a LocalWorker in another process.
+    """Implements WorkerGroup with a LocalWorker in another process.
 
-    The process ends with this one, whatever ends it. Signals of a terminal do not reach it: this process decides when
-    it stops.
+    The process ends when this one ends, in whatever way. Signals from a terminal do not reach it: this process decides
+    when it stops.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class ProcessWorker:
         total_critic_steps: int = 0,
         progress: Progress,
     ) -> None:
-        """Start the process and load the policy in it. Arguments as for LocalWorker."""
+        """Start the process and load the policy in it. The arguments are the same as LocalWorker's."""
         self._progress = progress
         self._generator_has_started = False
         self._policy_version = 0
-        self._generation: object | None = None  # stands for the one that has not come to its end
+        self._generation: object | None = None  # identifies the unfinished generation, if there is one
         self._is_broken = False
         here, there = socket.socketpair()
         with there:
@@ -76,7 +76,7 @@ class ProcessWorker:
 
     @property
     def pid(self) -> int:
-        """Of the worker's process."""
+        """The id of the worker's process."""
         return self._process.pid
 
     @property
@@ -93,9 +93,9 @@ class ProcessWorker:
             self._call("wake")
         self._generator_has_started = True
 
-    def rest(self) -> None:
+    def sleep(self) -> None:
         """See WorkerGroup."""
-        self._call("rest")
+        self._call("sleep")
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """See WorkerGroup."""
@@ -164,16 +164,17 @@ class ProcessWorker:
         self._call("export", folder)
 
     def close(self) -> None:
-        """End the process: by its own means, or by SIGKILL where these take too long."""
-        self._connection.close()  # the process reads that there will be no more calls
+        """End the process; it is killed if it takes too long."""
+        self._connection.close()  # tells the process that there are no more calls
         self._ended()
 
     def _ended(self) -> int:
-        """The exit status, once the process has ended: by itself, or killed with all that it has started."""
+        """Wait until the process has ended, and kill it with its children if it takes too long. Returns its exit
+        status."""
         try:
             return self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            logger.warning("the worker's process %d did not end within %g s and is killed", self.pid, _END_SECONDS)
+            logger.warning("the worker's process %d did not end within %g s: it is killed", self.pid, _END_SECONDS)
             os.killpg(self.pid, signal.SIGKILL)
             return self._process.wait()
 
@@ -188,7 +189,7 @@ class ProcessWorker:
         return message.value
 
     def _end_generation(self) -> None:
-        """A generation that was left early is ended in the process too; what it still sends is dropped."""
+        """Stop a generation that was left early, and drop what the process still sends of it."""
         if self._generation is None:
             return
         self._send(StopYielding())
@@ -197,21 +198,21 @@ class ProcessWorker:
 
     def _send(self, message: object) -> None:
         if self._is_broken:
-            raise WorkerDied(f"the worker's process {self.pid} was left in the middle of a call: open another one")
+            raise WorkerDied(f"a call to the worker's process {self.pid} was interrupted: open a new worker")
         try:
             self._connection.send(message)
         except OSError:
             self._has_died("send")
 
     def _receive(self, method: str) -> Returned | Yielded:
-        """The next answer; what the process logs on the way is logged here. Raises what the call raised there."""
+        """The next answer. Log records that come before it are logged here, and an error of the call is raised here."""
         while True:
             try:
                 message: Logged | Yielded | Raised | Returned = self._connection.recv()
             except (EOFError, OSError):
                 self._has_died(method)
             except BaseException:
-                self._is_broken = True  # what was half read cannot be made up for
+                self._is_broken = True  # the rest of a message that was half read would be taken for the next one
                 raise
             if isinstance(message, Logged):
                 logging.getLogger(message.name).log(message.level, "%s", message.text)
@@ -229,12 +230,12 @@ class ProcessWorker:
         status = self._ended()
         how = f"by signal {-status}" if status < 0 else f"with exit code {status}"
         raise WorkerDied(
-            f"the worker's process {self.pid} ended {how} during {method}; its last messages stand in the run's log or "
-            f"on the terminal. The run goes on from its last checkpoint when it is started again"
+            f"the worker's process {self.pid} ended {how} during {method}; its last messages are in the run's log or "
+            f"on the terminal. Start the run again to continue from its last checkpoint"
         )
 
 
 def _with_these_sources() -> str:
-    """The search path of a process that runs the same sources as this one."""
+    """A value of PYTHONPATH with which a process imports the same rl_core as this one."""
     sources = str(Path(rl_core.__file__).parent.parent)
     return os.pathsep.join(filter(None, (sources, os.environ.get("PYTHONPATH"))))

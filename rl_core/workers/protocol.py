@@ -1,4 +1,4 @@
-"""What the training loop asks of the workers; the driver touches no model tensor.
+"""The interface between the training loop and the workers. The loop itself never touches a model's tensors.
 
 See docs/architecture.md, "The same code everywhere".
 """
@@ -21,24 +21,24 @@ from rl_core.types import (
 
 
 class WorkerGroup(Protocol):
-    """The workers that own the model and its generator. Every argument and result pickles cheaply.
+    """The workers that own trainer and generator. Every argument and result pickles cheaply.
 
-    Trainer and generator share the memory of their devices: from `wake` to `rest` the generator has it, and the calls
+    Trainer and generator share the memory of their devices. From `wake` to `sleep` the generator has it, and all calls
     of the trainer raise RuntimeError.
     """
 
     @property
     def policy_version(self) -> int:
-        """Updates behind the trainer's weights: 0 for the model that RL starts from."""
+        """Number of updates that led to the trainer's weights: 0 for the model that RL starts from."""
 
     def wake(self) -> None:
-        """The generator takes the devices, with the weights of the trainer. The first call starts it."""
+        """Give the devices to the generator, and sync the trainer's weights to it. The first call starts it."""
 
-    def rest(self) -> None:
-        """The generator gives the devices back to the trainer."""
+    def sleep(self) -> None:
+        """Give the devices back to the trainer."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield rollouts as they end."""
+        """Yield rollouts as they finish."""
 
     def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
@@ -50,35 +50,35 @@ class WorkerGroup(Protocol):
         """[group][rollout] -> [R] the critic's value before each token."""
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """The update of policy and critic. Raises AgreementError when generator and trainer disagree beyond the
-        configured bound."""
+        """Update policy and critic. Raises AgreementError if the log-probs of generator and trainer differ by more than
+        the configured bound."""
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
-        """One supervised optimizer step of the cold start."""
+        """Take one optimizer step of the cold start."""
 
     def load_policy(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder as version 0; the optimizer starts anew."""
+        """Load the weights of a Hugging Face folder as version 0, with a new optimizer."""
 
     def load_reference(self, folder: Path) -> None:
-        """Make the frozen reference from a Hugging Face folder."""
+        """Load the frozen reference from a Hugging Face folder."""
 
     def load_critic(self, folder: Path) -> None:
-        """Make a new critic from a Hugging Face folder; its optimizer starts anew."""
+        """Make a new critic, with a new optimizer, from a Hugging Face folder."""
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write the shards of model, optimizer, critic and counters, and the probe, into an existing empty folder.
-        `model_only` leaves the optimizers' moments out."""
+        """Write the shards of model, optimizer and critic, the counters and the probe into an existing empty folder.
+        With `model_only`, the optimizers' moments are not written."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Take them back, to train on from there. With `model_only` the moments start anew; weights, counters and with
-        them the place in the schedule are those that were saved."""
+        """Load a saved state to continue training. With `model_only`, the moments start from zero; weights and
+        counters, and with them the position in the learning rate schedule, are restored."""
 
     def load_saved_policy(self, folder: Path) -> None:
-        """Take the policy's weights alone from there (evaluation, export); forgets its optimizer and leaves the critic
-        as it is."""
+        """Load the policy's weights alone from a saved state, for evaluation or export. The policy's optimizer is
+        dropped; the critic is not changed."""
 
     def export(self, folder: Path) -> None:
-        """Write the policy in Hugging Face format: safetensors, config, generation config, processor, template."""
+        """Write the policy in Hugging Face format: safetensors, config, generation config, processor, chat template."""
 
     def close(self) -> None:
         """End generators, processes and process groups."""
@@ -86,14 +86,14 @@ class WorkerGroup(Protocol):
 
 @contextmanager
 def awake_generator(workers: WorkerGroup, timer: PhaseTimer | None = None) -> Iterator[None]:
-    """The generator has the devices, with the trainer's weights, for the length of the block. The timer measures how
-    long it takes to `sync`."""
+    """Inside the block the generator has the devices and the trainer's weights. The timer measures `sync`, the time
+    until it has them."""
     try:
         with timer.phase("sync") if timer else nullcontext():
             workers.wake()
         yield
     except BaseException:
-        with suppress(Exception):  # the first error is the one to tell
-            workers.rest()
+        with suppress(Exception):  # the first error is the one to report
+            workers.sleep()
         raise
-    workers.rest()
+    workers.sleep()

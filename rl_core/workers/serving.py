@@ -1,4 +1,4 @@
-"""What runs in the process of a ProcessWorker: `python -m rl_core.workers.serving DESCRIPTOR`."""
+"""The program of a ProcessWorker's process: `python -m rl_core.workers.serving DESCRIPTOR`."""
 
 import logging
 import os
@@ -21,11 +21,11 @@ PARENT_POLL_SECONDS = 1.0
 
 
 class RunHasGone(Exception):
-    """The run has closed its end: nobody waits for an answer."""
+    """The run has closed its end of the connection, so nobody waits for an answer."""
 
 
 class Channel:
-    """The connection to the run, which the threads of this process share."""
+    """The connection to the run, shared by the threads of this process."""
 
     def __init__(self, connection: "Connection[Any, Any]") -> None:
         self._connection = connection
@@ -47,12 +47,12 @@ class Channel:
             raise RunHasGone from error
 
     def has_message(self) -> bool:
-        """Whether `receive` would not wait."""
+        """Whether `receive` would return at once."""
         return self._connection.poll()
 
 
 def serve(channel: Channel) -> None:
-    """Open the worker, then carry out calls until the run closes the connection."""
+    """Open the worker, then execute calls until the run closes the connection."""
     opening: Opening = channel.receive()
     worker = LocalWorker(
         opening.config,
@@ -69,9 +69,9 @@ def serve(channel: Channel) -> None:
 
 
 def answer(worker: LocalWorker, call: Call | StopYielding, channel: Channel) -> None:
-    """Carry out one call and say what came of it."""
+    """Execute one call, and send its result or its error."""
     if isinstance(call, StopYielding):
-        return  # it crossed the end of the generation
+        return  # it was sent just before the generation ended by itself
     try:
         value = getattr(worker, call.method)(*call.arguments, **call.options)
         if isinstance(value, Iterator):
@@ -79,14 +79,14 @@ def answer(worker: LocalWorker, call: Call | StopYielding, channel: Channel) -> 
             value = None
     except RunHasGone:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run raises it
+    except Exception as error:  # noqa: BLE001 - the run raises it, whatever it is
         channel.send(raised(error, policy_version=worker.policy_version))
         return
     channel.send(Returned(value=value, policy_version=worker.policy_version))
 
 
 def send_each(values: Iterator[object], channel: Channel) -> None:
-    """Send the values as they come, until they end or the run wants no more of them."""
+    """Send the values as they come, until they end or the run wants no more."""
     with closing(values) if isinstance(values, Generator) else nullcontext():
         for value in values:
             channel.send(Yielded(value=value))
@@ -97,7 +97,7 @@ def send_each(values: Iterator[object], channel: Channel) -> None:
 
 
 def raised(error: Exception, *, policy_version: int) -> Raised:
-    """The error with its traceback as a note, and what caused it, which pickling would lose."""
+    """The message for an error: with its traceback as a note, and with its cause, which pickling would lose."""
     found = _sendable(error)
     assert isinstance(found, Exception), "made of an Exception"
     found.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
@@ -106,7 +106,7 @@ def raised(error: Exception, *, policy_version: int) -> Raised:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error itself where it survives pickling, else its text in the built-in class that it comes from."""
+    """The error itself if it can be pickled, else an error of its built-in base class with the same text."""
     try:
         sent = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - an error may be made of anything
@@ -119,7 +119,7 @@ def _sendable(error: BaseException) -> BaseException:
 
 
 class _SendingHandler(logging.Handler):
-    """Sends the text of each record."""
+    """Sends the text of each log record to the run."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
@@ -131,14 +131,14 @@ class _SendingHandler(logging.Handler):
 
 
 def send_logs(channel: Channel) -> None:
-    """What is logged here goes to the run, without secrets: this project's records, and the warnings of others."""
+    """Send log records to the run, without secrets: the records of this project, and warnings of other libraries."""
     redact_logs()
     logging.getLogger().addHandler(_SendingHandler(channel))
     logging.getLogger("rl_core").setLevel(logging.INFO)
 
 
 def end_with_parent() -> None:
-    """End this process when its parent has ended, whatever it is doing."""
+    """End this process when its parent has ended, even in the middle of a call."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -150,9 +150,10 @@ def end_with_parent() -> None:
 
 
 def main() -> None:
-    """Serve on the descriptor that the command line names."""
+    """Serve the connection whose file descriptor is on the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # the run decides when its worker stops; a child keeps its own way
+        # The run decides when its worker stops. Not SIG_IGN, which child processes would inherit.
+        signal.signal(number, lambda *_: None)
     end_with_parent()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # a child that outlives this process must not keep the connection open
@@ -162,7 +163,7 @@ def main() -> None:
         serve(channel)
     except RunHasGone:
         return
-    except Exception as error:  # noqa: BLE001 - what keeps a worker from being opened, the run raises
+    except Exception as error:  # noqa: BLE001 - the worker could not be opened; the run raises the error
         channel.send(raised(error, policy_version=0))
 
 

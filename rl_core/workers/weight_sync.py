@@ -1,4 +1,4 @@
-"""How the trainer's weights come to the generator."""
+"""The transfer of weights from the trainer to the generator."""
 
 from typing import Protocol
 
@@ -7,15 +7,14 @@ from rl_core.training.trainer import Trainer
 
 
 class WeightSync(Protocol):
-    """Brings the weights of one trainer to one generator."""
+    """Transfers the weights of a trainer to a generator."""
 
     def sync(self) -> None:
-        """Afterwards the generator, which is awake, has the trainer's weights and their version; where it has them
-        already, nothing moves."""
+        """Give the generator, which must be awake, the trainer's weights and their version, unless it has them."""
 
 
 class InProcessSync:
-    """Hands over the tensors of a trainer in the same process."""
+    """Passes the tensors to a generator in the same process."""
 
     def __init__(self, trainer: Trainer, generator: Generator) -> None:
         self._trainer = trainer

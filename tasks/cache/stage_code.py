@@ -28,7 +28,6 @@ _UPDATES = tuple(
     for name in (
         "agreement",
         "critic",
-        "metrics",
         "objective",
         "optimizer",
         "policy_update",
@@ -52,7 +51,7 @@ STAGE_CODE: Final[Mapping[str, StageCode]] = {
         without=("rl_core.algorithms", "rl_core.loop", *_UPDATES),
     ),
     "merge": StageCode(
-        entries=(_SESSION, "rl_core.export.proof"),
+        entries=(_SESSION, "rl_core.export.verification"),
         without=(
             "rl_core.algorithms",
             "rl_core.evaluation",

@@ -106,7 +106,7 @@ class Workers:
     def wake(self) -> None:
         pass
 
-    def rest(self) -> None:
+    def sleep(self) -> None:
         pass
 
     def load_policy(self, folder: Path) -> None:
@@ -298,7 +298,7 @@ class Collects:
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch) -> Collected:
         next_prompts()
-        return Collected(drawn=self._batch, scored=self._batch.groups, batch=self._batch, prompts=[])
+        return Collected(generated=self._batch, scored=self._batch.groups, batch=self._batch, prompts=[])
 
 
 def intact(run: RunDirectory) -> list[int]:

@@ -1,4 +1,4 @@
-"""An advantage estimator of the user's."""
+"""A user's advantage estimator."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,41 +11,42 @@ from rl_core.algorithms.custom import CustomFunction
 
 
 class CustomAdvantage(CustomFunction, AdvantageSection):
-    """An estimator of your own: `f(inputs: AdvantageInputs, **kwargs)` gives one array of [R] float64 a rollout,
-    `[group][rollout]` as `inputs.token_rewards` (rl_core/algorithms/advantages.py)."""
+    """An estimator of your own: `f(inputs: AdvantageInputs, **kwargs)` returns one array of [R] float64 for each
+    rollout, `[group][rollout]` like `inputs.token_rewards` (rl_core/algorithms/advantages.py)."""
 
     type: Literal["custom"] = "custom"
     """Selects a function of your own."""
     min_group: int = Field(default=2, ge=1)
-    """Scored rollouts that a group needs; smaller groups are not learned from. 1 for an estimator that compares no
-    rollout with the others of its group."""
+    """Number of scored rollouts that a group must have; smaller groups are not learned from. 1 for an estimator that
+    does not compare the rollouts of a group."""
 
     @property
     def smallest_group(self) -> int:
-        """As the config says."""
+        """The configured number."""
         return self.min_group
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """What the function says.
+        """The function's result.
 
         Raises:
-            ValueError: it raised, or gave something else than a finite number for each token.
+            ValueError: the function raised an exception, or did not return a finite number for each token.
         """
         given = self.call(inputs)
         wanted = [[len(rewards) for rewards in group] for group in inputs.token_rewards]
         if _lengths(given) != wanted:
             raise ValueError(
-                f"{self.function} must give one array a rollout, [group][rollout] as inputs.token_rewards, with one "
-                f"number a token: lengths {wanted[:2]}, ...; it gave {_lengths(given) or type(given).__name__}"
+                f"{self.function} must return one array for each rollout, [group][rollout] like inputs.token_rewards, "
+                f"with one number for each token: lengths {wanted[:2]}, ...; it returned "
+                f"{_lengths(given) or type(given).__name__}"
             )
         advantages = [[np.asarray(part, dtype=np.float64) for part in group] for group in given]
         if not all(np.isfinite(part).all() for group in advantages for part in group):
-            raise ValueError(f"{self.function} gave an advantage that is no finite number")
+            raise ValueError(f"{self.function} returned an advantage that is not a finite number")
         return advantages
 
 
 def _lengths(given: object) -> list[list[int]] | None:
-    """[group][rollout] tokens; None for what is no such thing."""
+    """[group][rollout] number of tokens; None if the object does not have this form."""
     if not isinstance(given, Sequence) or not all(isinstance(group, Sequence) for group in given):
         return None
     shapes = [[np.shape(part) for part in group] for group in given]

@@ -1,4 +1,4 @@
-"""GAE over the values of a critic (arXiv 1506.02438)."""
+"""GAE with the values of a critic (arXiv 1506.02438)."""
 
 from typing import Literal
 
@@ -9,27 +9,26 @@ from rl_core.algorithms.token_advantages import generalized_advantages
 
 
 class GAE(AdvantageSection):
-    """GAE (arXiv 1506.02438), PPO's estimator: what a critic (section `critic`) did not expect, whitened over the
-    rollout batch."""
+    """GAE (arXiv 1506.02438), PPO's estimator with a critic (section `critic`), whitened over the rollout batch."""
 
     type: Literal["gae"] = "gae"
     """Selects GAE."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Discount a token."""
+    """Discount per token."""
     lam: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Decay: 0 trusts the critic, 1 the returns."""
+    """Decay: 0 relies on the critic, 1 on the returns."""
 
     @property
     def uses_critic(self) -> bool:
-        """It compares with the critic's values."""
+        """GAE needs the critic's values."""
         return True
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """GAE over the critic's values, whitened over the rollout batch. Raises ValueError without values."""
+        """GAE, whitened over the rollout batch. Raises ValueError if there are no values."""
         return whitened(self._generalized(inputs))
 
     def value_targets(self, inputs: AdvantageInputs) -> Grouped:
-        """GAE, before it is whitened, on top of what the critic said."""
+        """GAE before whitening, plus the critic's values."""
         return [
             [advantages + values for advantages, values in zip(*pair, strict=True)]
             for pair in zip(self._generalized(inputs), inputs.values, strict=True)

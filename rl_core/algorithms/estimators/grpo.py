@@ -1,15 +1,14 @@
-"""GRPO: a reward's distance from its group's mean, in units of the group's spread (arXiv 2402.03300)."""
+"""GRPO: the reward normalised by the group's mean and standard deviation (arXiv 2402.03300)."""
 
 from typing import Literal
 
 import numpy as np
 
-from rl_core.algorithms.advantages import GroupBaseline, Rewards
-from rl_core.algorithms.group_advantages import STD_FLOOR, has_no_signal
+from rl_core.algorithms.advantages import STD_FLOOR, GroupBaseline, Rewards, has_no_signal
 
 
 class GRPO(GroupBaseline):
-    """GRPO (arXiv 2402.03300): a reward less its group's mean, in units of the group's spread."""
+    """GRPO (arXiv 2402.03300): the reward minus the group's mean, divided by the group's standard deviation."""
 
     type: Literal["grpo"] = "grpo"
     """Selects GRPO."""
@@ -24,7 +23,7 @@ class GRPO(GroupBaseline):
             [n] float64.
 
         Raises:
-            ValueError: fewer than two rewards, which have no spread.
+            ValueError: there are fewer than two rewards.
         """
         if has_no_signal(rewards):
             return np.zeros_like(rewards)

@@ -1,22 +1,21 @@
-"""Pass@k GRPO: only the best rollout is credited (arXiv 2503.19595)."""
+"""Pass@k GRPO: only the best rollout of a group has an advantage (arXiv 2503.19595)."""
 
 from typing import Literal
 
 import numpy as np
 
-from rl_core.algorithms.advantages import GroupBaseline, Rewards
-from rl_core.algorithms.group_advantages import STD_FLOOR, has_no_signal
+from rl_core.algorithms.advantages import STD_FLOOR, GroupBaseline, Rewards, has_no_signal
 
 
 class PassKGRPO(GroupBaseline):
-    """Pass@k GRPO (arXiv 2503.19595): only the best rollout of a group is credited, with its lead over the second."""
+    """Pass@k GRPO (arXiv 2503.19595): only the best rollout of a group has an advantage, its lead over the second."""
 
     type: Literal["grpo_passk"] = "grpo_passk"
     """Selects pass@k GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
-        """A_best = (r_best - r_second) / (std(r) + 1e-6), the others zero; the first of several best ones counts as the
-        best. Arguments, result and errors as for GRPO."""
+        """A_best = (r_best - r_second) / (std(r) + 1e-6) for the first best rollout, and 0 for the others, [n] -> [n].
+        Raises ValueError if there are fewer than two rewards."""
         advantages = np.zeros_like(rewards)
         if has_no_signal(rewards):
             return advantages

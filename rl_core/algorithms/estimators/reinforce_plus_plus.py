@@ -9,13 +9,13 @@ from rl_core.algorithms.token_advantages import discounted_returns
 
 
 class ReinforcePlusPlus(AdvantageSection):
-    """REINFORCE++ (arXiv 2501.03262): discounted returns, whitened over the rollout batch; no group baseline, so that
-    a response may stand alone."""
+    """REINFORCE++ (arXiv 2501.03262): discounted returns, whitened over the rollout batch. It has no group baseline, so
+    rollout.n may be 1."""
 
     type: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
     """Selects REINFORCE++."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Discount a token."""
+    """Discount per token."""
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
         """G_t = r_t + gamma G_{t+1}, whitened."""

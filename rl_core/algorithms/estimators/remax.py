@@ -1,4 +1,4 @@
-"""ReMax: a reward less that of the prompt's greedy response (arXiv 2310.10505)."""
+"""ReMax: the reward minus the reward of the prompt's greedy response (arXiv 2310.10505)."""
 
 from typing import Literal
 
@@ -8,18 +8,19 @@ from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Gro
 
 
 class ReMax(AdvantageSection):
-    """ReMax (arXiv 2310.10505): a reward less that of the prompt's greedy response, one more rollout a prompt."""
+    """ReMax (arXiv 2310.10505): the reward minus the reward of the prompt's greedy response, which is generated in
+    addition."""
 
     type: Literal["remax"] = "remax"
     """Selects ReMax."""
 
     @property
     def uses_greedy(self) -> bool:
-        """The baseline is the reward of the response drawn at temperature 0."""
+        """The baseline is the reward of a response sampled at temperature 0."""
         return True
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """A_i = r_i - the reward of the prompt's greedy response. Raises ValueError without these."""
+        """A_i = r_i - the reward of the prompt's greedy response. Raises ValueError if there are no greedy rewards."""
         return [
             broadcast(np.asarray(totals(group) - greedy), group)
             for group, greedy in zip(inputs.token_rewards, inputs.greedy_rewards, strict=True)

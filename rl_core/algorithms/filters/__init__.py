@@ -1,4 +1,4 @@
-"""The group filters that a config can choose: one is a file of this folder and a line here."""
+"""The group filters that a config can choose: each is a file in this folder and a line here."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Groups with something to learn: a statistic of a reward component between two bounds (DAPO's dynamic sampling, arXiv
+"""Keeps groups in which a statistic of a reward component lies between two bounds (DAPO's dynamic sampling, arXiv
 2503.14476, section 3.2)."""
 
 from collections.abc import Iterator
@@ -14,21 +14,22 @@ FilterStatistic = Literal["mean", "spread"]
 
 
 class BoundsFilter(GroupFilterSection):
-    """Learns only from groups with something to learn, and draws more prompts until the batch is full (DAPO)."""
+    """Learns only from groups whose statistic lies between two bounds, and draws more prompts until the batch is full
+    (DAPO's dynamic sampling)."""
 
     type: Literal["bounds"] = "bounds"
     """Selects two bounds of a reward component."""
     filter_key: str = "overall"
-    """Reward component that is looked at."""
+    """The reward component."""
     statistic: FilterStatistic = "mean"
-    """Of the component over a group: its mean, or its standard deviation."""
+    """The statistic of the component over a group: `mean`, or the standard deviation (`spread`)."""
     filter_low: float = 0.01
     """Groups at or below it are left out."""
     filter_high: float | None = 0.99
-    """Groups at or above it are left out; null has no upper bound (`spread`)."""
+    """Groups at or above it are left out; null means no upper bound, for `spread`."""
 
     def problems(self) -> Iterator[OptionProblem]:
-        """Bounds with nothing between them."""
+        """Bounds without any number between them."""
         if self.filter_high is not None and self.filter_low >= self.filter_high:
             yield OptionProblem(
                 "filter_low",
@@ -38,16 +39,17 @@ class BoundsFilter(GroupFilterSection):
 
     @property
     def component(self) -> str | None:
-        """The one that is looked at."""
+        """The component of the statistic."""
         return self.filter_key
 
     @property
     def wants(self) -> str:
-        """A statistic between the bounds."""
+        """The statistic and its bounds, in words."""
         return f"whose {self.statistic} of {self.filter_key} is above {self.filter_low} and below {self.filter_high}"
 
     def keeps(self, scores: GroupScores) -> bool:
-        """Whether the group's statistic lies strictly between the bounds. Raises KeyError without the component."""
+        """Whether the group's statistic lies strictly between the bounds. Raises KeyError if the component is
+        missing."""
         return is_informative(
             scores[self.filter_key], statistic=self.statistic, low=self.filter_low, high=self.filter_high
         )
@@ -60,10 +62,10 @@ def is_informative(
 
     Args:
         values: [n] one reward component of the group's rollouts.
-        statistic: `mean`: how often the prompt is solved. `spread`: standard deviation. Of equal values they are that
-            value and 0 exactly, where rounding would leave a little.
+        statistic: `mean`: how often the prompt is solved. `spread`: the standard deviation. For equal values they are
+            exactly this value and exactly 0, without rounding errors.
         low: Groups at or below it are left out.
-        high: Groups at or above it are left out; None has no upper bound.
+        high: Groups at or above it are left out; None means no upper bound.
     """
     number = _mean(values) if statistic == "mean" else _spread(values)
     return low < number and (high is None or number < high)

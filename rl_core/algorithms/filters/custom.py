@@ -1,4 +1,4 @@
-"""A group filter of the user's."""
+"""A user's group filter."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
 
 
 class CustomFilter(CustomFunction, GroupFilterSection):
-    """A filter of your own: `f(scores: GroupScores, **kwargs) -> bool` says whether a group is learned from
+    """A filter of your own: `f(scores: GroupScores, **kwargs) -> bool` returns whether a group is learned from
     (rl_core/algorithms/group_filter.py)."""
 
     type: Literal["custom"] = "custom"
@@ -17,12 +17,12 @@ class CustomFilter(CustomFunction, GroupFilterSection):
 
     @property
     def wants(self) -> str:
-        """What the function says."""
+        """The name of the function, in words."""
         return f"that {self.function} keeps"
 
     def keeps(self, scores: GroupScores) -> bool:
-        """What the function says. Raises ValueError where it raised, or gave neither True nor False."""
+        """The function's result. Raises ValueError if it raised an exception, or did not return True or False."""
         given = self.call(scores)
         if not isinstance(given, bool | np.bool_):
-            raise ValueError(f"{self.function} gave {type(given).__name__}, not True or False")
+            raise ValueError(f"{self.function} returned {type(given).__name__}, not True or False")
         return bool(given)

@@ -1,4 +1,4 @@
-"""CISPO: the clipped ratio as a weight, so that no token loses its gradient (MiniMax-M1, arXiv 2506.13585)."""
+"""CISPO: the clipped ratio is a weight, so that clipped tokens keep a gradient (MiniMax-M1, arXiv 2506.13585)."""
 
 from typing import Literal
 
@@ -7,8 +7,8 @@ from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
 
 
 class CISPOLoss(ClippedLoss):
-    """CISPO (arXiv 2506.13585): the clipped ratio as a weight. The paper bounds from above only (`clip_ratio_low: 1`);
-    EasyR1's recipe has low 0, high 4."""
+    """CISPO (arXiv 2506.13585): the clipped ratio is a weight of the log-prob. The paper has only an upper bound
+    (`clip_ratio_low: 1`); EasyR1's recipe has low 0, high 4."""
 
     type: Literal["cispo"] = "cispo"
     """Selects CISPO."""

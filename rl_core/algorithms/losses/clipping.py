@@ -1,4 +1,4 @@
-"""The clip of PPO, which other losses share."""
+"""PPO's clipping, which several losses share."""
 
 import math
 from typing import TYPE_CHECKING
@@ -21,21 +21,21 @@ class ClippedLoss(PolicyLossSection):
 
     @property
     def log_bounds(self) -> tuple[float, float]:
-        """Between which log-ratios nothing is clipped."""
+        """The range of log-ratios that are not clipped."""
         low = -math.inf if self.clip_ratio_low == 1.0 else math.log(1.0 - self.clip_ratio_low)
         return low, math.log(1.0 + self.clip_ratio_high)
 
 
 class PessimisticLoss(ClippedLoss):
-    """A loss that takes the worse of the clipped and the plain ratio, with a bound for negative advantages."""
+    """A loss that takes the worse of the clipped and the unclipped ratio, with a bound for negative advantages."""
 
     clip_ratio_dual: float = Field(default=3.0, gt=1.0)
-    """Dual clip: bound of the loss for negative advantages, in multiples of the advantage."""
+    """Dual clip: upper bound of the loss for negative advantages, in multiples of the advantage."""
 
     def pessimistic(self, log_ratio: "torch.Tensor", advantages: "torch.Tensor") -> PolicyLoss:
         """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual).
 
-        The dual bound (arXiv 1912.09729) limits the push away from a token that the policy has already made likely.
+        The dual bound (arXiv 1912.09729) limits the loss of tokens with a negative advantage and a large ratio.
 
         Args:
             log_ratio: [K] float, log r with gradient.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-# Normalised by its length a response's ratio hardly leaves 1; bounds made for tokens would clip nothing.
+# A response's ratio, normalised by its length, stays close to 1: bounds made for tokens would clip nothing.
 _WIDE = 0.05
 
 
@@ -19,30 +19,30 @@ class ResponseRatioLoss(PessimisticLoss):
     """A loss that clips the ratio of a whole response."""
 
     def problems(self) -> Iterator[OptionProblem]:
-        """Bounds that clip nothing."""
+        """A warning about bounds that clip nothing."""
         if self.clip_ratio_high > _WIDE:
             yield OptionProblem(
                 "clip_ratio_high",
-                f"{self.clip_ratio_high} clips hardly any ratio of a whole response, which stays near 1",
+                f"{self.clip_ratio_high} clips hardly any ratio of a whole response, because these stay close to 1",
                 "set clip_ratio_low to 3.0e-4 and clip_ratio_high to 4.0e-4, as published",
                 fatal=False,
             )
 
 
 class GSPOLoss(ResponseRatioLoss):
-    """GSPO (arXiv 2507.18071): PPO's clip of a whole response's ratio, which stays near 1 (published bounds: 3e-4 and
-    4e-4)."""
+    """GSPO (arXiv 2507.18071): PPO's clipping of the ratio of a whole response, which stays close to 1 (published
+    bounds: 3e-4 and 4e-4)."""
 
     type: Literal["gspo"] = "gspo"
     """Selects GSPO."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
-        """Each token has its response's ratio s = exp(mean log-ratio), and the gradient flows through the mean."""
+        """Each token has the ratio of its response, s = exp(mean log-ratio); the gradient flows through the mean."""
         return self.pessimistic(response_means(tokens.log_ratio, tokens), tokens.advantages)
 
 
 def response_means(values: "torch.Tensor", tokens: ResponseTokens) -> "torch.Tensor":
-    """[K]: at every token the mean of `values` ([K]) over its response."""
+    """[K] -> [K]: for every token the mean of `values` over its response."""
     import torch
 
     lengths = torch.tensor(tokens.lengths, device=values.device)

@@ -1,4 +1,4 @@
-"""SAPO: a smooth gate in place of the clip (arXiv 2511.20347)."""
+"""SAPO: a smooth gate in place of clipping (arXiv 2511.20347)."""
 
 from typing import Literal
 
@@ -8,17 +8,17 @@ from rl_core.algorithms.policy_loss import MAX_LOG_RATIO, PolicyLoss, PolicyLoss
 
 
 class SAPOLoss(PolicyLossSection):
-    """SAPO (arXiv 2511.20347): a smooth gate, largest where the ratio is 1."""
+    """SAPO (arXiv 2511.20347): a smooth gate in place of clipping; its gradient is largest where the ratio is 1."""
 
     type: Literal["sapo"] = "sapo"
     """Selects SAPO."""
     tau_positive: float = Field(default=1.0, gt=0.0)
-    """Temperature where the advantage is not negative."""
+    """Temperature for advantages that are not negative."""
     tau_negative: float = Field(default=1.05, gt=0.0)
-    """Temperature where it is; larger lets go of such tokens sooner."""
+    """Temperature for negative advantages; with a larger one, their gradient vanishes closer to ratio 1."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
-        """L = -A (4 / tau) sigmoid(tau (r - 1)); the gradient is largest at r = 1 and fades with the distance."""
+        """L = -A (4 / tau) sigmoid(tau (r - 1)); the gradient is largest at r = 1 and vanishes far from it."""
         import torch
 
         ratio = tokens.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

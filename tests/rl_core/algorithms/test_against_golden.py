@@ -11,9 +11,9 @@ import torch
 from rl_core.algorithms.advantages import AdvantageInputs
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 from rl_core.algorithms.estimators import GRPO, RLOO, DrGRPO, PassKGRPO, ReMax
+from rl_core.algorithms.kl import KL_ESTIMATORS
 from rl_core.algorithms.losses import CISPOLoss, GSPOLoss, GSPOTokenLoss, PPOLoss, SAPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.algorithms.token_advantages import discounted_returns, generalized_advantages, whiten
 from rl_core.algorithms.value_loss import clipped_value_loss
 

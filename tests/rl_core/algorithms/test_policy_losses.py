@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
+from rl_core.algorithms.kl import KL_ESTIMATORS
 from rl_core.algorithms.losses import CISPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
-from rl_core.algorithms.registry import KL_ESTIMATORS
 from rl_core.config.algorithm import KLPenalty
 from tests.rl_core.built_in import LOSSES
 

@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 
 from rl_core.export.model_card import AccuracyRow, CardFacts, model_card, usage_lines, write_model_card
-from rl_core.export.proof import ProofResult
+from rl_core.export.verification import Verification
 from tests.rl_core.merged_models import Merged
 
 FACTS = CardFacts(
@@ -26,7 +26,7 @@ FACTS = CardFacts(
         AccuracyRow(name="base, greedy", n=400, accuracy=0.25, ci95=(0.21, 0.295)),
         AccuracyRow(name="trained, greedy", n=400, accuracy=0.95, ci95=(0.924, 0.967)),
     ],
-    proof=ProofResult(num_tokens=42, largest_difference={"transformers": 1e-7, "vllm": 2e-6}),
+    verification=Verification(num_tokens=42, largest_difference={"transformers": 1e-7, "vllm": 2e-6}),
     versions={"torch": "2.13.0"},
 )
 

@@ -62,7 +62,7 @@ def sample(worker, parity, config, prepared_run) -> Sample:
 
 def test_without_filtering_every_group_is_learned_from(sample, config) -> None:
     batch = sample(None)
-    assert len(batch.batch.groups) == len(batch.drawn.groups) == config.data.rollout_batch_size
+    assert len(batch.batch.groups) == len(batch.generated.groups) == config.data.rollout_batch_size
     assert batch.metrics == {}
 
 
@@ -71,10 +71,12 @@ def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sampl
     assert len(batch.batch.groups) == config.data.rollout_batch_size
     assert all(int(group.prompt.answer) % 2 == 1 for group in batch.batch.groups)
     assert batch.metrics["filter/draws"] > 1.0
-    informative = [g for g in batch.drawn.groups if len({batch.drawn.scores[r.key].overall for r in g.rollouts}) > 1]
-    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.drawn.groups)
+    informative = [
+        g for g in batch.generated.groups if len({batch.generated.scores[r.key].overall for r in g.rollouts}) > 1
+    ]
+    assert batch.metrics["filter/kept_share"] == len(informative) / len(batch.generated.groups)
     assert list(batch.batch.groups) == informative[: len(batch.batch.groups)]
-    uids = [group.prompt.uid for group in batch.drawn.groups]
+    uids = [group.prompt.uid for group in batch.generated.groups]
     assert len(set(uids)) == len(uids)
 
 
@@ -89,17 +91,17 @@ def test_a_draw_has_the_prompts_it_is_told_and_what_passes_first_is_kept(sample,
     """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
     wanted = config.data.rollout_batch_size
     batch = sample(odd(size))
-    passed = [group for group in batch.drawn.groups if int(group.prompt.answer) % 2 == 1]
+    passed = [group for group in batch.generated.groups if int(group.prompt.answer) % 2 == 1]
     assert list(batch.batch.groups) == passed[:wanted] and len(batch.batch.groups) == wanted
-    assert len(batch.drawn.groups) == size * batch.metrics["filter/draws"]
-    earlier = batch.drawn.groups[: len(batch.drawn.groups) - size]
+    assert len(batch.generated.groups) == size * batch.metrics["filter/draws"]
+    earlier = batch.generated.groups[: len(batch.generated.groups) - size]
     assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
 
 
 def test_small_draws_throw_less_away_and_learn_from_the_same_groups(sample) -> None:
     """A prompt's rollouts depend on nothing but the prompt and the step."""
     one, many = sample(odd(1)), sample(odd(8))
-    assert len(one.drawn.groups) < len(many.drawn.groups)
+    assert len(one.generated.groups) < len(many.generated.groups)
 
     def rollouts(batch: Collected) -> list[tuple[str, bytes]]:
         return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.batch.groups for rollout in g.rollouts]
@@ -116,7 +118,7 @@ def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None
     """Engine and trainer are compared on the groups of the step itself."""
     batch = sample(odd(12, surplus="keep"))
     assert len(batch.surplus.groups) <= config.data.rollout_batch_size - 1
-    passed = sum(int(group.prompt.answer) % 2 for group in batch.drawn.groups)
+    passed = sum(int(group.prompt.answer) % 2 for group in batch.generated.groups)
     assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.batch.groups)
 
 
@@ -127,13 +129,16 @@ def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_
 
 
 def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
-    with pytest.raises(ValueError, match=r"filter_key is 'accuracy', and the reward gave \['odd', 'overall'\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"filter_key is 'accuracy', but for a response to prompt \S+ the reward returned \['odd', 'overall'\]",
+    ):
         sample(BoundsFilter(filter_key="accuracy"))
 
 
 def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
     record = take_step(loader.next_batch, step=1, config=filtering(config, SPREAD), workers=worker, rewards=parity)
-    assert len(record.learned.groups) == config.data.rollout_batch_size < len(record.collected.drawn.groups)
+    assert len(record.learned.groups) == config.data.rollout_batch_size < len(record.collected.generated.groups)
     assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
     assert record.metrics["actor/grad_norm"] > 0.0
 
@@ -157,7 +162,7 @@ def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_step
     assert waiting and not waiting & learned[0]
     assert {group.prompt.uid for group in second.collected.stale.groups} == waiting & learned[1] != set()
     assert [len(record.learned.groups) for record in two_steps] == [size, size]
-    assert not {group.prompt.uid for group in second.collected.drawn.groups} & {
+    assert not {group.prompt.uid for group in second.collected.generated.groups} & {
         group.prompt.uid for group in second.collected.stale.groups
     }
     assert [first.metrics[f"filter/{name}_groups"] for name in ("kept", "stale", "dropped")] == [len(waiting), 0, 0]
@@ -168,7 +173,7 @@ def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_step
 
 def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker) -> None:
     first, second = two_steps
-    drawn = {rollout.key: rollout for group in first.collected.drawn.groups for rollout in group.rollouts}
+    drawn = {rollout.key: rollout for group in first.collected.generated.groups for rollout in group.rollouts}
     stale = [
         sample for group in second.learned.groups for sample in group.samples if sample.rollout.policy_version == 0
     ]
@@ -194,7 +199,7 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
 
 
 def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
-    drawn = two_steps[0].collected.drawn
+    drawn = two_steps[0].collected.generated
     kept = RolloutBatch.of(drawn.groups[:1], drawn.scores)
     collector = Collector(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
     again = kept.groups[0].prompt
@@ -218,7 +223,7 @@ def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(w
         ]
     assert batches[0].greedy_rewards.keys() == {prompt.uid for prompt in prompts}
     assert batches[0].greedy_rewards == batches[1].greedy_rewards
-    assert batches[0].drawn.scores != batches[1].drawn.scores
+    assert batches[0].generated.scores != batches[1].generated.scores
     constant = {p.uid: 0.5 for p in prompts if int(p.answer) % 2 == 0}
     assert {uid: reward for uid, reward in batches[0].greedy_rewards.items() if uid in constant} == constant
 

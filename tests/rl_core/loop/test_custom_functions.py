@@ -56,7 +56,9 @@ def test_an_estimator_of_ones_own_trains(files, two_steps, worker) -> None:
     advantage = {"type": "custom", "function": f"{files / 'advantage.py'}:above_median", "kwargs": {"scale": 2.0}}
     for record in two_steps({"advantage": advantage}):
         for group in record.learned.groups:
-            overall = np.array([record.collected.drawn.scores[sample.rollout.key].overall for sample in group.samples])
+            overall = np.array(
+                [record.collected.generated.scores[sample.rollout.key].overall for sample in group.samples]
+            )
             expected = 2.0 * (overall - np.median(overall))
             for sample, advantage_of_it in zip(group.samples, expected, strict=True):
                 assert sample.advantages == pytest.approx(np.full(len(sample.advantages), advantage_of_it), abs=1e-6)

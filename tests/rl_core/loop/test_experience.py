@@ -12,7 +12,7 @@ from rl_core.config.training import CriticConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
 from rl_core.loop.rollout_batch import RolloutBatch
-from rl_core.loop.update_metrics import update_metrics
+from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
@@ -54,7 +54,7 @@ def build(worker, scored: Scored, config: AlgorithmConfig) -> Experience:
     groups, scores = scored
     batch = RolloutBatch(groups=groups, scores=scores)
     collected = Collected(
-        drawn=batch,
+        generated=batch,
         scored=groups,
         batch=batch,
         prompts=[group.prompt for group in groups],

@@ -23,5 +23,5 @@ def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order() 
 
 def test_the_error_says_what_was_found_and_what_to_do() -> None:
     filtering = BoundsFilter(filter_key="accuracy", max_try_make_batch=3)
-    message = str(too_few(found=2, wanted=8, drawn=24, filtering=filtering))
+    message = str(too_few(found=2, wanted=8, prompts=24, filtering=filtering))
     assert re.search(r"3 draws .* of 24 .* gave 2 of 8 .* mean of accuracy is above 0.01 and below 0.99", message)

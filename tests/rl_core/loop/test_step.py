@@ -28,8 +28,8 @@ def test_engine_and_trainer_agree_over_several_steps(prompts, config, worker, re
         record = run_step(number, prompts, config, worker, rewards)
         assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
         assert worker.policy_version == number
-        assert len(record.collected.drawn.groups) == len(prompts)
-        assert all(len(group.rollouts) == config.rollout.n for group in record.collected.drawn.groups)
+        assert len(record.collected.generated.groups) == len(prompts)
+        assert all(len(group.rollouts) == config.rollout.n for group in record.collected.generated.groups)
 
 
 def test_a_step_is_equal_to_the_bit_when_repeated(prompts, config, worker, rewards, prepared_run) -> None:
@@ -106,12 +106,12 @@ def test_optimizer_batches_are_whole_groups_in_the_loaders_order(prompts, config
 def test_trainer_and_generator_never_have_the_device_together(prompts, config, worker, tmp_path) -> None:
     worker.wake()
     try:
-        with pytest.raises(RuntimeError, match="while the generator has the device: call rest first"):
+        with pytest.raises(RuntimeError, match="while the generator has the device: call sleep first"):
             worker.save_state(tmp_path, model_only=True, probe=[])
-        with pytest.raises(RuntimeError, match="while the generator has the device: call rest first"):
+        with pytest.raises(RuntimeError, match="while the generator has the device: call sleep first"):
             worker.load_policy(tmp_path)
     finally:
-        worker.rest()
+        worker.sleep()
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
-    with pytest.raises(RuntimeError, match="the generator is used while it rests: call wake first"):
+    with pytest.raises(RuntimeError, match="the generator is used while it sleeps: call wake first"):
         worker.generate(requests_for(prompts, 1, run_seed=1, step=1), sampling)

@@ -1,5 +1,6 @@
-"""What a step's rewards come to."""
+"""The metrics of rewards, and the means of an update, which do not depend on who computed which group."""
 
+import math
 import warnings
 
 import numpy as np
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.loop.advantages import advantage_inputs
-from rl_core.loop.step_metrics import reward_metrics
+from rl_core.loop.step_metrics import reward_metrics, token_means
 from rl_core.rewards.components import LARGEST
+from rl_core.training.batches import TokenSums
 from rl_core.types import RolloutKey, Score
 from tests.rl_core.builders import make_group
 from tests.rl_core.built_in import ESTIMATORS
@@ -59,3 +61,32 @@ def test_no_sum_of_huge_rewards_overflows(rewards: list[float], estimator: str) 
         advantages = [part.astype(np.float32) for part in ESTIMATORS[estimator]().advantages(inputs)[0]]
     assert np.isfinite([*metrics.values()]).all()
     assert np.isfinite(np.concatenate(advantages)).all()
+
+
+NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
+GROUPS = st.lists(st.tuples(NUMBERS, NUMBERS, st.floats(1e-6, 1.0)), min_size=1, max_size=30)
+
+
+def part(chosen: list[tuple[float, float, float]]) -> TokenSums:
+    return TokenSums(
+        sums={"actor/pg_loss": [one for one, _, _ in chosen], "actor/entropy": [two for _, two, _ in chosen]},
+        weights=[weight for _, _, weight in chosen],
+    )
+
+
+@given(drawn=GROUPS, data=st.data())
+def test_neither_order_nor_cut_changes_a_mean(drawn: list[tuple[float, float, float]], data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(drawn))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
+    pieces = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
+    assert token_means(part(piece) for piece in pieces) == token_means([part(drawn)])
+
+
+def test_a_mean_is_weighted_as_the_loss_is() -> None:
+    means = token_means([TokenSums(sums={"a": [0.5, 0.75]}, weights=[0.5, 0.25])])
+    assert means == {"a": pytest.approx(1.25 / 0.75)}
+
+
+def test_a_step_that_diverges_has_a_mean_that_is_no_number() -> None:
+    means = token_means([TokenSums(sums={"a": [math.inf, -math.inf], "b": [math.inf, 1.0]}, weights=[0.5, 0.5])])
+    assert math.isnan(means["a"]) and means["b"] == math.inf

@@ -212,8 +212,8 @@ def test_a_prompt_whose_images_do_not_fit_is_named(synced: Running) -> None:
     cases = {
         "tokens": (fitting, {"token_ids": np.delete(fitting.token_ids, 5)}, "tokens for the trainer and"),
         "larger image": (fitting, {"image_uids": ("84x112-1",)}, "tokens for the trainer and"),
-        "two images": (fitting, {"image_uids": ("84x84-1", "84x84-2")}, "1 image place.s. for vLLM and 2 image"),
-        "no image": (fitting, {"image_uids": ()}, "1 image place.s. for vLLM and 0 image"),
+        "two images": (fitting, {"image_uids": ("84x84-1", "84x84-2")}, "1 image placeholder.s. for vLLM and 2 image"),
+        "no image": (fitting, {"image_uids": ()}, "1 image placeholder.s. for vLLM and 0 image"),
     }
     for uid, (prompt, changes, message) in cases.items():
         with pytest.raises(ValueError, match=f"prompt {uid} has .*{message}"):

@@ -52,7 +52,7 @@ def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(tiny_fo
     )
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.strip().splitlines()
-    assert lines[0] == "refused: the engine holds no weights: call load_weights before generate"
+    assert lines[0] == "refused: the engine has no weights: call load_weights before generate"
     assert lines[-1] == "done"
     for word in ("Traceback", "Error", "Exception", "leaked"):
         assert word not in ended.stderr, ended.stderr

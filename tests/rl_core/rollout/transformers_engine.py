@@ -76,7 +76,7 @@ class TransformersEngine:
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield one rollout a request, one after another. Raises RuntimeError before the first load."""
         if self._policy_version is None:
-            raise RuntimeError("the engine holds no weights: call load_weights before generate")
+            raise RuntimeError("the engine has no weights: call load_weights before generate")
         for request in requests:
             yield self._respond(request, sampling, policy_version=self._policy_version)
 

@@ -16,7 +16,7 @@ from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
 from rl_core.loop.learning import update_batch
 from rl_core.loop.rollout_batch import RolloutBatch
-from rl_core.loop.update_metrics import update_metrics
+from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
@@ -70,7 +70,7 @@ def build(worker: LocalWorker, groups: list[Group], config: AlgorithmConfig) -> 
         for rollout in group.rollouts
     }
     batch = RolloutBatch(groups=groups, scores=scores)
-    collected = Collected(drawn=batch, scored=groups, batch=batch, prompts=[g.prompt for g in groups])
+    collected = Collected(generated=batch, scored=groups, batch=batch, prompts=[g.prompt for g in groups])
     coef = None if config.kl is None else config.kl.coef
     return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
 
@@ -241,5 +241,5 @@ def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups
 
 
 def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:
-    with pytest.raises(ValueError, match="an estimator that uses a critic gives them"):
+    with pytest.raises(ValueError, match="use an estimator that computes them"):
         learn(critic_worker, train_groups)

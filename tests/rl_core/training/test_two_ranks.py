@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rl_core.loop.update_metrics import token_means
+from rl_core.loop.step_metrics import token_means
 from tests.rl_core.models.builders import relative_difference, write_small_model
 from tests.rl_core.training.two_ranks import computed
 

@@ -12,7 +12,7 @@ from rl_core.config.algorithm import KLConfig
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import Tolerance
-from rl_core.export.proof import prove_merged
+from rl_core.export.verification import verify_merged
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
@@ -120,8 +120,8 @@ def test_the_merged_model_gives_the_checkpoints_probe_in_plain_transformers(
     lora_worker.save_state(tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
     lora_worker.export(tmp_path / "merged")
     bound = Tolerance(largest=2e-5, mean=1e-5)
-    proof = prove_merged(tmp_path / "merged", tmp_path / "state" / "probe", bound, engines=["transformers"])
-    assert proof.num_tokens > 0
+    verified = verify_merged(tmp_path / "merged", tmp_path / "state" / "probe", bound, engines=["transformers"])
+    assert verified.num_tokens > 0
 
 
 def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train_groups) -> None:

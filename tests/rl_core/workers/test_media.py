@@ -122,7 +122,7 @@ def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) 
     for number in (1, 2):
         record = bench.step(number, bench.prompts(kind))
         assert record.metrics["agreement/log_prob_gap_max"] < BOUND
-        assert len(record.collected.drawn.groups) == ROWS_OF_A_KIND
+        assert len(record.collected.generated.groups) == ROWS_OF_A_KIND
 
 
 def test_the_mixed_batch_holds_every_kind(bench: MediaBench) -> None:
@@ -141,7 +141,7 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
     changed = [replace(prompts[0], videos=tuple(faster)), *prompts[1:]]
     groups = [
         Group(prompt=prompt, rollouts=group.rollouts)
-        for prompt, group in zip(changed, record.collected.drawn.groups, strict=True)
+        for prompt, group in zip(changed, record.collected.generated.groups, strict=True)
     ]
     bench.worker.load_policy(bench.run.initial_model)
     first, *others = bench.worker.log_probs(groups, reference=False)
@@ -171,7 +171,7 @@ def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_pa
     bench.worker.load_policy(bench.run.initial_model)
     prompts = bench.prompts(kind)
     first = bench.step(1, prompts)
-    probe = [Group(prompt=group.prompt, rollouts=group.rollouts[:1]) for group in first.collected.drawn.groups]
+    probe = [Group(prompt=group.prompt, rollouts=group.rollouts[:1]) for group in first.collected.generated.groups]
     bench.worker.save_state(tmp_path, model_only=False, probe=probe)
     expected = bench.step(2, prompts)
     bench.worker.load_state(tmp_path, model_only=False)

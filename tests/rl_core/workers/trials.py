@@ -12,7 +12,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
-from rl_core.loop.update_metrics import update_metrics
+from rl_core.loop.step_metrics import update_metrics
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory

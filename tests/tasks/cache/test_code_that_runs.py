@@ -17,7 +17,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import merge_tolerance
 from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import write_evaluation
-from rl_core.export.proof import prove_merged
+from rl_core.export.verification import verify_merged
 from rl_core.loop.session import Session, open_session
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -89,7 +89,7 @@ def test_every_function_that_makes_a_stage_is_of_a_module_that_counts_for_it(con
     with noting(called["merge"]), session() as opened:
         checkpoint = opened.export_trained(run.merged_model)
         opened.close()
-        prove_merged(run.merged_model, checkpoint.folder / "probe", merge_tolerance(config))
+        verify_merged(run.merged_model, checkpoint.folder / "probe", merge_tolerance(config))
     for kind in ("cold-start", "merge"):
         called[kind] = {name for name in called[kind] if not is_within(name, UNASKED)}
     counted = {kind: code_of(kind, imported=REWARDS).keys() for kind in STAGE_CODE}
@@ -100,4 +100,4 @@ def test_every_function_that_makes_a_stage_is_of_a_module_that_counts_for_it(con
     assert missing == {kind: [] for kind in STAGE_CODE}
     assert {"rl_core.training.supervised", "rl_core.workers.local_worker"} <= called["cold-start"]
     assert {"rl_core.loop.step", "rl_core.algorithms.policy_loss"} <= called["train"]
-    assert "rl_core.evaluation.evaluate" in called["evaluate"] and "rl_core.export.proof" in called["merge"]
+    assert "rl_core.evaluation.evaluate" in called["evaluate"] and "rl_core.export.verification" in called["merge"]

@@ -49,7 +49,7 @@ def test_equal_calls_find_equal_software() -> None:
         ("rl_core/algorithms/policy_loss.py", "rl_core.algorithms", {"train"}),
         ("rl_core/data/preparation.py", "rl_core.data", {"prepare"}),
         ("rl_core/evaluation/statistics.py", "rl_core.evaluation", {"train", "evaluate"}),
-        ("rl_core/export/proof.py", "rl_core.export", {"merge"}),
+        ("rl_core/export/verification.py", "rl_core.export", {"merge"}),
         ("rl_core/rewards/builtin/count.py", "rl_core.rewards", {"train", "evaluate"}),
         ("rl_core/rewards/builtin/math.py", "rl_core.rewards", set()),
         ("rl_core/models/policy.py", "rl_core.models", {"cold-start", "train", "evaluate", "merge"}),

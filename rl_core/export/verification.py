@@ -1,4 +1,4 @@
-"""Proves a merged model: it loads in transformers and in vLLM and reproduces the checkpoint's probe."""
+"""Verifies a merged model: it must load in transformers and in vLLM, and reproduce the checkpoint's probe."""
 
 import json
 import logging
@@ -22,43 +22,44 @@ ENGINES = ("transformers", "vllm")
 _SHOWN_CHARACTERS = 4000
 
 
-class UnprovenMerge(RuntimeError):
-    """A merged folder does not load, or does not give the probe's log-probs; the message says where it differs."""
+class MergeNotVerified(RuntimeError):
+    """A merged folder does not load, or does not reproduce the probe's log-probs; the message says where they
+    differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProofResult:
-    """What was proven: response tokens compared, and the largest difference by engine."""
+class Verification:
+    """The number of compared response tokens, and the largest difference by engine."""
 
     num_tokens: int
     largest_difference: Mapping[str, float]
 
 
-def prove_merged(
+def verify_merged(
     folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] = ENGINES
-) -> ProofResult:
-    """Ask each engine, in a fresh process that imports no Sightline, for the probe's log-probs.
+) -> Verification:
+    """Compute the probe's log-probs with each engine, in a fresh process that does not import Sightline, and compare.
 
-    On a CPU, where a check is mostly the import of libraries by one core, all run at the same time. On a GPU each takes
-    half of its memory, one after the other: end other engines first.
+    On a CPU all engines run at the same time, because most of the time goes to importing libraries. On a GPU they run
+    one after the other, and each takes half of the memory: end other processes that use the GPU first.
 
     Args:
         folder: The merged model in Hugging Face format.
         probe_folder: The checkpoint's probe.
-        tolerance: Largest and mean difference of log-probs that count as equal.
-        engines: Which engines are asked.
+        tolerance: Largest and mean difference of log-probs that are accepted.
+        engines: The engines to use.
 
     Raises:
-        UnprovenMerge: an engine does not load the folder, or the log-probs differ by more.
+        MergeNotVerified: an engine does not load the folder, or the log-probs differ by more than the tolerance.
     """
-    import torch  # here, because those who only write a proof down have no need of it
+    import torch  # here, because a model card needs this module but not torch
 
     at_once = 1 if torch.cuda.is_available() else len(engines)
     with ThreadPoolExecutor(max_workers=at_once) as pool:
         results = list(pool.map(lambda engine: _run_check(folder, probe_folder, tolerance, engine), engines))
     for result in results:
         _logger.info("%s", merged_check.report(result))
-    return ProofResult(
+    return Verification(
         num_tokens=results[0]["num_tokens"],
         largest_difference={result["engine"]: result["largest_difference"] for result in results},
     )
@@ -68,7 +69,7 @@ def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: s
     script = str(Path(merged_check.__file__))
     with tempfile.TemporaryDirectory() as scratch, plain_path(folder) as plain:
         result_file = Path(scratch) / "result.json"
-        # -P and the scratch folder: nothing of this project is on the path of the process.
+        # With -P and the scratch folder nothing of this project is on the search path of the process.
         command = [sys.executable, "-P", script, str(plain.absolute()), str(probe_folder.absolute())]
         command += [repr(tolerance.largest), repr(tolerance.mean), "--engine", engine, "--result", str(result_file)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -77,9 +78,9 @@ def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: s
         )
         if not result_file.exists():
             end = done.stderr[-_SHOWN_CHARACTERS:]
-            raise UnprovenMerge(f"{engine} cannot load or run {folder} (exit status {done.returncode}):\n{end}")
+            raise MergeNotVerified(f"{engine} cannot load or run {folder} (exit status {done.returncode}):\n{end}")
         result: dict[str, Any] = json.loads(result_file.read_text())
     if not result["is_equal"]:
         report = merged_check.report(result)
-        raise UnprovenMerge(f"{folder} does not give the log-probs of {probe_folder}\n{report}")
+        raise MergeNotVerified(f"{folder} does not reproduce the log-probs of {probe_folder}\n{report}")
     return result

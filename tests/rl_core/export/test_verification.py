@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
-from rl_core.export.proof import UnprovenMerge, prove_merged
+from rl_core.export.verification import MergeNotVerified, verify_merged
 from tests.rl_core.merged_models import Merged
 from tests.rl_core.models.builders import FAMILIES
 
@@ -31,26 +31,28 @@ def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_
 
 def test_a_faithful_folder_is_proven_by_both_engines(merged: GetMerged) -> None:
     family = merged("qwen2_5_vl")
-    proof = prove_merged(family.folder, family.probe_folder, TOLERANCE)
-    assert set(proof.largest_difference) == {"transformers", "vllm"}
-    assert max(proof.largest_difference.values()) < 2e-5
-    assert proof.num_tokens == sum(len(item.response_ids) for item in family.probe.items) == 22
+    verified = verify_merged(family.folder, family.probe_folder, TOLERANCE)
+    assert set(verified.largest_difference) == {"transformers", "vllm"}
+    assert max(verified.largest_difference.values()) < 2e-5
+    assert verified.num_tokens == sum(len(item.response_ids) for item in family.probe.items) == 22
 
 
 def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged, tmp_path: Path) -> None:
     family = merged("qwen2_5_vl")
     folder = perturbed(family, tmp_path / "perturbed")
-    with pytest.raises(UnprovenMerge) as unproven:
-        prove_merged(folder, family.probe_folder, TOLERANCE, engines=["transformers"])
-    message = str(unproven.value)
+    with pytest.raises(MergeNotVerified) as error:
+        verify_merged(folder, family.probe_folder, TOLERANCE, engines=["transformers"])
+    message = str(error.value)
     assert "transformers: 22 response tokens, largest difference" in message
     assert "item prompt-" in message
     assert "response token" in message
 
 
 def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged: GetMerged, tmp_path: Path) -> None:
-    with pytest.raises(UnprovenMerge, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"):
-        prove_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
+    with pytest.raises(
+        MergeNotVerified, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"
+    ):
+        verify_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
 
 
 def test_the_checking_process_imports_nothing_of_sightline() -> None:
@@ -95,15 +97,15 @@ def test_every_family_is_proven_and_a_perturbed_layer_refused_by_vllm(
     merged: GetMerged, tmp_path: Path, family: str
 ) -> None:
     it = merged(family)
-    proof = prove_merged(it.folder, it.probe_folder, TOLERANCE)
-    assert max(proof.largest_difference.values()) < 2e-5
+    verified = verify_merged(it.folder, it.probe_folder, TOLERANCE)
+    assert max(verified.largest_difference.values()) < 2e-5
     folder = perturbed(it, tmp_path / "perturbed")
-    with pytest.raises(UnprovenMerge, match=r"vllm: .* beyond 0\.0001"):
-        prove_merged(folder, it.probe_folder, TOLERANCE, engines=["vllm"])
+    with pytest.raises(MergeNotVerified, match=r"vllm: .* beyond 0\.0001"):
+        verify_merged(folder, it.probe_folder, TOLERANCE, engines=["vllm"])
     (folder / "model.safetensors").unlink()
     for engine in ("transformers", "vllm"):
-        with pytest.raises(UnprovenMerge, match=f"{engine} cannot load or run "):
-            prove_merged(folder, it.probe_folder, TOLERANCE, engines=[engine])
+        with pytest.raises(MergeNotVerified, match=f"{engine} cannot load or run "):
+            verify_merged(folder, it.probe_folder, TOLERANCE, engines=[engine])
 
 
 def test_the_result_is_also_left_for_machines(
