@@ -1,4 +1,4 @@
-"""The flow that removes runs by a rule, for a schedule: what `sightline clean` does, with its tables as a page."""
+"""The flow that removes runs by a rule: `sightline clean` for a schedule, with its tables on a page."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -31,14 +31,15 @@ def clean(
     """Remove runs by a rule, or show which ones it would remove.
 
     Args:
-        older_than: Only runs that nothing was written to for longer: 12h, 30d, 8w.
+        older_than: Only runs that have not changed for this long, such as 12h, 30d or 8w.
         failed: Runs whose last attempt failed or was killed.
-        superseded: Finished runs of a config of which a later run finished too.
-        remove: Remove them; otherwise they are only shown.
+        superseded: Finished runs whose config has a later run that finished too.
+        remove: Remove these runs; otherwise they are only shown.
         runs_dir: Folder of the runs.
 
     Returns:
-        The names of the removed runs (or of those that would be), of the kept ones with the reasons, and the bytes.
+        The names of the runs that were (or would be) removed, of the runs that were kept with the reasons, and the
+        bytes.
     """
     rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
     planned = cleaning(rule, Path(runs_dir), datetime.now(UTC))
@@ -53,7 +54,7 @@ def clean(
         "bytes": found.num_bytes,
     }
     if len(found.removed) < len(planned.removed):
-        return Failed(message=f"{title}; the page tells which ones could not be", data=figures)
+        return Failed(message=f"{title}; the page tells which runs could not be removed", data=figures)
     return Completed(message=title, data=figures)
 
 

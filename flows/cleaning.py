@@ -1,4 +1,4 @@
-"""What a cleaning removes, with those runs left out that a set of baselines still needs. Imports no Prefect."""
+"""The runs that a cleaning removes, without the runs that a set of baselines still needs. Imports no Prefect."""
 
 from datetime import datetime
 from pathlib import Path
@@ -9,10 +9,10 @@ from tasks.housekeeping.rules import Rule, parse_age
 
 
 def rule_of(*, older_than: str, failed: bool, superseded: bool) -> Rule:
-    """The rule that a person asks for; an empty age asks for none. Raises ConfigError for one that says nothing."""
+    """The rule that a person asks for; an empty age is no age. Raises ConfigError for a rule without any condition."""
     return Rule(older_than=parse_age(older_than) if older_than else None, failed=failed, superseded=superseded)
 
 
 def cleaning(rule: Rule, runs_dir: Path, now: datetime) -> Cleaning:
-    """What the rule would remove. Changes nothing."""
+    """The runs that the rule would remove. Changes nothing."""
     return plan_cleaning(runs_dir, rule, now, in_use=runs_of_unfinished_sets(str(runs_dir)))

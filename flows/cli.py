@@ -28,7 +28,7 @@ app.add_typer(imports, name="import")
 
 
 def main() -> None:
-    """Entry point: what a person can change is a message and exit code 1, never a traceback."""
+    """Entry point. An error that a person can correct is a message with exit code 1, not a traceback."""
     set_console_defaults()
     try:
         app()
@@ -45,10 +45,12 @@ def run(
     changes: Changes = None,
     overrides: Overrides = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, by its name.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="A run of its own that takes nothing from others.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start a new run that takes over nothing from others.")
+    ] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Train, evaluate and merge; the same command continues where it stopped."""
+    """Train, evaluate and merge; after an interruption the same command continues."""
     configs, first = without_changes([config] if config else [])
     overrides = all_overrides([*first, *(changes or ())], overrides)
     _carry_out("baseline", configs[0] if configs else None, overrides, runs_dir, resume=resume, fresh=fresh)
@@ -60,23 +62,29 @@ def init(
         str, typer.Argument(metavar="DATA", help="A file, a folder, or a dataset of the hub: owner/name[@split].")
     ],
     validation: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Held-out data; found beside DATA or set apart.")
+        str | None,
+        typer.Option(metavar="DATA", help="Held-out data; by default found beside DATA, or set apart from it."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Folder or hub name of a checkpoint; else a tiny model.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Folder or hub name of a checkpoint; by default a tiny random model.")
+    ] = None,
     media_dir: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Where paths of images and videos start.")
+        str | None, typer.Option(metavar="FOLDER", help="Folder that paths of images and videos start from.")
     ] = None,
     prompt_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the question.")] = None,
     answer_key: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column with the answer; the question's, if conversations end with it."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with the answer; name the question's column if conversations end with the answer.",
+        ),
     ] = None,
     image_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the images.")] = None,
     video_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the videos.")] = None,
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
-    """Write a config for your own data, and show what it makes of the first rows."""
+    """Write a config for your own data, and show the prompts and rewards of its first rows."""
     from flows.commands.init import init_config
     from rl_core.data.column_guesses import NamedColumns
     from tasks.new_config.writing import Wishes
@@ -91,13 +99,14 @@ def easyr1(
     arguments: Annotated[
         list[str],
         typer.Argument(
-            metavar="CONFIG KEY=VALUE", help="As after `python3 -m verl.trainer.main`: a YAML file, and keys to change."
+            metavar="CONFIG KEY=VALUE",
+            help="The arguments of `python3 -m verl.trainer.main`: a YAML file, and keys to change.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
-    """Write the equivalent of an EasyR1 configuration and list what is not the same (docs/migration.md)."""
+    """Write the equivalent of an EasyR1 configuration and list all differences (docs/migration.md)."""
     from flows.commands.import_easyr1 import write_easyr1_import
 
     write_easyr1_import(arguments, Console(), out=out, force=force)
@@ -111,7 +120,7 @@ def prepare(config: Target, changes: Changes = None, overrides: Overrides = None
 
 @app.command()
 def train(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Train, after the stages that training needs."""
+    """Train, after the stages that are needed for it."""
     _carry_out("train", config, all_overrides(changes, overrides), runs_dir)
 
 
@@ -123,16 +132,18 @@ def merge(
     config: Target,
     changes: Changes = None,
     overrides: Overrides = None,
-    push: Annotated[str | None, typer.Option(metavar="OWNER/NAME", help="Upload it to the hub, private.")] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="Upload the model to a private repository on the hub.")
+    ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Write the trained model in Hugging Face format and prove it, after the stages that this needs."""
+    """Write the trained model in Hugging Face format and check it, after the stages that are needed for it."""
     _carry_out("merge", config, all_overrides(changes, overrides), runs_dir, push=push)
 
 
 @app.command()
 def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Print what a run came to; write the report first, after all that it reports of, where there is none."""
+    """Print the results of a run; if there is no report yet, carry out what is missing and write it first."""
     from flows.commands.report import carry_out_report
     from flows.request import RunRequest
 
@@ -148,7 +159,7 @@ def plan(
     runs_dir: RunsDir = RUNS_DIR,
     with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config too.")] = False,
 ) -> None:
-    """Show what would run: stages and which are done, batch arithmetic, memory and disk, every problem."""
+    """Show what would run: stages and which are finished, batch sizes, memory and disk, every problem."""
     from flows.commands.plan import print_plan
     from flows.request import resolve_run
 
@@ -159,13 +170,13 @@ def plan(
 @app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
-    validation: Annotated[bool, typer.Option("--validation", help="Show answers to held-out prompts.")] = False,
-    step: Annotated[int | None, typer.Option(help="The step to look at; the newest one by default.")] = None,
+    validation: Annotated[bool, typer.Option("--validation", help="Show responses to held-out prompts.")] = False,
+    step: Annotated[int | None, typer.Option(help="The step to show; by default the newest.")] = None,
     prompts: Annotated[int, typer.Option(min=1, help="How many prompts to show.")] = 3,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Show prompts, images, responses, rewards and advantages of a step, also while the run trains; with --validation
-    the answers to held-out prompts after it."""
+    the responses to held-out prompts after it."""
     from flows.commands.show import print_rollouts, print_validation
     from flows.request import find_run
 
@@ -179,16 +190,16 @@ def compare(
     groups: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME=RUN,RUN", help="Runs to take as one group.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page to write; the figures go beside it as JSON.")] = Path(
+    out: Annotated[Path, typer.Option(help="The page to write; the numbers are written beside it as JSON.")] = Path(
         "comparison.html"
     ),
     items: Annotated[int, typer.Option(min=0, help="How many flipped items of each group to show.")] = 24,
     mlflow_uri: Annotated[
-        str | None, typer.Option(help="Where to show it too; the first run's place if not said.")
+        str | None, typer.Option(help="MLflow's database or server for the page; by default the first run's.")
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Compare runs; those that differ in the seed alone are one group, and the first group is the reference."""
+    """Compare runs. Runs that differ only in their seed are one group, and the first group is the reference."""
     from flows.commands.compare import print_comparison
     from flows.comparing import asked_groups, compare_run_groups
 

@@ -1,4 +1,4 @@
-"""Types of the flows' parameters: what Prefect's form shows and refuses."""
+"""Types of the flows' parameters, which Prefect's form shows and checks."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
-"""A change of one key, `key.path=value`. A part of the path may be a name of the user's own, such as my-charts or
-owner/name, so that only what the command line refuses too is refused here (rl_core.config.loading.apply_override)."""
+"""A change of one key, `key.path=value`. Part of the path may be a name of the user's, such as my-charts or owner/name,
+so the pattern refuses only what the command line refuses too (rl_core.config.loading.apply_override)."""
 
 Overrides = Sequence[Override]

@@ -1,4 +1,4 @@
-"""Parts of the baseline, for who wants to look in between. Each makes what it needs and is not there yet."""
+"""Parts of the flow `baseline`, each of which ends at one stage and first carries out the stages that it needs."""
 
 from typing import Any
 
@@ -28,10 +28,10 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
             overrides: Changes to single keys of the config, each `key.path=value`.
             resume: Name of a run to continue, with the config that it was started with.
             runs_dir: Folder of the runs.
-            push: Where on the hub to upload the merged model to, `owner/name`.
+            push: Repository on the hub to upload the merged model to, `owner/name`.
         """
         request = RunRequest(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
-        # Who asks what a run came to does not mean what became of its rewards since.
+        # These stages measure the run as it was, and not with rewards that were edited since.
         return in_run(request, lambda run: carry_out(run, stages), is_settled=stages in ("evaluate", "merge"))
 
     decorate = flow(
@@ -44,6 +44,6 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
 
 
 prepare_part = _partial("prepare", "Check everything and prepare model and data.")
-train_part = _partial("train", "Train, after the stages that training needs.")
-evaluate_part = _partial("evaluate", "Evaluate base and trained model, after the stages that this needs.")
-merge_part = _partial("merge", "Write and prove the merged model, after the stages that this needs.")
+train_part = _partial("train", "Train, after the stages that are needed for it.")
+evaluate_part = _partial("evaluate", "Evaluate base and trained model, after the stages that are needed for it.")
+merge_part = _partial("merge", "Write and check the merged model, after the stages that are needed for it.")

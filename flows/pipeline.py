@@ -1,4 +1,4 @@
-"""The contents of a run: what comes after what. Whatever stands already is recognised and not made again."""
+"""The stages of a run in their order. A stage that is finished is recognised and not made again."""
 
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ Stages = Literal["prepare", "train", "evaluate", "merge", "all"]
 
 
 def carry_out(run: RunContext, stages: Stages) -> dict[str, Any] | None:
-    """Carry an open run out, up to `stages`. Returns the report's facts, when it went that far."""
+    """Carry out an open run up to `stages`. Returns the facts of the report, if the run goes that far."""
     wanted = _up_to(stages)
     preflight(run.name)
     prepare(run.name)

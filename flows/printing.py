@@ -1,4 +1,4 @@
-"""Lines on a terminal that hold what others named: paths, runs, messages. None of it is read as rich's markup."""
+"""Prints lines with paths, names and messages on a terminal, without reading them as rich's markup."""
 
 import shlex
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from rich.text import Text
 
 
 def say(console: Console, text: str, *, label: str = "", style: str = "") -> None:
-    """Print a line as it is, after a label in markup of our own."""
+    """Print a line as it is, after a label, which may have markup."""
     line = Text.from_markup(f"{label} ") if label else Text()
     console.print(line.append(text, style=style), highlight=False, soft_wrap=True)
 
 
 def command_line(words: Iterable[str | Path]) -> str:
-    """A command that a shell takes as it is, whatever the names in it are."""
+    """A command with its words quoted for a shell."""
     return shlex.join(map(str, words))

@@ -17,7 +17,7 @@ from flows.process.failed_flows import Ending, ended_early, last_word, show_endi
 from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone
-from flows.process.terminal import current_watcher, watched_by
+from flows.process.watcher import current_watcher, watched_by
 from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline, refuse_fatal
 from flows.request import RUNS_DIR, ResolvedRun
 from rl_core.stop import stopped_by_signals

@@ -1,6 +1,6 @@
-"""Environment of a flow's process: what must stand before Prefect, vLLM or MLflow is imported.
+"""Environment variables of a flow's process, which must be set before Prefect, vLLM or MLflow is imported.
 
-Every value is a default: a variable that is set already keeps its value.
+Every value is a default: a variable that is already set keeps its value.
 """
 
 import os
@@ -12,26 +12,26 @@ from rl_core.redaction import redact_logs
 FLOW_DEFAULTS: Final = {
     # A fresh database on a slow or busy machine needs longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-    # Prefect's own 5 retries hold a finished run up for minutes when its server is gone.
+    # Prefect's default of 5 retries delays the end of a run by minutes when the server is gone.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
-    # What this project logs is on Prefect's pages too.
+    # Prefect's pages show the logs of this project too.
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,rl_core",
 }
 
 CONSOLE_DEFAULTS: Final = {
-    # The command line shows bars and messages itself; everything that is logged goes to the run's log.
+    # The command line shows bars and messages itself; all logs are in the run's log.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "VLLM_CONFIGURE_LOGGING": "0",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
-    # transformers' bars follow the hub's.
+    # transformers shows its bars only if the hub does.
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
 }
 
 
 def set_flow_defaults() -> None:
-    """Defaults of every process that runs a flow; its logs hold no secrets."""
+    """Set the defaults of every process that runs a flow, and keep secrets out of its logs."""
     disable_telemetry()
     share_cores()
     redact_logs()
@@ -39,7 +39,7 @@ def set_flow_defaults() -> None:
 
 
 def set_console_defaults() -> None:
-    """The same, and the defaults of a terminal."""
+    """Set the defaults of a flow's process, and the defaults of a terminal."""
     set_flow_defaults()
     _set_defaults(CONSOLE_DEFAULTS)
 

@@ -1,7 +1,7 @@
 """A data source of your own: copy this file, edit it, and name it in a config, as drawn_sums.yaml beside it does.
 
 `rows` is called with `kwargs` of the config and yields a row at a time: a mapping of columns, named as in a file of
-rows. It may read files, a database or a dataset, or draw what it yields, as here.
+rows. It may read files, a database or a data set, or draw what it yields, as here.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""`sightline doctor`: what the runs' folders and Prefect say of each other, set right after a process was killed.
+"""`sightline doctor`: corrects what Prefect says about runs whose process was killed.
 
-Prefect is asked for the flow runs whose end it may not know, and for nothing else: without one the folders tell all.
+Prefect is asked only about flow runs whose end it may not know; if there are none, the runs' folders are enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from tasks.housekeeping.overview import runs_below
 
 
 def examine(runs_dir: Path, console: Console) -> None:
-    """Mark flow runs whose process is gone, and show how each run stands.
+    """Mark flow runs whose process is gone, and show the state of each run.
 
     Raises:
         PrefectAway: Prefect's server does not answer.
@@ -38,7 +38,7 @@ def examine(runs_dir: Path, console: Console) -> None:
 
 
 def standing_of(run: RunDirectory) -> tuple[str, bool]:
-    """Whether a run is being written, finished or unfinished, and whether Prefect may say Running of it for ever."""
+    """Whether a run is being written, finished or unfinished, and whether Prefect may show it as Running for ever."""
     try:
         owner = lock_owner(run.lock)
         if owner is not None:
@@ -50,17 +50,17 @@ def standing_of(run: RunDirectory) -> tuple[str, bool]:
 
 
 def _mark(runs: Sequence[RunDirectory]) -> Iterator[str]:
-    """Mark the flow runs of these runs; yields what was marked."""
+    """Mark the flow runs of these runs. Yields a sentence about each flow run that was marked."""
     if not runs:
         return
-    # Imported here: Prefect and its server take seconds, and most of the time there is nothing to ask.
+    # Imported here: Prefect and its server take seconds to start, and mostly there is nothing to ask.
     from flows.process.embedded_server import reached_prefect
     from flows.process.flow_runs import mark_abandoned
 
     with reached_prefect():
         for run in runs:
-            # The lock is held for the moment in which Prefect is asked, so that nobody starts the run in between; who
-            # started it before that has asked.
+            # The lock is held while Prefect is asked, so that no other process starts the run meanwhile. A process that
+            # holds it already has asked Prefect itself.
             try:
                 with RunLock(run.lock):
                     marked = mark_abandoned(run)

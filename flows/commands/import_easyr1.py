@@ -11,20 +11,20 @@ from rl_core.easyr1.importer import Imported, Note, import_easyr1
 from rl_core.files import atomic_write_text
 
 _CONFIG = "config="
-"""How EasyR1's command line names its file."""
+"""The word before the file on EasyR1's command line."""
 
 
 def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path, force: bool) -> None:
-    """Write the equivalent of a configuration of EasyR1 and say what has none.
+    """Write the equivalent of a configuration of EasyR1 and print all differences.
 
     Args:
-        arguments: Its command line: a YAML file, or `config=FILE` as there, and `key.path=value` texts.
-        console: Shows what is not the same.
+        arguments: EasyR1's command line: a YAML file or `config=FILE`, and texts `key.path=value`.
+        console: Where to print the differences.
         out: The config to write.
-        force: Replace an existing one.
+        force: Replace an existing config.
 
     Raises:
-        ConfigError: the configuration cannot be read, or asks for what neither knows.
+        ConfigError: the configuration cannot be read, or has a value that EasyR1 itself would refuse.
         ValueError: `out` exists already, or more than one file is named.
     """
     if out.exists() and not force:
@@ -38,7 +38,7 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
 
 
 def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The file among the arguments, if there is one, and the others."""
+    """The file among the arguments, if there is one, and all other arguments."""
     files = [one for one in arguments if "=" not in one or Path(one).is_file()]
     named = [one for one in arguments if one.startswith(_CONFIG) and one not in files]
     paths = [*files, *(one.removeprefix(_CONFIG) for one in named)]

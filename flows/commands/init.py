@@ -1,4 +1,4 @@
-"""`sightline init`: from a user's data to a config, and what was understood."""
+"""`sightline init`: writes a config for a user's data, and shows how the data was understood."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _MAX_BAD_SHARE: float = DataConfig.model_fields["max_bad_share"].default
 
 
 def init_config(data: str, wishes: Wishes, console: Console, *, out: Path, force: bool) -> int:
-    """Write a config for `data` and show what it makes of the first rows.
+    """Write a config for `data` and show the prompts and rewards of its first rows.
 
     Returns:
         The exit code: 0, 130 after Ctrl-C and 143 after SIGTERM.
@@ -81,10 +81,11 @@ def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Pa
         _name_rows(unusable.data, unusable.rows, console)
         if unusable.is_read_again and len(unusable.rows) > _MAX_BAD_SHARE * unusable.total:
             console.print(
-                f"  of {unusable.total}: more than data.max_bad_share {_MAX_BAD_SHARE:g} allows: mend them or raise it",
+                f"  of {unusable.total}, more than data.max_bad_share {_MAX_BAD_SHARE:g} allows: correct them or "
+                f"raise it",
                 highlight=False,
             )
-    console.print(f"each of them stands in {listed_in}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{listed_in} lists all of them", highlight=False, markup=False, soft_wrap=True)
 
 
 def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
@@ -101,7 +102,7 @@ def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
 def _say_what_comes_of_it(trial: Trial, proposal: Proposal, console: Console) -> None:
     first, lengths = trial.prompts[0], trial.lengths
     for split, rows in trial.rejected.items():
-        _name_rows(f"the first ones for {split}", rows, console)
+        _name_rows(f"the first rows for {split}", rows, console)
     console.print("\n[bold]the first prompt[/bold]")
     console.print(first.text, markup=False, highlight=False, style="cyan", soft_wrap=True)
     console.print(f"answer: {first.answer_text}", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""Commands for who operates runs: `sightline reproduce`, `runs`, `clean`, `doctor`, `ui`, `server`."""
+"""Commands for the operation of many runs: `sightline reproduce`, `runs`, `clean`, `doctor`, `ui`, `server`."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +21,15 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME...", help="Baselines of configs/baselines, or their files; then KEY=VALUE for keys to change."
+            metavar="NAME...",
+            help="Names of baselines in configs/baselines, or files; then KEY=VALUE for keys to change.",
         ),
     ] = None,
-    all_of_them: Annotated[bool, typer.Option("--all", help="Every baseline of configs/baselines.")] = False,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Run every baseline in configs/baselines.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plans and stop.")] = False,
     overrides: Overrides = None,
-    resume: Annotated[str | None, typer.Option(metavar="SET", help="Go on with this set, by its name.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Runs of their own that take nothing from others.")] = False,
+    resume: Annotated[str | None, typer.Option(metavar="SET", help="Continue this set, by its name.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start new runs that take over nothing from others.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Run published baselines and say whether their numbers are reproduced and whether one became worse."""
@@ -50,22 +51,24 @@ def reproduce(
 
 
 def runs(runs_dir: RunsDir = RUNS_DIR) -> None:
-    """List every run: state, held-out accuracy, step, size on the disk, age."""
+    """List every run: state, held-out accuracy, step, size on disk, age."""
     from flows.commands.runs import print_runs
 
     print_runs(Path(runs_dir), Console())
 
 
 def clean(
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="Only runs unchanged for longer: 12h, 30d, 8w.")] = "",
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Only runs that have not changed for this long: 12h, 30d, 8w.")
+    ] = "",
     failed: Annotated[bool, typer.Option("--failed", help="Runs that failed or whose process was killed.")] = False,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Finished runs of a config of which a later run finished too.")
+        bool, typer.Option("--superseded", help="Finished runs whose config has a later run that finished too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove these runs; without --yes they are only shown.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Remove runs by a rule: never a champion, a good baseline, a running one, or one that another run needs."""
+    """Remove runs by a rule; never a champion, a good baseline, a running run, or a run that another run needs."""
     from flows.cleaning import rule_of
     from flows.commands.runs import clean_runs
 
@@ -74,7 +77,7 @@ def clean(
 
 
 def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Find runs whose process is gone, set right what Prefect says of them, and say how to continue them."""
+    """Find runs whose process is gone, correct their state in Prefect, and say how to continue them."""
     from flows.commands.doctor import examine
 
     examine(Path(runs_dir), Console())
@@ -92,7 +95,7 @@ def server(
     mlflow_uri: MlflowUri = _MLFLOW_URI,
     mlflow_port: MlflowPort = 5000,
     prefect_port: PrefectPort = 4200,
-    worker_port: Annotated[int, typer.Option(help="Port where the worker says that it is alive.")] = 8080,
+    worker_port: Annotated[int, typer.Option(help="Port of the worker's health check.")] = 8080,
 ) -> None:
     """Start Prefect's server, a worker for the deployments, and MLflow, reachable from this machine only."""
     from flows.commands.server import serve_with_worker

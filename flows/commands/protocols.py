@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rl_core.evaluation.any_model import Dtype
 
 EVALUATIONS = Path("evaluations")
-"""Where results go when nothing else is said, relative to the working directory."""
+"""Default folder of results, relative to the working directory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,13 +38,13 @@ class ProtocolRequest:
     """What to measure by protocols.
 
     Attributes:
-        protocols: Names, such as `geoqa-r1v@1`.
-        prompt: A Jinja file with the prompt text to ask with, in place of the protocols' own words.
-        samples: Responses an item, in place of the protocols' own number.
-        items: `protocol=FILE` texts: items of protocols that have none on the hub, or others than those.
-        media_dir: Folder that relative image paths of such files start from.
+        protocols: Names of protocols, such as `geoqa-r1v@1`.
+        prompt: A Jinja file with a prompt that replaces the protocols' own.
+        samples: Number of responses to each item that replaces the protocols' own.
+        items: Texts `protocol=FILE`: the items of protocols that have none on the hub, or other items.
+        media_dir: Folder that relative image paths in such files start from.
         limit: Ask only the first items.
-        out: Folder of the results, one folder a protocol in it; below `evaluations/` when None.
+        out: Folder of the results, with one folder for each protocol; None for a folder below `evaluations/`.
         against: Folder of earlier results to compare with.
     """
 
@@ -58,7 +58,8 @@ class ProtocolRequest:
     against: Path | None = None
 
     def resolved(self) -> list[Protocol]:
-        """The protocols, asking what was ordered. Raises ValueError for an unknown name."""
+        """The protocols, with `prompt` and `samples` replaced where these are given. Raises ValueError for an unknown
+        name."""
         if not self.protocols:
             raise ValueError("name a protocol: --protocol geo3k-easyr1@1")
         protocols = [protocol_named(name) for name in self.protocols]
@@ -69,7 +70,7 @@ class ProtocolRequest:
         return protocols
 
     def source_of(self, protocol: Protocol) -> DataSource:
-        """The items to ask. Raises ValueError when the protocol has none of its own and none were given."""
+        """The items to ask. Raises ValueError where the protocol has no items of its own and none are given."""
         given = dict(text.partition("=")[::2] for text in self.items)
         if strangers := given.keys() - set(self.protocols):
             raise ValueError(f"--items {min(strangers)}=...: no such protocol was asked for; write PROTOCOL=FILE")
@@ -84,20 +85,20 @@ class ProtocolRequest:
         return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
 
     def folder(self, subject: Path) -> Path:
-        """Where the results on a model, or on outputs, go: the last two parts of a path tell a run's checkpoints, an
-        owner's models and outputs of one name apart.
+        """Folder of the results on a model or on saved responses. It is named after the last two parts of a path, which
+        distinguish the checkpoints of a run, the models of an owner, and files of equal names.
 
         Raises:
-            ValueError: they would replace those that they are to be compared with.
+            ValueError: the results would replace the results that they are to be compared with.
         """
         folder = self.out or EVALUATIONS / "-".join(subject.parts[-2:]).replace("@", "-")
         if self.against is not None and folder.resolve() == self.against.resolve():
-            raise ValueError(f"--against {self.against}: the new results would take its place; give --out FOLDER")
+            raise ValueError(f"--against {self.against}: the new results would replace it; give --out FOLDER")
         return folder
 
 
 def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:
-    """Score a file of responses by every protocol, print and write the results.
+    """Score a file of responses by every protocol, and print and write the results.
 
     Raises:
         ValueError: the file cannot be used, or a protocol is not known.
@@ -118,7 +119,7 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
 
 
 def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console) -> int:
-    """Ask a model by every protocol, print and write the results as they come.
+    """Evaluate a model by every protocol, and print and write each result when it is there.
 
     Raises:
         ValueError: the model or the items cannot be used, or a protocol is not known.
@@ -148,7 +149,7 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
 
 
 def show_protocol_result(result: ProtocolResult, folder: Path, request: ProtocolRequest, console: Console) -> None:
-    """Print a result, and its comparison with an earlier one where that was asked for."""
+    """Print a result, and its comparison with an earlier one if `request.against` names one."""
     print_protocol_result(result, console)
     if request.against is not None:
         earlier = request.against / result.name
@@ -161,5 +162,5 @@ def show_protocol_result(result: ProtocolResult, folder: Path, request: Protocol
 
 
 def progress_on(console: Console) -> AbstractContextManager[Progress]:
-    """Bars in a terminal, lines elsewhere."""
+    """Bars on a terminal, lines elsewhere."""
     return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))

@@ -8,7 +8,7 @@ from rich.table import Table
 from flows.commands.reproduce_plan import print_baseline_plan
 from flows.printing import say
 from flows.process.error_messages import cause_of
-from flows.process.terminal import Watcher, watched_by
+from flows.process.watcher import Watcher, watched_by
 from flows.reproducing import BaselineSet
 from rl_core.files import read_json
 

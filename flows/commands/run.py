@@ -1,4 +1,4 @@
-"""Runs a flow for a person at a terminal: bars, messages, exit codes."""
+"""Runs a flow at a terminal, with bars, messages and exit codes."""
 
 import dataclasses
 import logging
@@ -14,23 +14,23 @@ from flows.commands.tables import print_evaluations, print_summary
 from flows.printing import say
 from flows.process.bars import LogLines, TerminalBars
 from flows.process.error_messages import cause_of
-from flows.process.terminal import Watcher, watched_by
+from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest, resume_command
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
 _STAGES_LOGGER = "tasks.staging"
 _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train")
-"""Their messages are shown as they are: the steps, and where training goes on."""
+"""Loggers whose messages are shown as they are: the steps, and where training continues."""
 
 
 def carry_out(flow: str, request: RunRequest, console: Console) -> int:
-    """Run a flow and say how it ended.
+    """Run a flow and print how it ended.
 
     Args:
         flow: "baseline", "prepare", "train", "evaluate" or "merge".
         request: The run that the flow is to work on.
-        console: Where to say it.
+        console: Where to print.
 
     Returns:
         The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
@@ -39,7 +39,7 @@ def carry_out(flow: str, request: RunRequest, console: Console) -> int:
         ConfigError: the config is refused.
     """
     run = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC)).run
-    # The flow tags a fresh run with its own start.
+    # The flow itself adds its start to the name of a fresh run.
     console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
@@ -58,7 +58,7 @@ def _call(name: str, request: RunRequest, progress: Progress) -> BaseException |
 
 
 def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
-    """Call a flow. Returns what Prefect, or the flow before it came to its body, ended with."""
+    """Call a flow. Returns the error with which Prefect, or the flow before its body, ended; None if there was none."""
     from flows.process.embedded_server import PrefectAway, reached_prefect
     from tasks.pages.artifacts import UNREACHABLE
 
@@ -85,7 +85,8 @@ def _progress(console: Console) -> AbstractContextManager[Progress]:
 
 @contextmanager
 def messages(console: Console) -> Iterator[None]:
-    """Show what the project warns of, and which stages were recognised or finished; the rest is in the run's log."""
+    """Show warnings of the project, and which stages were recognised or finished; all other messages are only in the
+    run's log."""
     logging.captureWarnings(True)
     handler = _ConsoleHandler(console)
     names = ("flows", "tasks", "rl_core")
@@ -105,7 +106,7 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
-            return  # the end of the command says it, the run's log has the traceback
+            return  # the command prints the error at its end, and the run's log has the traceback
         if record.levelno >= logging.WARNING:
             say(self._console, record.getMessage(), label=f"[yellow]{record.levelname.lower()}[/yellow]")
         elif record.name == _STAGES_LOGGER:
@@ -129,7 +130,7 @@ def _say_how_it_ended(
 
 
 def say_stopped(signum: int, command: str, console: Console) -> int:
-    """How to go on after a signal. Returns the shell's exit code."""
+    """Print how to continue after a signal. Returns the exit code for the shell."""
     name = signal.Signals(signum).name
     console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
     say(console, f"  {command}")

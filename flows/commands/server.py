@@ -1,4 +1,4 @@
-"""`sightline server`: Prefect's server, a worker that carries deployments out, and MLflow, on this machine only."""
+"""`sightline server`: Prefect's server, a worker that runs deployments, and MLflow, on this machine only."""
 
 from rich.console import Console
 
@@ -6,13 +6,13 @@ from flows.commands.ui import Serving, page_servers, worker_server
 from flows.process.work_pool import limit_devices
 
 POOL = "local"
-"""The work pool of prefect.yaml."""
+"""Name of the work pool in prefect.yaml."""
 
 
 def serve_with_worker(
     console: Console, *, mlflow_uri: str, mlflow_port: int, prefect_port: int, worker_port: int
 ) -> int:
-    """Start the servers and then the worker, say what to do next, and wait for Ctrl-C. Returns the exit code."""
+    """Start the servers and then the worker, print what to do next, and wait for Ctrl-C. Returns the exit code."""
     pages = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
     with Serving(console) as serving:
         if not serving.start(pages):

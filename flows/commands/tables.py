@@ -20,7 +20,7 @@ _SHOWN_CATEGORIES = 40
 
 
 def print_summary(run: RunDirectory, console: Console) -> None:
-    """What a finished run came to, from its summary.json."""
+    """Print the results of a finished run from its summary.json."""
     summary = json.loads(run.summary.read_text(encoding="utf-8"))
     console.print()
     console.print(accuracy_table(summary))
@@ -28,7 +28,7 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     console.print(stage_table(summary))
     console.print(speed_line(summary), highlight=False)
     console.print(where_table(summary))
-    # Whoever needs room may have removed it.
+    # The merged model may have been removed to free space.
     usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
     for title, lines in usage.items():
         say(console, f"\n{title}:")
@@ -49,7 +49,7 @@ def accuracy_table(summary: Mapping[str, Any]) -> Table:
 
 
 def print_evaluations(run: RunDirectory, console: Console) -> None:
-    """Every pass of both models over the held-out items, what became of the answers, and the values that split them."""
+    """Print every pass of both models over the held-out items, how responses changed, and the accuracy by category."""
     facts = RunFacts(run)
     results = [(evaluated, result) for evaluated in EVALUATED_MODELS for result in facts.results(evaluated).values()]
     table = Table(title="Held-out answers", title_justify="left")
@@ -77,7 +77,7 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
 
 
 def category_table(result: EvaluationResult, *, title: str) -> Table:
-    """The accuracy of each value of the columns that split the items, the first of them."""
+    """The accuracy of each category: each value of the columns that split the items, at most the first 40."""
     table = Table(title=title, title_justify="left")
     for column in ("column", "value", "items", "accuracy", "95 % interval"):
         table.add_column(column, justify="left" if column in ("column", "value") else "right")
@@ -89,12 +89,12 @@ def category_table(result: EvaluationResult, *, title: str) -> Table:
 
 
 def shown_share(share: float | None) -> str:
-    """A share as percent, or that nobody knows it."""
+    """A share as a percentage, or "not known"."""
     return "not known" if share is None else f"{share:.1%}"
 
 
 def reward_line(summary: Mapping[str, Any]) -> str:
-    """How the reward moved in training."""
+    """The training reward at the first and the last step."""
     if not summary["reward"]:
         return "no step was trained\n"
     first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
@@ -102,7 +102,7 @@ def reward_line(summary: Mapping[str, Any]) -> str:
 
 
 def stage_table(summary: Mapping[str, Any]) -> Table:
-    """Wall time a stage."""
+    """The wall time of each stage."""
     table = Table(title="Wall time", title_justify="left")
     table.add_column("stage")
     table.add_column("time", justify="right")

@@ -24,7 +24,8 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageServer:
-    """A server of pages: how it is started, what answers when it is up, and how long it may take to stop."""
+    """A server of pages: its command and environment, the address of its health check, and how long it may take to
+    stop."""
 
     name: str
     port: int
@@ -35,13 +36,13 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """The address for a browser."""
         return f"http://{_HOST}:{self.port}"
 
 
 def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> list[PageServer]:
-    """MLflow's and Prefect's. MLflow's default is four workers and a job runner (15 processes, 2 GB): one worker is
-    plenty for one person."""
+    """The servers of MLflow and Prefect. By default MLflow starts four workers and a job runner (15 processes, 2 GB);
+    here it is one worker, which is enough for one person."""
     from rl_core.tracking.mlflow_access import absolute_uri
 
     python = [sys.executable, "-m"]
@@ -53,7 +54,7 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
             port=mlflow_port,
             command=[*python, *mlflow, "--host", _HOST, "--port", f"{mlflow_port}"],
             health="/health",
-            # The address may hold a password, and every user of the machine can read a process's arguments.
+            # The address may contain a password, and every user of the machine can read a process's arguments.
             environment={
                 "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
                 "MLFLOW_BACKEND_STORE_URI": absolute_uri(mlflow_uri),
@@ -64,14 +65,14 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
             port=prefect_port,
             command=[*python, *prefect],
             health="/api/health",
-            # Pages that are served elsewhere than on the default port must ask that port.
+            # Pages on another port than the default one must be told where the API is.
             environment={"PREFECT_UI_API_URL": f"http://{_HOST}:{prefect_port}/api"},
         ),
     ]
 
 
 def worker_server(*, pool: str, port: int, prefect_port: int) -> PageServer:
-    """The worker that carries deployments out; its page says that it is alive."""
+    """The worker that runs deployments; its address is its health check."""
     start = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--with-healthcheck"]
     return PageServer(
         name="worker",
@@ -88,13 +89,14 @@ def worker_server(*, pool: str, port: int, prefect_port: int) -> PageServer:
 
 
 def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
-    """Start the servers, say where they are, and wait for Ctrl-C. Returns the exit code: 1 when one ended by itself."""
+    """Start the servers, print their addresses, and wait for Ctrl-C. Returns the exit code: 1 if a server ended by
+    itself."""
     with Serving(console) as serving:
         return serving.wait() if serving.start(servers) else 1
 
 
 class Serving:
-    """Processes that live for the length of a `with`, whose end stops them, the last one first."""
+    """Processes that run for the length of a `with` block; its end stops them, the last one first."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -105,8 +107,8 @@ class Serving:
 
     def __enter__(self) -> Self:
         set_flow_defaults()
-        # A closed terminal and SIGTERM act as Ctrl-C does: the servers must not outlive this process. Ctrl-C itself
-        # too: a script that starts this in the background has it ignored, which a worker would inherit and not stop.
+        # A closed terminal and SIGTERM act like Ctrl-C, because the servers must not outlive this process. SIGINT is
+        # set too: a script that starts this command in the background ignores it, and a worker would inherit that.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             before = signal.signal(number, signal.default_int_handler)
             self._stack.callback(signal.signal, number, before)
@@ -116,7 +118,8 @@ class Serving:
         self._stack.close()
 
     def start(self, servers: Sequence[PageServer]) -> bool:
-        """Start the servers beside each other and say where they are once they are up; or why one does not start."""
+        """Start the servers in parallel, and print the address of each when it answers. Returns False where a server
+        does not start, and prints why."""
         running = [(server, self._start(server)) for server in servers]
         for server, process in running:
             if not _is_up(server, process):
@@ -126,7 +129,7 @@ class Serving:
         return True
 
     def wait(self) -> int:
-        """Until Ctrl-C (0), or until one ends by itself (1)."""
+        """Wait until Ctrl-C (returns 0), or until a server ends by itself (returns 1)."""
         self._console.print("[dim]Ctrl-C stops them[/dim]")
         try:
             while all(process.poll() is None for process in self._processes):
@@ -136,7 +139,7 @@ class Serving:
         return 1
 
     def _start(self, server: PageServer) -> "subprocess.Popen[bytes]":
-        # In a group of its own: Ctrl-C reaches this process alone, which then stops the servers.
+        # In a process group of its own, so that Ctrl-C reaches only this process, which then stops the servers.
         process = subprocess.Popen(
             server.command,
             env={**os.environ, **server.environment},

@@ -13,7 +13,7 @@ from rl_core.progress import Advance
 
 _SECONDS_BETWEEN_LINES = 20.0
 _SHORT_SECONDS = 2.0
-"""Nobody need be told of a wait that is over by then."""
+"""A shorter wait is not mentioned."""
 
 
 class TerminalBars:
@@ -40,7 +40,7 @@ class TerminalBars:
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """As Progress.bar."""
+        """See Progress.bar."""
         task = self._bars.add_task(description, total=total, figures="")
         self._open += 1
 
@@ -60,7 +60,7 @@ class TerminalBars:
 
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """As Progress.wait: a moving bar with the time, and a line at the end of a long one."""
+        """See Progress.wait: a moving bar with the time, and a line at the end of a long wait."""
         task = self._bars.add_task(description, total=None, figures="")
         started = time.monotonic()
         try:
@@ -72,13 +72,13 @@ class TerminalBars:
 
 @dataclass(slots=True)
 class LogLines:
-    """Implements Progress where nobody looks at a terminal: a line every 20 seconds, and one at the end."""
+    """Implements Progress where there is no terminal: a line every 20 seconds, and one at the end."""
 
     console: Console
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """As Progress.bar."""
+        """See Progress.bar."""
         started = said = time.monotonic()
         done, newest, of = 0, "", "" if total is None else f"/{total}"
 
@@ -101,7 +101,7 @@ class LogLines:
 
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """As Progress.wait: a line once it takes long, and one at its end."""
+        """See Progress.wait: a line when the wait becomes long, and one at its end."""
         started = time.monotonic()
         timer = Timer(_SHORT_SECONDS, lambda: self.console.print(f"{description} ...", highlight=False))
         timer.daemon = True

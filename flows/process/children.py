@@ -1,4 +1,4 @@
-"""Processes that must not outlive the one that started them."""
+"""Ends a child process when the process that started it is gone."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def ended_with_this_process(pid: int) -> Iterator[None]:
-    """A watcher that sends SIGTERM to `pid` when this process is gone, however it went: it reads from a pipe that only
-    this process can write to."""
+    """Start a process that sends SIGTERM to `pid` when this process is gone, however it ended: it waits for the end of
+    a pipe that only this process can write to."""
     command = ["/bin/sh", "-c", 'read _; kill "$0"', str(pid)]
     watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -1,8 +1,9 @@
-"""Prefect's server for a flow at a terminal: the configured one, or the embedded one, with their loose ends tied.
+"""Prefect's server for a flow at a terminal: the configured server, or one that Prefect embeds in the command.
 
-Prefect starts its embedded server as a child and ends it at the interpreter's exit. Two things are missing: Ctrl-C,
-which a terminal sends to every process of a command, would end it before the flow could say how it ended; and a killed
-parent would leave it running for ever. And a run whose server has gone would wait minutes at its end for each event.
+Prefect starts its embedded server as a child process and ends it when the interpreter exits. Three things are added
+here. Ctrl-C, which a terminal sends to every process of a command, does not end the server before the flow has told it
+how it ended. The server does not stay behind when this process is killed. And a run whose server is gone does not wait
+minutes for each event at its end.
 """
 
 import signal
@@ -21,12 +22,13 @@ from rl_core.redaction import redact
 
 
 class PrefectAway(OSError):
-    """Prefect's server cannot be used; the message is a sentence with its address and what to do."""
+    """Prefect's server cannot be used; the message names its address and says what to do."""
 
 
 @contextmanager
 def named_when_away(address: str | None) -> Iterator[None]:
-    """Raises PrefectAway where the block's calls to the server at this address fail; None is the embedded server."""
+    """Turns errors of the block's calls to the server at this address (None for the embedded server) into
+    PrefectAway."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -42,13 +44,14 @@ def named_when_away(address: str | None) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Prefect's messages go on with the whole answer; those of a timeout are empty."""
+    """The type of an error and the first line of its message: after it, Prefect's messages quote whole responses. The
+    message of a timeout is empty."""
     return ": ".join([type(error).__name__, *f"{error}".splitlines()[:1]])
 
 
 @contextmanager
 def reached_prefect() -> Iterator[None]:
-    """Reach Prefect's server, starting the embedded one where none is configured, for the length of the block.
+    """Connect to Prefect's server for the length of the block; if none is configured, start the embedded one.
 
     Raises:
         PrefectAway: the configured server does not answer, or the embedded one does not start.
@@ -72,18 +75,18 @@ def reached_prefect() -> Iterator[None]:
 
 
 def prefect_address() -> str:
-    """The API of the server that this process reached, for a child that is to use the same one."""
+    """The address of the API that this process uses, for a child process that is to use the same server."""
     return get_current_settings().api.url or _embedded().api_url
 
 
 def _embedded() -> Any:
     """The embedded server, which get_client starts where no other one is configured."""
-    # Imported here: it takes a second, and is loaded already where the embedded server was started.
+    # Imported here: it takes a second, and is already loaded if the embedded server was started.
     from prefect.server.api.server import SubprocessASGIServer
 
     return SubprocessASGIServer()
 
 
 def _give_events_up_soon(api_url: str) -> None:
-    """Two attempts an event; Prefect makes eleven, a second apart, before the process may end."""
+    """Make only two attempts to send an event; Prefect makes eleven, a second apart, before the process may end."""
     EventsWorker.set_client_override(PrefectEventsClient, api_url=api_url, reconnection_attempts=1)

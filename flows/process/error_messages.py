@@ -1,4 +1,4 @@
-"""Why something ended, in words for people."""
+"""Turns exceptions into messages for people."""
 
 import errno
 import os
@@ -11,14 +11,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cause_of(error: BaseException | None) -> str:
-    """The message alone for what a person can change; its kind too for what nobody expected. Without secrets."""
+    """The message of an error, without secrets. An error that a person cannot correct is shown with its type."""
     expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
     told = _told_by_system(error) if isinstance(error, OSError) else f"{error}"
     return redact((told if expected else f"{type(error).__name__}: {error}") + _advice(error))
 
 
 def _told_by_system(error: OSError) -> str:
-    """What the system says without its number, after the file that it is about where it names one."""
+    """The system's message without its number, after the name of the file if there is one."""
     if error.strerror is None:
         return f"{error}"
     file = f"{shortened(os.fsdecode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
@@ -26,7 +26,7 @@ def _told_by_system(error: OSError) -> str:
 
 
 def _advice(error: BaseException | None) -> str:
-    """What the system says of a disk that fills up in the middle of a write, which is often without a name."""
+    """Advice for a full disk, an error that often names no file; empty for other errors."""
     if not isinstance(error, OSError) or isinstance(error, DiskFull) or error.errno not in _FULL:
         return ""
-    return ": free some on the run's disk and start again; nothing that was finished is lost"
+    return ": free some space on the run's disk and start again; nothing that was finished is lost"

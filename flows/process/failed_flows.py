@@ -1,4 +1,4 @@
-"""How a flow run ends that did not come to its end: what its page says, and how to go on."""
+"""Ends flow runs that failed or were interrupted: their final state, and a page about the cause and how to continue."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,13 @@ _LOG_BYTES = 64 * 1024
 
 
 class Ending:
-    """Takes the exception that ends a block and lets the flow go on to say so; what is no Exception passes.
+    """Catches the exception that ends a block, so that the flow can report it. A BaseException that is no Exception is
+    not caught.
 
     Attributes:
         error: The exception.
         run: The run that was worked on, once it is known.
-        command: The command that goes on with what is no single run, once there is something to go on with.
+        command: The command that continues a set of runs, once there is something to continue.
     """
 
     def __init__(self) -> None:
@@ -61,8 +62,8 @@ class Ending:
 
 
 def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
-    """The final state of a flow run that an exception ended: cancelled by a request to stop, else failed. Its page
-    explains it."""
+    """The final state of a flow run that an exception ended: Cancelled after a request to stop, otherwise Failed. Also
+    writes a page about it."""
     error, command = ending.error, ending.continued_by
     go_on = f"; to continue: {command}" if command else ""
     cause = redact(cause_of(error))
@@ -73,8 +74,8 @@ def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
 
 
 def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """A hook for flow runs that could not say themselves how they ended: a killed process, a cancellation that did not
-    wait. Prefect calls it in the worker, or in the process itself."""
+    """A hook that writes the page for flow runs that could not do it themselves, because their process was killed or a
+    cancellation did not wait. Prefect calls it in the worker, or in the process itself."""
     try:
         run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
     except ValueError as error:
@@ -86,14 +87,14 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
 
 
 def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """A hook for flow runs whose final state Prefect's server has taken: `sightline doctor` need not ask for it."""
+    """A hook for flow runs whose final state Prefect's server knows: `sightline doctor` need not ask about them."""
     try:
         run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
         if run.root.is_dir():
             with RunLock(run.lock):
                 note_that_prefect_knows(run, str(flow_run.id))
     except RunLocked:
-        pass  # who writes the run now has looked itself
+        pass  # the process that writes the run now has looked itself
     except ValueError as error:
         logger.info("flow run %s: %s", flow_run.id, error)
 
@@ -104,21 +105,21 @@ ENDINGS: Final[Mapping[str, Any]] = {
     "on_crashed": [explain],
     "on_cancellation": [explain],
 }
-"""Hooks of every flow that works on one run. Prefect calls none for a flow run that says itself that it was cancelled:
-`sightline doctor` asks for it, once."""
+"""Hooks of every flow that works on one run. Prefect calls no hook for a flow run that returns a Cancelled state
+itself: `sightline doctor` asks about it once."""
 
 
 def last_word(state: State[Any]) -> str:
-    """What Prefect says of a flow run whose process could not speak any more."""
+    """What Prefect says about a flow run whose process could not report its end."""
     return state.message or state.name or "it ended early"
 
 
 def show_ending(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None = None) -> None:
-    """A page of the flow run: the cause, the commands that continue it, the last lines of the run's log."""
+    """Write a page of the flow run: the cause, the commands that continue it, the last lines of the run's log."""
     page = ArtifactCreate(
         type="markdown",
         key="how-to-continue",
-        description="Why it ended, and how to go on",
+        description="Why it ended, and how to continue",
         data=redact(ending_page(flow_run_id, cause, command=command, run=run)),
         flow_run_id=flow_run_id,
     )
@@ -140,7 +141,8 @@ def ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunD
     parts = [
         "# How to continue",
         f"**Cause:** {_fenced([cause])}" if "\n" in cause else f"**Cause:** {cause}",
-        "Mend the cause, then continue. Finished stages are not made again, training goes on from its last checkpoint.",
+        "Correct the cause, then continue. Finished stages are not made again; training continues from its last "
+        "checkpoint.",
         _fenced(commands),
     ]
     if run is not None:
@@ -149,7 +151,7 @@ def ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunD
 
 
 def last_lines(run: RunDirectory) -> list[str]:
-    """The last lines of a run's log; none when there is no log."""
+    """The last lines of a run's log; empty where there is no log."""
     try:
         with run.log.open("rb") as stream:
             stream.seek(0, 2)

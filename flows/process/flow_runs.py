@@ -1,5 +1,5 @@
-"""A run's flow runs in Prefect: one whose process was killed, or that ended while Prefect's server was away, says
-Running for ever, until the run's next start or `sightline doctor` marks it."""
+"""The flow runs of a run in Prefect. A flow run whose process was killed, or that ended while Prefect's server was
+away, is shown as Running until the next start of the run or `sightline doctor` marks it."""
 
 import logging
 from collections.abc import Iterator
@@ -23,27 +23,27 @@ from tasks.pages.artifacts import UNREACHABLE
 logger = logging.getLogger(__name__)
 
 _NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
-"""Of a flow run that is scheduled, pending or paused a process may still be to come."""
+"""States of a flow run that has a process; a scheduled, pending or paused one may get its process later."""
 
 
 def planned_start(flow_run: FlowRun) -> datetime:
-    """When it was to start, which a retry does not change: the tag of a fresh run. When it was made would not do, for a
-    scheduler makes the flow runs of the next weeks in one moment."""
+    """When a flow run was planned to start, which a retry does not change. It becomes part of a fresh run's name. The
+    time of creation would not do, because a scheduler creates the flow runs of the next weeks in one moment."""
     start = flow_run.expected_start_time or flow_run.created
-    assert start is not None, "Prefect made it"
+    assert start is not None, "Prefect has created it"
     return start
 
 
 def flow_run_name(what: str, start: datetime, which: str = "") -> str:
-    """A name that tells flow runs apart where its end is cut off: what it works on, its planned start (UTC, to the
-    minute), and which of those that are called so."""
+    """A name that distinguishes flow runs even where its end is cut off: what it works on, its planned start (UTC, to
+    the minute), and further details."""
     return f"{what} {start.astimezone(UTC):%Y-%m-%d %H:%M}Z {which}".strip()
 
 
 @contextmanager
 def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
-    """Note which flow run writes this run for the length of the block, and how it ended: Prefect's server may not be
-    there to be told."""
+    """Note in the run's folder which flow run writes the run during the block, and how it ended: Prefect's server may
+    be away at that moment."""
     remember(run, flow_run_id)
     end, cause = "failed", None
     try:
@@ -56,13 +56,13 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
         cause = cause_of(error)
         raise
     finally:
-        with suppress(RunLockLost):  # then the note is another process's
+        with suppress(RunLockLost):  # another process writes the note then
             ensure_held(run.lock)
             remember(run, flow_run_id, end=end, cause=cause)
 
 
 def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
-    """Whether this flow run, in its newest attempt, wrote this run and came to say how it ended."""
+    """Whether this flow run was the last to write this run and noted how it ended."""
     try:
         last = noted(run)
     except ValueError:
@@ -71,18 +71,18 @@ def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
 
 
 def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | None:
-    """Give the flow run that wrote this run before its final state, if it still says that it is running: how it ended,
-    or Crashed when its process was killed.
+    """Give the flow run that last wrote this run its final state, if Prefect still shows it as running: how it ended,
+    or Crashed if its process was killed.
 
-    Only for the holder of the run's lock: the lock proves that no process works on it. Prefect refuses to retry a run
-    that says Running, so without this nobody could.
+    Only for the holder of the run's lock, which proves that no other process works on the run. Prefect refuses to retry
+    a flow run that it shows as Running.
 
     Args:
         run: The run.
         current: The flow run that holds the lock, which is not marked.
 
     Returns:
-        What was marked, for people; None when there was nothing to mark.
+        A sentence about what was marked; None where there was nothing to mark.
     """
     try:
         earlier = noted(run)
@@ -114,7 +114,7 @@ def _mark(run: RunDirectory, flow_run_id: UUID, final: State[Any]) -> str | None
             state = client.read_flow_run(flow_run_id).state
             if state is not None and state.type in _NEEDS_A_PROCESS:
                 client.set_flow_run_state(flow_run_id, final, force=True)
-                marked = f"flow run {flow_run_id} was {state.name} without a process: marked {final.name}"
+                marked = f"flow run {flow_run_id} was {state.name} without a process, and is now marked {final.name}"
                 logger.warning("%s", marked)
             if marked is not None or (state is not None and state.is_final()):
                 note_that_prefect_knows(run, str(flow_run_id))

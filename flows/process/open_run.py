@@ -1,4 +1,4 @@
-"""Opening a run for writing: its lock, its config and log, signals, its place in Prefect and MLflow."""
+"""Opens a run for writing: its lock, its config and log, signals, its pages in Prefect and MLflow."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from prefect.context import FlowRunContext
 from flows.process.failed_flows import Ending, ended_early
 from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
 from flows.process.temporary_folder import own_temporary_folder
-from flows.process.terminal import Watcher, current_watcher
+from flows.process.watcher import Watcher, current_watcher
 from flows.process.worker_output import outlive_the_reader
 from flows.request import ResolvedRun, RunRequest, resume_command
 from rl_core.config.loading import dump_config
@@ -40,7 +40,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def name_of_run() -> str:
-    """Name of a flow run: the experiment, its start, and the rest of the name of the run that it works on."""
+    """Name of a flow run: the experiment, the planned start, and the rest of the run's name."""
     request = RunRequest.of_parameters(runtime.flow_run.parameters)
     try:
         resolved = request.resolved(start())
@@ -53,12 +53,19 @@ def name_of_run() -> str:
 def in_run(
     request: RunRequest, body: Callable[[RunContext], Result], *, is_settled: bool = False
 ) -> Result | State[Any]:
-    """What the body makes of the run that a flow was asked for, held for its length; tasks find the body's context.
-    Of a run that `is_settled` nothing that its config names is read anew.
+    """Open the run that a flow was asked for, and call `body` with its context, which tasks find too.
 
-    An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how
-    to go on. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
+    An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how to
+    continue. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
     (a file that the config names cannot be read).
+
+    Args:
+        request: The run.
+        body: Carries out the run's stages.
+        is_settled: Do not read the files that the config names again; the run is taken as it was.
+
+    Returns:
+        The result of `body`, or the final state of the flow run.
     """
     outlive_the_worker()
     watcher, ending = current_watcher(), Ending()
@@ -87,7 +94,7 @@ def flow_run_id() -> UUID:
 
 
 def outlive_the_worker() -> None:
-    """In a worker's child, go on when the worker is killed."""
+    """In a process that a worker has started, continue when the worker is killed."""
     context = FlowRunContext.get()
     if context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None:
         outlive_the_reader()
@@ -109,7 +116,7 @@ def _open(
     stack.enter_context(_logging_to(run.log))
     stack.enter_context(stopped_by_signals(watcher.stop))
     for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
-        sweep_temporaries(folder)  # a killed process leaves them; holding the lock, nobody writes any now
+        sweep_temporaries(folder)  # a killed process leaves them; while the lock is held, no other process writes any
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
     logs = RunLogs(run)
@@ -118,7 +125,7 @@ def _open(
     atomic_write_text(run.config, dump_config(resolved.config))
     files = resolved.files(is_settled=is_settled)
     # Every data file is read.
-    with watcher.stop.breaking_off(), watcher.progress.wait("look whether the data are those that were prepared"):
+    with watcher.stop.breaking_off(), watcher.progress.wait("check whether the data has changed"):
         digests = stage_digests(resolved.config, files)
         keep_files(run, resolved.config, files)
         software = software_of_stages(resolved.config, files)
@@ -148,7 +155,7 @@ def _open(
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    """Append everything that is logged in this process to a file."""
+    """Append all log messages of this process to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))

@@ -1,4 +1,4 @@
-"""A run in a process of its own: whatever ends it, memory and broken libraries included, ends nothing else."""
+"""Carries out a run in a process of its own, so that a crash or lack of memory ends this run only."""
 
 import logging
 import os
@@ -26,12 +26,12 @@ _SHOWN_BYTES = 8 * 1024
 
 
 def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
-    """Carry a run out, or go on with it, as `sightline run --resume` does at a terminal.
+    """Carry out or continue a run by `sightline run --resume` in another process.
 
-    A request to stop is passed on, and so is the death of this process: the run stops after its step with a checkpoint.
+    A request to stop is passed on, and so is the end of this process: the run stops after its step with a checkpoint.
 
     Returns:
-        Why it did not come to its end; None when it did.
+        Why the run was not completed; None if it was.
     """
     run = resolved.run
     try:
@@ -40,8 +40,8 @@ def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
     except RunLocked as locked:
         return f"{locked}"
     before = _noted_flow_run(run)
-    # A file and no pipe, so that the run can go on to its checkpoint when this process is gone. It has no name: what is
-    # printed may hold secrets.
+    # A file and not a pipe, so that the run can continue to its checkpoint when this process is gone. It has no name,
+    # because the output may contain secrets.
     with tempfile.TemporaryFile() as printed:
         status = _call(run, stop, printed)
         if status == 0:
@@ -53,26 +53,26 @@ def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
 
 
 def _failure(run: RunDirectory, before: str | None, status: int, lines: list[str]) -> str:
-    """The cause that the process noted, or else all that is known of it.
+    """The cause that the process noted; otherwise its exit status and its last output.
 
     Args:
         run: The run.
-        before: The flow run that wrote it before.
-        status: The process's exit status.
-        lines: What it printed last.
+        before: The flow run that wrote the run before.
+        status: Exit status of the process.
+        lines: The last lines that it printed.
     """
     is_opened = _noted_flow_run(run) not in (None, before)
     if is_opened and (cause := noted(run)["cause"]):
         return str(cause)
-    # The log is of this attempt only when the run was opened.
+    # The log belongs to this attempt only if the process opened the run.
     where = f"; {run.log} may tell more" if is_opened else " before it opened the run"
     ended = f"its process ended with exit status {status}{where}"
-    # The first line stands alone in tables and alarms.
+    # Tables and alarms show the first line only.
     return "\n".join([f"{ended}; it printed last: {lines[-1]}", *lines]) if lines else ended
 
 
 def _noted_flow_run(run: RunDirectory) -> str | None:
-    """The flow run that wrote the run last; None when none did, or when the note of it is damaged."""
+    """The flow run that last wrote the run; None where there is none, or its note is damaged."""
     try:
         return noted(run).get("flow_run")
     except ValueError:
@@ -80,19 +80,19 @@ def _noted_flow_run(run: RunDirectory) -> str | None:
 
 
 def last_lines(printed: BinaryIO) -> list[str]:
-    """The last lines that a process printed, without secrets and empty ones."""
+    """The last lines that a process printed, without secrets and empty lines."""
     start = max(0, printed.seek(0, os.SEEK_END) - _SHOWN_BYTES)
     printed.seek(start)
     text = printed.read().decode(errors="replace")
-    whole = text.partition("\n")[2] if start else text  # half a secret would not be known as one
+    whole = text.partition("\n")[2] if start else text  # half of a secret would not be recognised
     lines = redact(whole).splitlines()
     return [line.rstrip() for line in lines if line.strip()][-_SHOWN_LINES:]
 
 
 def _call(run: RunDirectory, stop: StopRequest, printed: BinaryIO) -> int:
-    """Its exit status. What it prints on stderr goes into a file; bars are drawn on stdout, for whoever watches."""
+    """Run the process and return its exit status. Its stderr goes into a file; its bars appear on stdout."""
     command = [sys.executable, "-m", "flows.cli", "run", "--resume", str(run.root)]
-    # A session of its own: a terminal's Ctrl-C comes to it through this process, and once.
+    # In a session of its own, so that Ctrl-C reaches it once, through this process.
     process = subprocess.Popen(command, env=_environment(), start_new_session=True, stderr=printed)
     with ended_with_this_process(process.pid):
         told = False
@@ -106,6 +106,7 @@ def _call(run: RunDirectory, stop: StopRequest, printed: BinaryIO) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Without what Prefect tells the process of a flow run, which this one is not."""
+    """The environment without the variables that Prefect sets in the process of a flow run, which the new process is
+    not."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     return own | {"PREFECT_API_URL": prefect_address()}

@@ -1,7 +1,7 @@
-"""Temporary files of a process that trains or evaluates lie in a folder of its own.
+"""A folder of its own for the temporary files of a process that trains or evaluates.
 
-vLLM, torch and the rewards' processes write some under names that tell no owner, and a process that is killed leaves
-them. In a folder whose owner can be told they are removed by the next start.
+vLLM, torch and the rewards' processes write temporary files whose names do not tell their owner, and a process that is
+killed leaves them behind. In a folder with a known owner, the next start can remove them.
 """
 
 import atexit
@@ -24,8 +24,8 @@ _OWNER = "owner"
 
 @cache
 def own_temporary_folder() -> Path:
-    """Let this process, and all that it starts from now on, write temporary files into a folder that is gone with it;
-    remove the folders that killed processes left beside it.
+    """Make this process, and all processes that it starts from now on, write temporary files into a folder that is
+    removed at its end. Also removes the folders that killed processes left.
 
     Raises:
         OSError: no folder can be made.
@@ -36,7 +36,9 @@ def own_temporary_folder() -> Path:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=machine))
         _hold(folder)
     except OSError as error:
-        raise OSError(f"no folder can be made in {machine} ({error.strerror}): set TMPDIR to one with room") from None
+        raise OSError(
+            f"no folder can be made in {machine} ({error.strerror}): set TMPDIR to a folder with free space"
+        ) from None
     _stay_with_the_machine(machine)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     atexit.register(_remove, folder, owner=os.getpid())
@@ -44,22 +46,22 @@ def own_temporary_folder() -> Path:
 
 
 def sweep(machine: Path) -> None:
-    """Remove the temporary folders of this user's processes that are gone. Another user's, one that a living process
-    owns or still works in, and whatever else is there stay."""
+    """Remove the temporary folders of this user's processes that are gone. Folders of other users, folders that a
+    living process owns or uses, and all other files stay."""
     for folder in sorted(machine.glob(f"{PREFIX}*")):
         if _is_ours(folder) and _is_left(folder / _OWNER) and not _is_worked_in(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _machine_folder() -> Path:
-    """Where temporary files of this machine lie; a process that such a process started has its folder beside it."""
+    """The machine's folder of temporary files, also in a process that was started by one with a folder of its own."""
     folder = Path(tempfile.gettempdir())
     return folder.parent if folder.name.startswith(PREFIX) else folder
 
 
 def _hold(folder: Path) -> None:
-    """Own the folder for as long as this process lives: the kernel gives the lock back however it ends. The file gets
-    its name when it is locked, so that nobody finds it without an owner before."""
+    """Lock a file in the folder for as long as this process lives: the kernel releases the lock however it ends. The
+    file gets its name after it is locked, so that no other process finds it unlocked."""
     waiting = folder / f"{_OWNER}.new"
     descriptor = os.open(waiting, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,13 +71,13 @@ def _hold(folder: Path) -> None:
 def _is_ours(folder: Path) -> bool:
     try:
         status = folder.lstat()
-    except OSError:  # its owner has ended in this moment
+    except OSError:  # its owner has just ended
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _is_left(owner: Path) -> bool:
-    """Whether nobody holds the file any more."""
+    """Whether no process holds the lock on this file."""
     try:
         descriptor = os.open(owner, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -102,21 +104,21 @@ def _temporary_folder_of(process: psutil.Process) -> str | None:
 
 
 def _stay_with_the_machine(machine: Path) -> None:
-    """What is no leftover: compiled kernels, which the next process takes up, and Ray's sockets, whose paths must be
-    short."""
+    """Keep two kinds of files in the machine's folder: compiled kernels, which the next process reuses, and Ray's
+    sockets, whose paths must be short."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(machine / f"torchinductor_{_user()}"))
     os.environ.setdefault("RAY_TMPDIR", str(machine))
 
 
 def _user() -> str:
-    """As torch calls its folder after."""
+    """The user's name in the form that torch uses for its folder."""
     try:
         name = getuser()
-    except (KeyError, ModuleNotFoundError, OSError):  # a number that has no name on this machine
+    except (KeyError, ModuleNotFoundError, OSError):  # a user id without a name on this machine
         name = f"uid_{os.getuid()}"
     return re.sub(r'[\\/:*?"<>|]', "_", name)
 
 
 def _remove(folder: Path, *, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child ends too
+    if os.getpid() == owner:  # a forked child runs this at its end too
         shutil.rmtree(folder, ignore_errors=True)

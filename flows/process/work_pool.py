@@ -1,4 +1,4 @@
-"""The queue of the deployments that need the worker's devices."""
+"""The work queue of deployments that need the worker's devices."""
 
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectAlreadyExists
@@ -7,12 +7,13 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.process.embedded_server import named_when_away
 
 DEVICES = "devices"
-"""Its name in prefect.yaml. One run at a time: two trainings on the same devices would run out of memory."""
+"""Name of the queue in prefect.yaml. It allows one run at a time, because two runs on the same devices would run out of
+memory."""
 
 
 def limit_devices(api_url: str, pool: str) -> None:
-    """Make the queue in an existing work pool, or limit the one that a deployment made; a limit that somebody has set
-    stays. Raises PrefectAway where the server does not answer."""
+    """Create the queue in an existing work pool with a limit of one run, or limit the queue that a deployment created;
+    a limit that a person has set stays. Raises PrefectAway where the server does not answer."""
     with (
         temporary_settings({PREFECT_API_URL: api_url}),
         named_when_away(api_url),

@@ -1,4 +1,4 @@
-"""What a flow's process prints goes through its worker; the worker's end must not be the flow's."""
+"""Keeps a flow's process alive when its worker, which reads its output, is killed."""
 
 import atexit
 import os
@@ -7,15 +7,15 @@ from functools import cache
 from threading import Thread
 
 _LAST_WORDS = 2.0
-"""Seconds that what is still on its way gets at the end of the process."""
+"""Seconds for output that is still to be forwarded at the end of the process."""
 
 
 @cache
 def outlive_the_reader() -> None:
-    """From now on whoever reads this process's output may go away; what is printed after that is lost.
+    """From now on the reader of this process's output may go away; later output is lost.
 
-    A worker reads it through pipes. Without this, the first line after the worker's death would end the process: Rich,
-    which prints Prefect's log, exits on a broken pipe, and children get SIGPIPE.
+    A worker reads the output through pipes. Without this, the first line after the worker's death would end the
+    process: Rich, which prints Prefect's log, exits on a broken pipe, and children get SIGPIPE.
     """
     for descriptor in (1, 2):
         _outlive_the_reader_of(descriptor)
@@ -32,14 +32,14 @@ def _outlive_the_reader_of(descriptor: int) -> None:
     def finish() -> None:
         (sys.stdout if descriptor == 1 else sys.stderr).flush()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)  # the end of the pipe, unless a child holds it too
+        os.dup2(nowhere, descriptor)  # closes the pipe, unless a child process holds it too
         forwarding.join(_LAST_WORDS)
 
     atexit.register(finish)
 
 
 def _forward(source: int, reader: int) -> None:
-    """Hand on what comes until its end, or drop it once nobody reads."""
+    """Forward all output until its end; drop it once there is no reader."""
     is_read = True
     while chunk := os.read(source, 1 << 16):
         while is_read and chunk:

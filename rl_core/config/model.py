@@ -47,7 +47,7 @@ class TinyModel(Section):
     vision_hidden_size: int = Field(default=128, ge=16, le=65_536)
     """Width of the vision tower."""
     max_vocab_size: int = Field(default=512, ge=300, le=1_048_576)
-    """Largest vocabulary of the byte-level BPE trained on the spot."""
+    """Largest vocabulary of the byte-level BPE tokenizer that is trained on the prepared text."""
 
 
 ModelSource = Annotated[PretrainedModel | TinyModel, Field(discriminator="type")]

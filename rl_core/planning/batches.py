@@ -16,7 +16,7 @@ class BatchPlan:
     Attributes:
         train_rows: Rows that are trained on.
         prompts_per_step: `data.rollout_batch_size`.
-        prompts_per_draw: Prompts that are drawn at a time; with group filtering this may be fewer than those of a step.
+        prompts_per_draw: Prompts that are drawn at a time; with group filtering they may be fewer than a step's.
         samples_per_step: Responses that are drawn and scored in a step: prompts x `rollout.n`.
         optimizer_steps_per_step: Optimizer steps of a step, all PPO epochs together; only the first is exactly
             on-policy.

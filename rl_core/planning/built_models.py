@@ -1,8 +1,8 @@
-"""What `rl_core/planning/meta_model.py` says of a config.json, without loading torch for it, and remembered between
-processes.
+"""Calls `rl_core/planning/meta_model.py` for a config.json without loading torch in this process, and remembers the
+result between processes.
 
-Where torch is loaded already, as in a run, the model is built in this process; elsewhere another process builds it,
-which takes some seconds. The result is kept in `$XDG_CACHE_HOME/sightline/models` (`~/.cache/sightline/models`), one
+If torch is loaded already, as in a run, the model is built in this process; otherwise another process builds it, which
+takes some seconds. The result is kept in `$XDG_CACHE_HOME/sightline/models` (`~/.cache/sightline/models`), one
 JSON file for each config.json and version of torch and transformers. These files may be deleted at any time.
 """
 
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The values of `meta_model.describe`; None where the other process did not end within `SECONDS`.
+    """The result of `meta_model.describe`; None where the other process did not end within `SECONDS`.
 
     Raises:
-        ValueError: no model can be built of these fields; says why.
+        ValueError: no model can be built of these fields; the message says why.
     """
     described = _described(json.dumps(fields, sort_keys=True))
     if described is not None and "error" in described:
@@ -82,8 +82,8 @@ def _cache_folder() -> Path:
 
 
 def _digest(fields: str) -> str:
-    """Of all that the result depends on: the config.json, the packages that build the model, and the code that looks at
-    it."""
+    """Digest of everything that the result depends on: the config.json, the packages that build the model, and the code
+    that describes it."""
     packages = f"torch {version('torch')}, transformers {version('transformers')}"
     code = _BUILDER_FILE.read_text()
     return hashlib.sha256("\n".join((fields, packages, code)).encode()).hexdigest()[:16]

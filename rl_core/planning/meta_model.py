@@ -1,5 +1,5 @@
-"""A model without weights, built by transformers on torch's meta device: what its layers are called and how large they
-are, whatever its architecture.
+"""Describes a model that transformers builds without weights, on torch's meta device: the names and sizes of its
+layers, whatever its architecture.
 
 Loading torch and transformers takes seconds. `rl_core/planning/built_models.py` therefore imports this module only
 where torch is loaded already, and elsewhere runs it as a process of its own: it reads the fields of a config.json from
@@ -15,21 +15,24 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 _VISION_TOWER = "model.visual."
-"""What the names of a vision tower's weights begin with, in every family that Sightline trains."""
+"""Beginning of the names of a vision tower's weights, in every family that Sightline trains."""
+
+_MOST_LAYERS = 10_000
 
 
 def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `ModelSizes`, as plain values.
 
     Raises:
-        ValueError: transformers cannot build a model of these fields; says why.
+        ValueError: transformers cannot build a model of these fields; the message says why.
     """
     try:
         config = AutoConfig.for_model(**fields)
+        _check_depth(config)
         factory = AutoModelForImageTextToText if "vision_config" in config.sub_configs else AutoModelForCausalLM
         with torch.device("meta"):
             model = factory.from_config(config, dtype=torch.float32)
-    except Exception as error:  # whatever a wrong config.json makes transformers and torch raise
+    except Exception as error:  # a wrong config.json can make transformers and torch raise anything
         raise ValueError(f"transformers cannot build the model: {type(error).__name__}: {error}") from error
     text = config.get_text_config()
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -55,6 +58,13 @@ def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
         "linear_layers": linear,
         "other_modules": sorted(modules.keys() - linear.keys()),
     }
+
+
+def _check_depth(config: Any) -> None:
+    """Raises ValueError where a mistaken number of layers would take hours to build."""
+    layers = config.get_text_config().num_hidden_layers + getattr(getattr(config, "vision_config", None), "depth", 0)
+    if layers > _MOST_LAYERS:
+        raise ValueError(f"it has {layers} layers, more than {_MOST_LAYERS}")
 
 
 def _main() -> None:

@@ -209,8 +209,8 @@ class CustomReader:
                 return
             if self.source.limit is None and index == _MOST_WITHOUT_LIMIT:
                 raise ValueError(
-                    f"data source {self.source.function}: it has yielded {index} rows and goes on; set limit to the "
-                    "number of rows that are meant"
+                    f"data source {self.source.function}: it has yielded {index} rows and does not end; set limit to "
+                    "the number of rows that are meant"
                 )
             with self._named(f"row {index}"):
                 values = next(rows, _END)

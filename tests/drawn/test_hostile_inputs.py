@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import rl_core.planning.meta_model  # noqa: F401 - with torch loaded here, no other process builds the models
 from flows.cli import app
 from flows.process.error_messages import cause_of
 from rl_core.config.yaml_text import dump_yaml
-from rl_core.planning import patterns
+from rl_core.planning import adapter_rules
 from tests.drawn.hostile import KEYS, PATHS, chains, fragments, overrides, templates, values, write_oddities
 
 SECONDS = 20
@@ -47,7 +48,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_oddities(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # no name is looked up
-    monkeypatch.setattr(patterns, "SECONDS", 0.5)
+    monkeypatch.setattr(adapter_rules, "SECONDS", 0.5)
     return tmp_path
 
 

@@ -52,7 +52,7 @@ def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: 
     _, dead = running(tmp_path, "dead")
     text = examined(tmp_path)
     assert state_of(dead) == "Crashed"
-    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert f"flow run {dead} was Running without a process, and is now marked Crashed" in text
     assert f"sightline run --resume dead --runs-dir {tmp_path}" in text
     assert "marked" not in examined(tmp_path)
 
@@ -96,7 +96,7 @@ def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str)
         DAMAGES[damage](run.root / name)
     _, dead = running(tmp_path, "dead")
     text = examined(tmp_path)
-    assert f"flow run {dead} was Running without a process: marked Crashed" in text
+    assert f"flow run {dead} was Running without a process, and is now marked Crashed" in text
     assert all(f"damaged-{number} " in text for number in range(len(DAMAGES)))
 
 

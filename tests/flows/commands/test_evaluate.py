@@ -60,7 +60,7 @@ def test_results_that_would_take_the_place_of_the_earlier_ones_are_refused_first
     evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1")
     before = Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes()
     Path("gen.json").write_text(json.dumps(ROWS[:1]))
-    with pytest.raises(ValueError, match="the new results would take its place; give --out FOLDER"):
+    with pytest.raises(ValueError, match="the new results would replace it; give --out FOLDER"):
         evaluate("--outputs", "gen.json", "--protocol", "superclevr-r1v@1", "--against", "evaluations/gen")
     assert Path("evaluations/gen/superclevr-r1v@1/verdict.json").read_bytes() == before
 

@@ -12,7 +12,7 @@ from rl_core.checkpoints.disk import DiskFull
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_fills_up_in_a_write_comes_with_what_to_do(number: int) -> None:
     told = cause_of(OSError(number, "No room"))
-    assert told.startswith("No room: free some on the run's disk and start again")
+    assert told.startswith("No room: free some space on the run's disk and start again")
 
 
 def test_a_disk_that_was_asked_before_has_said_it_all() -> None:

@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import Artifact
 from flows.process.failed_flows import ENDINGS
 from flows.process.flow_runs import flow_run_name
 from flows.process.open_run import in_run, name_of_run
-from flows.process.terminal import Watcher, watched_by
+from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -105,3 +105,16 @@ def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet() -> None:
 def test_a_config_that_transformers_cannot_build_says_why() -> None:
     with pytest.raises(ValueError, match=r"transformers cannot build the model: \w+: .*num_hidden_layers"):
         sizes_of_config({"model_type": "llama", "num_hidden_layers": "many"})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model_type": "llama", "num_hidden_layers": 10**9},
+        {"model_type": "qwen2_vl", "vision_config": {"depth": 10**9}},
+        {"model_type": "llama", "hidden_size": 10**12},
+    ],
+)
+def test_absurd_sizes_are_refused_at_once(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="transformers cannot build the model"):
+        sizes_of_config(fields)

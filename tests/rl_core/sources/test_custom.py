@@ -157,7 +157,7 @@ def test_a_source_without_end_has_a_limit(written: Written, monkeypatch: pytest.
     assert written(ENDLESS, limit=5).first_rows(2).limit == written(ENDLESS).first_rows(2).limit == 2
     assert problems(written(ENDLESS)) == [], "it is tried without being read to its end"
     monkeypatch.setattr("rl_core.sources.custom._MOST_WITHOUT_LIMIT", 100)
-    with pytest.raises(ValueError, match="it has yielded 100 rows and goes on; set limit"):
+    with pytest.raises(ValueError, match="it has yielded 100 rows and does not end; set limit"):
         list(written(ENDLESS).open())
 
 

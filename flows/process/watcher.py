@@ -1,4 +1,4 @@
-"""Who watches a flow of this process: where its bars are drawn, the request to stop it, and how it ended."""
+"""Connects a flow with the code that called it in this process: its bars, the request to stop it, and how it ended."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from rl_core.stop import StopRequest
 
 @dataclass(kw_only=True, slots=True)
 class Watcher:
-    """A flow's parameters must be plain values, so what cannot be one is found here.
+    """What a flow and its caller share beyond parameters, which must be plain values.
 
     Attributes:
         progress: Where bars are drawn.
         stop: The request to stop.
-        completed: The flow's body came to its end. Prefect may not be told so any more; the watcher always is.
-        error: What ended the body instead.
-        run: The run that the flow works on, from when it is known.
+        completed: Whether the flow's body was completed; this is noted even if Prefect's server is away.
+        error: The error that ended the body.
+        run: The run that the flow works on, once it is known.
     """
 
     progress: Progress = field(default_factory=SilentProgress)
@@ -44,7 +44,7 @@ _CURRENT: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def watched_by(watcher: Watcher) -> Iterator[Watcher]:
-    """Let the flows called inside the block find the watcher."""
+    """Flows that are called inside the block find this watcher."""
     token = _CURRENT.set(watcher)
     try:
         yield watcher
@@ -53,5 +53,5 @@ def watched_by(watcher: Watcher) -> Iterator[Watcher]:
 
 
 def current_watcher() -> Watcher:
-    """The watcher of this flow; a silent one in a Prefect worker's process, where nobody watches."""
+    """The watcher of this flow; a silent one in the process of a Prefect worker, where there is no caller."""
     return _CURRENT.get() or Watcher()
