@@ -11,9 +11,9 @@ from typing import Any
 from rl_core.config.model import ModelConfig, PretrainedModel
 from rl_core.config.training import RolloutConfig
 from rl_core.data.chat import ChatRenderer
+from rl_core.data.evaluation_items import RenderedItems, render_items
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.questions import Questions, render_questions
 from rl_core.data.row_preparation import Limits
 from rl_core.evaluation.any_model import Dtype, FoundModel
 from rl_core.evaluation.evaluate import evaluate_prompts
@@ -42,7 +42,7 @@ class Measurement:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
     measurement: Measurement
-    questions: Questions
+    rendered: RenderedItems
     pool: RewardPool
 
 
@@ -63,16 +63,16 @@ def evaluate_model(
     """
     with ExitStack() as stack:
         store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
-        rendered = _render_all(model, measurements, store_path, progress)
+        all_rendered = _render_all(model, measurements, store_path, progress)
         # Reward processes start before the engine, whose memory and threads they must not find
         # (docs/architecture.md, "Rewards are isolated").
         asked = [
             _Asked(
                 measurement=measurement,
-                questions=questions,
+                rendered=rendered,
                 pool=stack.enter_context(RewardPool(measurement.protocol.reward_config(), image_store=store_path)),
             )
-            for measurement, questions in zip(measurements, rendered, strict=True)
+            for measurement, rendered in zip(measurements, all_rendered, strict=True)
         ]
         with progress.wait("start the generation engine (vLLM)"):
             engine = _start_engine(model, asked, store_path, dtype=dtype, seed=seed)
@@ -84,25 +84,25 @@ def evaluate_model(
 
 def _render_all(
     model: FoundModel, measurements: Sequence[Measurement], store_path: Path, progress: Progress
-) -> list[Questions]:
+) -> list[RenderedItems]:
     with ImageStoreWriter(store_path) as images:
         return [_render(model, measurement, images, progress) for measurement in measurements]
 
 
-def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWriter, progress: Progress) -> Questions:
+def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWriter, progress: Progress) -> RenderedItems:
     protocol = measurement.protocol
     renderer = ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), system_prompt=None)
     limits = Limits(
         max_prompt_length=protocol.max_prompt_length, min_pixels=protocol.min_pixels, max_pixels=protocol.max_pixels
     )
-    return render_questions(measurement.source, renderer, limits=limits, images=images, progress=progress)
+    return render_items(measurement.source, renderer, limits=limits, images=images, progress=progress)
 
 
 def _start_engine(
     model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
 ) -> RolloutEngine:
     """An engine as large as the largest of the protocols needs, with the model's weights in it."""
-    prompts = [prompt for one in asked for prompt in one.questions.prompts]
+    prompts = [prompt for one in asked for prompt in one.rendered.prompts]
     config = RolloutConfig(
         max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
         gpu_memory_utilization=_GPU_SHARE,
@@ -126,7 +126,7 @@ def _start_engine(
 def _answer(one: _Asked, engine: RolloutEngine, *, seed: int, progress: Progress) -> list[EvaluationItem]:
     protocol = one.measurement.protocol
     by_mode = evaluate_prompts(
-        one.questions.prompts,
+        one.rendered.prompts,
         generate=engine.generate,
         pool=one.pool,
         config=protocol.evaluation_config(),
@@ -138,7 +138,7 @@ def _answer(one: _Asked, engine: RolloutEngine, *, seed: int, progress: Progress
 
 
 def _result(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[str, Any]) -> ProtocolResult:
-    remark = one.questions.remark()
+    remark = one.rendered.remark()
     return summarise_by_protocol(
         one.measurement.protocol,
         items,

@@ -17,7 +17,7 @@ from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
-from rl_core.planning.sources import (
+from rl_core.planning.source_rules import (
     file_problems,
     model_path_problems,
     offline_problems,

@@ -11,7 +11,7 @@ from pathlib import Path
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
 from rl_core.files import committed_folder, files_below, relative_name
-from rl_core.planning.sources import configured_sources
+from rl_core.planning.source_rules import configured_sources
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of

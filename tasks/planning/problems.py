@@ -22,7 +22,7 @@ from rl_core.planning.gpu import find_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import Problem
-from rl_core.planning.sources import configured_sources
+from rl_core.planning.source_rules import configured_sources
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.rows import Row

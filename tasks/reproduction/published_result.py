@@ -11,7 +11,7 @@ from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
 from rl_core.planning.batches import batch_plan, divisibility_problems, row_problems
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
-from rl_core.planning.sources import file_problems, overlap_problems, weight_problems
+from rl_core.planning.source_rules import file_problems, overlap_problems, weight_problems
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import settings
 from tasks.results.run_facts import RunFacts

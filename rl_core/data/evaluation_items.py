@@ -14,7 +14,7 @@ _NAMED_ROWS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Questions:
+class RenderedItems:
     """The items of a source: prompts in order, and the items that were left out because they cannot be asked."""
 
     prompts: Sequence[Prompt]
@@ -29,9 +29,9 @@ class Questions:
         return f"left out: {len(self.left_out)} item(s) that could not be asked ({first}{more})"
 
 
-def render_questions(
+def render_items(
     source: DataSource, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
-) -> Questions:
+) -> RenderedItems:
     """Render every item of a source.
 
     Raises:
@@ -47,7 +47,7 @@ def render_questions(
             else:
                 left_out.append(row)
             advance()
-    questions = Questions(prompts=prompts, left_out=left_out)
+    rendered = RenderedItems(prompts=prompts, left_out=left_out)
     if not prompts:
-        raise ValueError(f"no item of {reader.name} can be asked; {questions.remark() or 'it is empty'}")
-    return questions
+        raise ValueError(f"no item of {reader.name} can be asked; {rendered.remark() or 'it is empty'}")
+    return rendered

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.data.chat import ChatRenderer
+from rl_core.data.evaluation_items import render_items
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.questions import render_questions
 from rl_core.data.row_preparation import Limits
 from rl_core.progress import SilentProgress
 from rl_core.sources.columns import Columns
@@ -18,7 +18,7 @@ def render(tiny_folder, source: LocalSource, store: Path):
     template = PromptTemplate("{{ content }} Think first.")
     renderer = ChatRenderer(tiny_folder("qwen2_5_vl"), prompt_template=template, system_prompt=None)
     with ImageStoreWriter(store) as images:
-        return render_questions(source, renderer, limits=LIMITS, images=images, progress=SilentProgress())
+        return render_items(source, renderer, limits=LIMITS, images=images, progress=SilentProgress())
 
 
 def test_items_become_prompts_and_those_that_cannot_are_told(
@@ -33,13 +33,13 @@ def test_items_become_prompts_and_those_that_cannot_are_told(
         ]
     )
     columns = Columns(prompt_key="question", image_key="image_path", images_first=True, answer_key="ground_truth")
-    questions = render(tiny_folder, LocalSource(type="local", path=str(path), columns=columns), tmp_path / "i.arrow")
-    (prompt,) = questions.prompts
+    rendered = render(tiny_folder, LocalSource(type="local", path=str(path), columns=columns), tmp_path / "i.arrow")
+    (prompt,) = rendered.prompts
     assert prompt.answer == 3
     assert prompt.text.count("<|image_pad|>") == 1
     assert "How many? Think first." in prompt.text
     assert prompt.image_uids[0] in ImageStore.open(tmp_path / "i.arrow")
-    remark = questions.remark()
+    remark = rendered.remark()
     assert remark is not None and remark.startswith("left out: 1 item(s)") and "1.png" in remark
 
 
