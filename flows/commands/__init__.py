@@ -1,1 +1,1 @@
-"""The commands of `sightline`, one file each."""
+"""The commands of `sightline`, one file for each."""

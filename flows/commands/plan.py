@@ -50,7 +50,7 @@ def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) ->
 def _print_stages(
     resolved: ResolvedRun, files: NamedFiles, glances: Mapping[str, Glance], console: Console
 ) -> list[Problem]:
-    """Stages and batches. Returns what does not fit the number of rows."""
+    """Print stages and batches. Returns the problems with the number of rows."""
     config, run = resolved.config, resolved.run
     train = split_glance(config.data.train, "data.train", glances) if glances else None
     try:
@@ -76,7 +76,8 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
 
 
 def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> Table:
-    """What the batch sizes come to; `rows_told` says where a number of rows comes from that may not be the last."""
+    """The numbers that follow from the batch sizes; `rows_told` says where a number of rows comes from that may still
+    change."""
     table = Table(title="Batches", title_justify="left", show_header=False)
     if rows_told:
         table.add_row("the rows", rows_told)

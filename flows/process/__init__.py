@@ -1,1 +1,1 @@
-"""The process of a flow: its run is opened, watched by signals and pages, and ended; Prefect's server beside it."""
+"""The process of a flow: opens and ends its run, handles signals, and talks to Prefect's server."""

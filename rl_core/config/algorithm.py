@@ -1,4 +1,4 @@
-"""What the policy update optimises: advantages, policy loss, KL, off-policy correction."""
+"""The section `algorithm`: advantages, policy loss, KL, off-policy correction."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final, Literal

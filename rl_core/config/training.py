@@ -86,7 +86,7 @@ class RolloutConfig(Section):
     bfloat16, where 0.03 is usual."""
 
     def is_eager(self, *, on_gpu: bool) -> bool:
-        """What `enforce_eager` comes to on a machine with or without a GPU."""
+        """Whether vLLM runs without compiling on a machine with or without a GPU."""
         return not on_gpu if self.enforce_eager == "auto" else self.enforce_eager
 
 
@@ -124,7 +124,7 @@ class CriticConfig(Section):
     cliprange_value: float = Field(default=0.5, gt=0.0)
     """How far a value may move from its value at the start of the step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
-    """How the value loss is averaged; the choices are those of `algorithm.loss_avg_mode`."""
+    """How the value loss is averaged; the choices are the same as in `algorithm.loss_avg_mode`."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig(lr=1e-5)

@@ -1,1 +1,1 @@
-"""Rows and what becomes of them: sources, preparation, the prepared dataset and its loader."""
+"""The data of a run: preparation, the prepared data and its loader, a look at a user's files."""

@@ -1,1 +1,1 @@
-"""What a run needs and whether it can work, from its configuration alone. Imports no torch."""
+"""Computes what a run needs, and whether it can work, from its configuration alone."""

@@ -34,7 +34,7 @@ class DiskForecast:
 
 
 def disk_forecast(config: RunConfig, sizes: ModelSizes) -> DiskForecast:
-    """What the models and checkpoints of a run take at the most.
+    """Disk space that the models and checkpoints of a run take at the most.
 
     A new checkpoint is complete before the oldest is removed, so for a moment there is one more than the run keeps.
     """

@@ -111,7 +111,7 @@ def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> 
 
 
 def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes) -> MemoryRow:
-    """Everything that the cold start needs. It trains all weights, and no generator runs beside it."""
+    """Memory of the cold start. It trains all weights, and no generator runs beside it."""
     state = whole_training_state(config.model, cold_start.optim, sizes)
     passing = activation_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
     num_bytes = state.weights + state.optimizer + state.gradients + passing
@@ -155,7 +155,8 @@ def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 
 def memory_problems(config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool) -> list[Problem]:
-    """What does not fit: all of it into memory, a sequence into the KV cache, a sequence into the model's positions."""
+    """Everything that does not fit: the run into memory, a sequence into the KV cache, a sequence into the model's
+    positions."""
     forecast = memory_forecast(config, sizes, gpu_gib=available_gib if on_gpu else None)
     checks = (_size_problem(forecast, available_gib, on_gpu), _cache_problem(config, sizes, forecast, on_gpu))
     return [problem for problem in (*checks, position_problem(config, sizes)) if problem is not None]

@@ -1,1 +1,1 @@
-"""Where rows come from: the sources that a config may name, each a file that knows all about itself."""
+"""Data sources: each kind of source that a config may name, with its settings and its reader."""

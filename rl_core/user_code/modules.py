@@ -1,9 +1,9 @@
-"""Under which name a user's file is imported: one by which other processes find it too.
+"""Imports a user's file under a name by which other processes can import it too.
 
-What a reward hands to `multiprocessing` travels by the names of its module and function, so the processes that it
-starts must be able to import the module. They inherit the import path, on which the file's folder stands last: a file
-takes nobody's place. One that is called like a library (EasyR1's own example is math.py) is therefore imported under
-another name (math_py), which an environment variable explains to them.
+`multiprocessing` sends a function as the names of its module and itself, so processes that a reward starts must be able
+to import the module. They inherit the import path, on which the file's folder comes last, so that a file never replaces
+a library. A file with the name of a library (EasyR1's own example is math.py) is therefore imported under another name
+(math_py), which an environment variable tells the other processes.
 """
 
 import importlib
@@ -21,7 +21,7 @@ _VARIABLE = "SIGHTLINE_USER_FILES"
 
 
 class _UserFiles:
-    """Finds the files whose own names were taken."""
+    """Finds the user's files whose own names belong to libraries."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
