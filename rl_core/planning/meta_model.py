@@ -31,7 +31,7 @@ def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
         _check_depth(config)
         factory = AutoModelForImageTextToText if "vision_config" in config.sub_configs else AutoModelForCausalLM
         with torch.device("meta"):
-            model = factory.from_config(config, dtype=torch.float32)
+            model = factory.from_config(config, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # a wrong config.json can make transformers and torch raise anything
         raise ValueError(f"transformers cannot build the model: {type(error).__name__}: {error}") from error
     text = config.get_text_config()

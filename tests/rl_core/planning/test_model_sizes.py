@@ -102,6 +102,12 @@ def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet() -> None:
     assert model_sizes(PretrainedModel(type="pretrained", path="nobody/never-downloaded")) is None
 
 
+def test_code_beside_a_config_is_not_run() -> None:
+    fields = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300}
+    beside = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil.Model")}
+    assert sizes_of_config(fields | beside) == sizes_of_config(fields)
+
+
 def test_a_config_that_transformers_cannot_build_says_why() -> None:
     with pytest.raises(ValueError, match=r"transformers cannot build the model: \w+: .*num_hidden_layers"):
         sizes_of_config({"model_type": "llama", "num_hidden_layers": "many"})
