@@ -6,7 +6,7 @@ pickles cheaply (docs/architecture.md, "Ragged, never padded").
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -150,6 +150,10 @@ class Group:
     prompt: Prompt
     rollouts: Sequence[Rollout]
 
+    def part(self, which: slice) -> "Group":
+        """The prompt with some of its rollouts."""
+        return replace(self, rollouts=self.rollouts[which])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
@@ -200,6 +204,15 @@ class TrainGroup:
 
     prompt: Prompt
     samples: Sequence[TrainSample]
+
+    @property
+    def rollouts(self) -> Sequence[Rollout]:
+        """The rollouts of the samples, in their order."""
+        return [sample.rollout for sample in self.samples]
+
+    def part(self, which: slice) -> "TrainGroup":
+        """The prompt with some of its samples."""
+        return replace(self, samples=self.samples[which])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -101,7 +101,7 @@ class ActorConfig(Section):
     """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
     tree tokens."""
     micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
-    """The same for log-prob passes without a gradient."""
+    """The same for passes without a gradient through the reference; recomputed old log-probs use the update's."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig()

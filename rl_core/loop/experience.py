@@ -16,8 +16,10 @@ from rl_core.algorithms.correction import (
     truncated_weights,
 )
 from rl_core.config.algorithm import AlgorithmConfig, Correction, MaskedCorrection
+from rl_core.config.run import RunConfig
 from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
 from rl_core.loop.collecting import Collected
+from rl_core.loop.optimizer_batches import split_by_optimizer_step
 from rl_core.loop.reference_kl import ReferenceKL, reference_kl
 from rl_core.loop.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
@@ -43,7 +45,7 @@ class Experience:
 def build_experience(
     collected: Collected,
     *,
-    config: AlgorithmConfig,
+    config: RunConfig,
     kl_coef: float | None,
     workers: WorkerGroup,
     timer: PhaseTimer,
@@ -52,19 +54,19 @@ def build_experience(
 
     Args:
         collected: The scored rollouts of the step.
-        config: The algorithm.
+        config: The run.
         kl_coef: Weight of the KL term in this step; None if there is no KL term.
         workers: Hold policy, reference and critic.
         timer: Measures the forward passes.
     """
-    groups = collected.batch.groups
-    old, weights, metrics = _old_log_probs(groups, config, workers, timer)
-    kl = _reference_pass(groups, old, config, workers, timer)
+    groups, algorithm = collected.batch.groups, config.algorithm
+    old, weights, metrics = _old_log_probs(collected, config, workers, timer)
+    kl = _reference_pass(groups, old, algorithm, workers, timer)
     penalties = None
     if kl is not None and kl_coef is not None:
         metrics |= {"kl/reference": kl.mean, "kl/coef": kl_coef}
         penalties = kl.penalties(kl_coef)
-    values = _values(groups, config, workers, timer)
+    values = _values(groups, algorithm, workers, timer)
     inputs = advantage_inputs(
         groups,
         collected.batch.scores,
@@ -72,10 +74,10 @@ def build_experience(
         greedy_rewards=collected.greedy_rewards,
         values=values,
     )
-    returns = config.advantage.value_targets(inputs)
+    returns = algorithm.advantage.value_targets(inputs)
     trained = train_groups(
         groups,
-        advantages=config.advantage.advantages(inputs),
+        advantages=algorithm.advantage.advantages(inputs),
         old=old,
         ref=None if kl is None else kl.ref_log_probs,
         importance_weights=weights,
@@ -90,14 +92,22 @@ def build_experience(
 
 
 def _old_log_probs(
-    groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer
+    collected: Collected, config: RunConfig, workers: WorkerGroup, timer: PhaseTimer
 ) -> tuple[TokenArrays, Grouped | None, dict[str, float]]:
     """The old log-probs, the importance weights, and metrics."""
-    if config.old_log_probs == "engine":
+    groups, algorithm = collected.batch.groups, config.algorithm
+    if algorithm.old_log_probs == "engine":
         return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
+    batches = split_by_optimizer_step(groups, collected.prompts, global_batch_size=config.actor.global_batch_size)
     with timer.phase("old_log_probs"):
-        old = workers.log_probs(groups, reference=False)
-    return old, *_corrected(_log_ratios(groups, old), config.correction)
+        found = workers.old_log_probs(batches)
+    by_uid = {
+        group.prompt.uid: log_probs
+        for batch, of_batch in zip(batches, found, strict=True)
+        for group, log_probs in zip(batch, of_batch, strict=True)
+    }
+    old = [by_uid[group.prompt.uid] for group in groups]
+    return old, *_corrected(_log_ratios(groups, old), algorithm.correction)
 
 
 def _reference_pass(

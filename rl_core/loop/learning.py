@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import build_experience
+from rl_core.loop.optimizer_batches import update_batch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
-from rl_core.training.batches import OptimizerBatch, UpdateBatch
-from rl_core.types import Prompt, TrainGroup
+from rl_core.types import TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 
 
@@ -53,7 +52,7 @@ def learn(
     Raises:
         AgreementError: the log-probs of generator and trainer differ too much.
     """
-    experience = build_experience(collected, config=config.algorithm, kl_coef=kl_coef, workers=workers, timer=timer)
+    experience = build_experience(collected, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
     batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
     with timer.phase("update"):
         result = workers.update(batch)
@@ -64,32 +63,3 @@ def learn(
         mean_kl=experience.mean_kl,
         nonfinite_streak=result.nonfinite_streak,
     )
-
-
-def update_batch(
-    groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
-) -> UpdateBatch:
-    """The optimizer batches of policy and critic; each has its own batch size and number of PPO epochs. The policy has
-    none in the steps before `trainer.critic_warmup`."""
-
-    def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
-        parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
-        longest = config.rollout.max_response_length
-        return [OptimizerBatch.of(part, longest_response=longest) for part in parts] * owner.ppo_epochs
-
-    return UpdateBatch(
-        policy=batches(config.actor) if step >= config.trainer.critic_warmup else [],
-        critic=[] if config.critic is None else batches(config.critic),
-        kl_coef=kl_coef,
-    )
-
-
-def split_by_optimizer_step(
-    groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, global_batch_size: int
-) -> list[list[TrainGroup]]:
-    """Groups by optimizer step, in the order of the loader: `global_batch_size` prompts each, without the groups that
-    were left out. A step without any group is left out."""
-    by_uid = {group.prompt.uid: group for group in groups}
-    chunks = [prompts[i : i + global_batch_size] for i in range(0, len(prompts), global_batch_size)]
-    parts = [[by_uid[prompt.uid] for prompt in chunk if prompt.uid in by_uid] for chunk in chunks]
-    return [part for part in parts if part]

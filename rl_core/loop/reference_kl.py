@@ -45,7 +45,7 @@ def reference_kl(groups: Sequence[Group], old: TokenArrays, *, config: KLConfig,
     if config.penalty == "full":
         full = [[values.astype(np.float64) for values in group] for group in workers.full_kl(groups)]
         return ReferenceKL(ref_log_probs=None, per_token=full, in_reward=in_reward)
-    ref = workers.log_probs(groups, reference=True)
+    ref = workers.reference_log_probs(groups)
     estimates = _estimated(old, ref, KL_ESTIMATORS[config.penalty])
     return ReferenceKL(ref_log_probs=ref, per_token=estimates, in_reward=in_reward)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rl_core.algorithms.losses.gspo import ResponseRatioLoss
 from rl_core.config.run import RunConfig
 from rl_core.planning.problem import Problem
 
@@ -96,6 +97,19 @@ def _kl_problems(config: RunConfig) -> Iterator[Problem]:
 
 def _off_policy_problems(config: RunConfig) -> Iterator[Problem]:
     algorithm = config.algorithm
+    if (
+        isinstance(algorithm.loss, ResponseRatioLoss)
+        and algorithm.old_log_probs == "engine"
+        and config.model.dtype == "bfloat16"
+    ):
+        yield Problem(
+            where="algorithm.old_log_probs",
+            what=f"the ratio of {algorithm.loss.type} is a mean over a response, with bounds of a few ten-thousandths. "
+            "With engine it starts from the generator's log-probs, and the difference in rounding of generator and "
+            "trainer in bfloat16 is larger than these bounds: most responses are clipped before the weights have moved",
+            fix="set it to recompute, which starts from the trainer's own log-probs",
+            fatal=False,
+        )
     if algorithm.correction is not None and algorithm.old_log_probs == "engine":
         yield Problem(
             where="algorithm.correction",

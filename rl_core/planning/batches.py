@@ -71,7 +71,7 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         total_steps=total_steps,
         total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
         total_critic_steps=total_steps * optimizer_steps_a_step(config, config.critic) if config.critic else 0,
-        update_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update,
+        update_token_budget=update_token_budget(config),
         experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
         parts_per_longest_group=_parts_per_longest_group(config),
     )
@@ -103,6 +103,11 @@ def _steps_before_policy(config: RunConfig) -> int:
 def longest_sequence(config: RunConfig) -> int:
     """Longest prompt and longest response together, in tokens."""
     return config.data.max_prompt_length + config.rollout.max_response_length
+
+
+def update_token_budget(config: RunConfig) -> int:
+    """Most tree tokens of a forward-backward pass of the policy."""
+    return longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
 
 
 def divisibility_problems(config: RunConfig) -> list[Problem]:

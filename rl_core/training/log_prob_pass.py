@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from rl_core.models.output_head import PolicyOutput
-from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
+from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.models.value import ValueModel
-from rl_core.training.microbatches import fill_batches, split_tree
-from rl_core.types import Float32Array, Group
+from rl_core.training.microbatches import split_into_microbatches, trees_of
+from rl_core.types import Float32Array, Group, RolloutKey
 
 
 def compute_log_probs(
@@ -21,8 +21,8 @@ def compute_log_probs(
 
     Args:
         model: Policy or reference.
-        groups: Whole groups. Each is one tree, or several if it exceeds the budget; trees are packed in their order up
-            to the budget.
+        groups: Whole groups, each prompt once. They are split into the micro-batches that an update of these groups
+            with this budget makes of them, so that both give the same log-probs to the bit.
         pixels: Pixel tensors of the step's images.
         temperature: The sampling temperature, because the log-probs belong to the distribution that was sampled from.
         token_budget: Most tree tokens of a forward; a single prompt with one response may exceed it.
@@ -74,23 +74,11 @@ def _by_token(
     token_budget: int,
 ) -> list[list[Float32Array]]:
     """`values` of every response token, split by group and rollout."""
-    trees = [tree for group in groups for tree in _trees(group, token_budget)]
-    pieces: list[Float32Array] = []
-    for batch in fill_batches(trees, size=_tokens, token_budget=token_budget):
-        packed = pack_trees(batch, pixels=pixels, model_config=model.config, device=model.device)
+    found: dict[RolloutKey, Float32Array] = {}
+    for microbatch in split_into_microbatches(groups, token_budget=token_budget):
+        packed = pack_trees(trees_of(microbatch), pixels=pixels, model_config=model.config, device=model.device)
         flat = values(packed).float().cpu().numpy()
-        lengths = [len(response) for tree in batch for response in tree.responses]
-        pieces += np.split(flat, np.cumsum(lengths)[:-1])
-    in_order = iter(pieces)
-    return [[next(in_order) for _ in group.rollouts] for group in groups]
-
-
-def _trees(group: Group, token_budget: int) -> list[TreeInput]:
-    """The group as one tree, or as several if it exceeds the budget."""
-    responses = [rollout.response_ids for rollout in group.rollouts]
-    parts = split_tree(len(group.prompt.token_ids), list(map(len, responses)), token_budget=token_budget)
-    return [TreeInput(prompt=group.prompt, responses=responses[part]) for part in parts]
-
-
-def _tokens(tree: TreeInput) -> int:
-    return len(tree.prompt.token_ids) + sum(map(len, tree.responses))
+        rollouts = [rollout for group in microbatch for rollout in group.rollouts]
+        ends = np.cumsum([len(rollout.response_ids) for rollout in rollouts])
+        found |= zip([rollout.key for rollout in rollouts], np.split(flat, ends[:-1]), strict=True)
+    return [[found[rollout.key] for rollout in group.rollouts] for group in groups]

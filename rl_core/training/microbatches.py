@@ -1,13 +1,13 @@
 """Splits groups into micro-batches by a budget of tree tokens (docs/architecture.md, "Ragged, never padded")."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from rl_core.models.packing import TreeInput
-from rl_core.types import TrainGroup
+from rl_core.types import Group, TrainGroup
 
 Item = TypeVar("Item")
+AnyGroup = TypeVar("AnyGroup", Group, TrainGroup)
 
 
 def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_budget: int) -> list[list[Item]]:
@@ -39,27 +39,27 @@ def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_bud
     return [*parts, slice(begin, len(response_lengths))]
 
 
-def tree_tokens(group: TrainGroup) -> int:
+def tree_tokens(group: Group | TrainGroup) -> int:
     """Tokens of the group's tree: the prompt once, and all responses."""
-    return len(group.prompt.token_ids) + sum(len(sample.rollout.response_ids) for sample in group.samples)
+    return len(group.prompt.token_ids) + sum(len(rollout.response_ids) for rollout in group.rollouts)
 
 
-def trees_of(groups: Sequence[TrainGroup]) -> list[TreeInput]:
+def trees_of(groups: Sequence[Group] | Sequence[TrainGroup]) -> list[TreeInput]:
     """The groups in the form that `pack_trees` takes."""
     return [
-        TreeInput(prompt=group.prompt, responses=[sample.rollout.response_ids for sample in group.samples])
+        TreeInput(prompt=group.prompt, responses=[rollout.response_ids for rollout in group.rollouts])
         for group in groups
     ]
 
 
-def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) -> list[list[TrainGroup]]:
+def split_into_microbatches(groups: Sequence[AnyGroup], *, token_budget: int) -> list[list[AnyGroup]]:
     """Pack groups greedily into few micro-batches, each within the token budget.
 
     A group larger than the budget is split, and every part repeats the prompt. Trees of similar size go together,
     because padding inside the attention call grows with their difference. The order depends on the groups alone.
 
     Args:
-        groups: Whole groups of one optimizer batch.
+        groups: Whole groups: in an update, those of one optimizer batch.
         token_budget: Most tree tokens of a micro-batch; a single prompt with one response may exceed it.
     """
     parts = [part for group in groups for part in _split_group(group, token_budget)]
@@ -67,7 +67,7 @@ def split_into_microbatches(groups: Sequence[TrainGroup], *, token_budget: int) 
     return fill_batches(parts, size=tree_tokens, token_budget=token_budget)
 
 
-def _split_group(group: TrainGroup, token_budget: int) -> Iterator[TrainGroup]:
-    lengths = [len(sample.rollout.response_ids) for sample in group.samples]
+def _split_group(group: AnyGroup, token_budget: int) -> Iterator[AnyGroup]:
+    lengths = [len(rollout.response_ids) for rollout in group.rollouts]
     for part in split_tree(len(group.prompt.token_ids), lengths, token_budget=token_budget):
-        yield replace(group, samples=group.samples[part])
+        yield group.part(part)

@@ -11,7 +11,7 @@ from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
-from rl_core.planning.batches import longest_sequence
+from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
@@ -70,10 +70,9 @@ class PolicyUpdate:
 
     def accumulate_gradient(self, batch: OptimizerBatch, *, meter: AgreementMeter | None = None) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
-        budget = self._config.actor.micro_batch_size_per_device_for_update * longest_sequence(self._config)
         return [
             self.backward(microbatch, totals=batch.totals, meter=meter)
-            for microbatch in split_into_microbatches(batch.groups, token_budget=budget)
+            for microbatch in split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
         ]
 
     def backward(

@@ -13,7 +13,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.value import load_value_model
-from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step, update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, UpdateBatch, UpdateResult
@@ -103,16 +103,18 @@ class Trainer:
         """Every weight of the policy under its Hugging Face name, adapters merged."""
         return named_hf_weights(self.policy.model)
 
-    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
-        with deterministic_on_cpu(self.device):
-            return compute_log_probs(
-                self._present_reference() if reference else self.policy,
-                groups,
-                pixels=self.pixels,
-                temperature=self.config.rollout.temperature,
-                token_budget=self.experience_token_budget,
-            )
+    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        """[batch][group][rollout] -> [R] log-probs under the policy.
+
+        The groups of each optimizer batch are split into the micro-batches of its update: with other micro-batches the
+        log-probs would differ by rounding, and the first ratio of the update would not be exactly 1.
+        """
+        budget = update_token_budget(self.config)
+        return [self._log_probs(self.policy, groups, token_budget=budget) for groups in batches]
+
+    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log-probs under the frozen reference."""
+        return self._log_probs(self._present_reference(), groups, token_budget=self.experience_token_budget)
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
@@ -153,7 +155,7 @@ class Trainer:
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """One supervised optimizer step of the cold start."""
-        budget = self.config.actor.micro_batch_size_per_device_for_update * longest_sequence(self.config)
+        budget = update_token_budget(self.config)
         with deterministic_on_cpu(self.device):
             metrics = imitate(
                 self.policy, examples, optimizer=self._cold_start_optimizer(), pixels=self.pixels, token_budget=budget
@@ -209,6 +211,16 @@ class Trainer:
         self._optimizer = self.critic = self.reference = None
         self.pixels.clear()
         self.policy.to("meta")
+
+    def _log_probs(self, model: PolicyModel, groups: Sequence[Group], *, token_budget: int) -> list[list[Float32Array]]:
+        with deterministic_on_cpu(self.device):
+            return compute_log_probs(
+                model,
+                groups,
+                pixels=self.pixels,
+                temperature=self.config.rollout.temperature,
+                token_budget=token_budget,
+            )
 
     def _load(self, folder: Path) -> PolicyModel:
         policy = load_policy(folder, self.config.model)

@@ -83,9 +83,13 @@ class LocalWorker:
         """See WorkerGroup."""
         return self.generator.generate(requests, sampling)
 
-    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
+    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         """See WorkerGroup."""
-        return self._trainer_with_device().log_probs(groups, reference=reference)
+        return self._trainer_with_device().old_log_probs(batches)
+
+    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        return self._trainer_with_device().reference_log_probs(groups)
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""

@@ -110,9 +110,14 @@ class ProcessWorker:
             if self._generation is generation:
                 self._end_generation()
 
-    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
+    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         """See WorkerGroup."""
-        found: list[list[Float32Array]] = self._call("log_probs", groups, reference=reference)
+        found: list[list[list[Float32Array]]] = self._call("old_log_probs", batches)
+        return found
+
+    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        found: list[list[Float32Array]] = self._call("reference_log_probs", groups)
         return found
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:

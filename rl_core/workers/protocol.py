@@ -40,8 +40,12 @@ class WorkerGroup(Protocol):
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield rollouts as they finish."""
 
-    def log_probs(self, groups: Sequence[Group], *, reference: bool) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] log-probs under the policy, or under the frozen reference."""
+    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        """[batch][group][rollout] -> [R] log-probs under the policy, equal to those that the update of these optimizer
+        batches starts from."""
+
+    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log-probs under the frozen reference."""
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""

@@ -29,8 +29,8 @@ class ClippedLoss(PolicyLossSection):
 class PessimisticLoss(ClippedLoss):
     """A loss that takes the worse of the clipped and the unclipped ratio, with a bound for negative advantages."""
 
-    clip_ratio_dual: float = Field(default=3.0, gt=1.0)
-    """Dual clip: upper bound of the loss for negative advantages, in multiples of the advantage."""
+    clip_ratio_dual: float | None = Field(default=3.0, gt=1.0)
+    """Dual clip: upper bound of the loss for negative advantages, in multiples of the advantage; null for no bound."""
 
     def pessimistic(self, log_ratio: "torch.Tensor", advantages: "torch.Tensor") -> PolicyLoss:
         """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual).
@@ -44,14 +44,15 @@ class PessimisticLoss(ClippedLoss):
         unclipped = -advantages * log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
         clipped = -advantages * log_ratio.clamp(*self.log_bounds).exp()
         worse = unclipped.maximum(clipped)
-        dual_bound = -advantages * self.clip_ratio_dual
         negative = advantages < 0
+        dual = math.inf if self.clip_ratio_dual is None else self.clip_ratio_dual
+        dual_bound = (-advantages * dual).where(negative, math.inf)
         is_clipped = unclipped < clipped
         return PolicyLoss(
-            per_token=worse.minimum(dual_bound).where(negative, worse),
+            per_token=worse.minimum(dual_bound),
             logged={
                 "clip_fraction_high": is_clipped & (advantages > 0),
                 "clip_fraction_low": is_clipped & negative,
-                "clip_fraction_dual": negative & (worse > dual_bound),
+                "clip_fraction_dual": worse > dual_bound,
             },
         )

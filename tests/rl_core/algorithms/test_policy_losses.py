@@ -1,5 +1,6 @@
 """Laws of every policy loss, under every aggregation."""
 
+import math
 from collections.abc import Sequence
 from typing import get_args
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 from rl_core.algorithms.kl import KL_ESTIMATORS
-from rl_core.algorithms.losses import CISPOLoss
+from rl_core.algorithms.losses import CISPOLoss, PPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
 from rl_core.config.algorithm import KLPenalty
 from tests.rl_core.built_in import LOSSES
@@ -111,3 +112,19 @@ def test_a_lower_ratio_of_one_bounds_from_above_only() -> None:
 
 def test_the_configuration_knows_the_same_kl_estimators() -> None:
     assert {*KL_ESTIMATORS, "full"} == set(get_args(KLPenalty)), "`full` needs distributions: it is the output head's"
+
+
+def test_without_a_dual_bound_the_loss_of_a_negative_advantage_has_no_limit() -> None:
+    tokens = ResponseTokens(
+        log_probs=torch.tensor([4.0, 4.0, 4.0], dtype=torch.float64, requires_grad=True),
+        old_log_probs=torch.zeros(3, dtype=torch.float64),
+        advantages=torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64),
+        lengths=[3],
+    )
+    bounded, free = PPOLoss().loss(tokens), PPOLoss(clip_ratio_dual=None).loss(tokens)
+    assert bounded.per_token.tolist() == pytest.approx([3.0, 0.0, -1.3])
+    assert free.per_token.tolist() == pytest.approx([math.exp(4.0), 0.0, -1.3])
+    assert bounded.logged["clip_fraction_dual"].tolist() == [True, False, False]
+    assert free.logged["clip_fraction_dual"].tolist() == [False, False, False]
+    (gradient,) = torch.autograd.grad(free.per_token.sum(), tokens.log_probs)
+    assert gradient.tolist() == pytest.approx([math.exp(4.0), 0.0, 0.0])

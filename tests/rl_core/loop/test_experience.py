@@ -8,9 +8,11 @@ import torch
 
 from rl_core.algorithms.estimators import RLOO
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
+from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
+from rl_core.loop.optimizer_batches import split_by_optimizer_step
 from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
@@ -34,7 +36,7 @@ def scored(train_groups: list[TrainGroup]) -> Scored:
 def use(worker, monkeypatch, prepared_run):
     """`use(**options)`: let the worker train by another algorithm section, with a reference that is not the policy."""
 
-    def change(**options: object) -> AlgorithmConfig:
+    def change(**options: object) -> RunConfig:
         config = worker.trainer.config.model_copy(
             update={"algorithm": AlgorithmConfig(**options), "critic": CriticConfig()}
         )
@@ -44,13 +46,14 @@ def use(worker, monkeypatch, prepared_run):
         with torch.no_grad():
             for weight in worker.trainer.policy.model.parameters():
                 weight.mul_(1.05)
-        return config.algorithm
+        return config
 
     return change
 
 
-def build(worker, scored: Scored, config: AlgorithmConfig) -> Experience:
-    coef = None if config.kl is None else config.kl.coef
+def build(worker, scored: Scored, config: RunConfig) -> Experience:
+    kl = config.algorithm.kl
+    coef = None if kl is None else kl.coef
     groups, scores = scored
     batch = RolloutBatch(groups=groups, scores=scores)
     collected = Collected(
@@ -85,8 +88,11 @@ def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, us
 
 def test_recomputed_log_probs_are_the_trainers(worker, scored, use) -> None:
     groups, _ = scored
-    experience = build(worker, scored, use(old_log_probs="recompute"))
-    expected = worker.log_probs(groups, reference=False)
+    config = use(old_log_probs="recompute")
+    experience = build(worker, scored, config)
+    prompts = [group.prompt for group in groups]
+    batches = split_by_optimizer_step(groups, prompts, global_batch_size=config.actor.global_batch_size)
+    expected = [log_probs for batch in worker.old_log_probs(batches) for log_probs in batch]
     for group, log_probs in zip(experience.groups, expected, strict=True):
         assert all(np.array_equal(s.old_log_probs, mine) for s, mine in zip(group.samples, log_probs, strict=True))
     assert experience.metrics["off_policy/kl"] > 0.0
@@ -125,7 +131,7 @@ def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, we
     config = use(old_log_probs="recompute", correction=correction)
     on_policy = [
         [replace(r, log_probs=mine) for r, mine in zip(g.rollouts, log_probs, strict=True)]
-        for g, log_probs in zip(scored[0], worker.log_probs(scored[0], reference=False), strict=True)
+        for g, log_probs in zip(scored[0], worker.old_log_probs([scored[0]])[0], strict=True)
     ]
     agreeing = [replace(group, rollouts=rollouts) for group, rollouts in zip(scored[0], on_policy, strict=True)]
     experience = build(worker, shifted((agreeing, scored[1]), shift), config)
@@ -140,7 +146,7 @@ def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, u
     plain = build(worker, scored, use(advantage=RLOO()))
     penalised = build(worker, scored, use(advantage=RLOO(), kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
     groups, _ = scored
-    ref = worker.log_probs(groups, reference=True)
+    ref = worker.reference_log_probs(groups)
     kl = [
         [float((r.log_probs - theirs).sum()) for r, theirs in zip(g.rollouts, log_probs, strict=True)]
         for g, log_probs in zip(groups, ref, strict=True)
@@ -154,11 +160,10 @@ def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, u
 
 def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None:
     groups, _ = scored
-    use(kl=KLConfig(coef=0.1))
+    config = use(kl=KLConfig(coef=0.1))
     full = np.concatenate([values for group in worker.full_kl(groups) for values in group])
     assert (full >= 0.0).all() and full.max() > 0.0
-    experience = build(
-        worker, scored, worker.trainer.config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
-    )
+    algorithm = config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
+    experience = build(worker, scored, config.model_copy(update={"algorithm": algorithm}))
     assert experience.mean_kl > 0.0
     assert experience.groups[0].samples[0].ref_log_probs is None

@@ -17,6 +17,7 @@ from rl_core.planning.problem import PlanError, raise_if_fatal
 Configure = Callable[..., RunConfig]
 EVERYWHERE = ("tracking.tensorboard=true", "tracking.swanlab=true", "tracking.wandb={mode: offline}")
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+GSPO = "{type: gspo_token, clip_ratio_low: 3.0e-4, clip_ratio_high: 4.0e-4}"
 
 
 def wheres(config: RunConfig) -> list[str]:
@@ -145,6 +146,14 @@ def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, over
     (problem,) = check_config(configure(override))
     assert (problem.where, problem.fatal) == (where, False)
     raise_if_fatal([problem])
+
+
+def test_gspo_in_bfloat16_is_told_to_start_from_the_trainers_log_probs(configure: Configure) -> None:
+    loss = f"algorithm.loss={GSPO}"
+    (problem,) = check_config(configure(loss, "model.dtype=bfloat16"))
+    assert (problem.where, problem.fatal) == ("algorithm.old_log_probs", False)
+    assert check_config(configure(loss, "model.dtype=bfloat16", "algorithm.old_log_probs=recompute")) == []
+    assert check_config(configure(loss, "model.dtype=float32")) == []
 
 
 def test_a_checkpoint_without_moments_is_said_to_go_on(configure: Configure) -> None:

@@ -14,7 +14,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.learning import update_batch
+from rl_core.loop.optimizer_batches import update_batch
 from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
@@ -62,7 +62,7 @@ def judged_groups(train_groups: list[TrainGroup]) -> list[TrainGroup]:
     return [replace(group, samples=[judged(sample) for sample in group.samples]) for group in train_groups]
 
 
-def build(worker: LocalWorker, groups: list[Group], config: AlgorithmConfig) -> Experience:
+def build(worker: LocalWorker, groups: list[Group], config: RunConfig) -> Experience:
     """Experience in which every prompt's even samples are right."""
     scores = {
         rollout.key: Score(components={"overall": float(rollout.sample_index % 2 == 0)})
@@ -71,7 +71,8 @@ def build(worker: LocalWorker, groups: list[Group], config: AlgorithmConfig) -> 
     }
     batch = RolloutBatch(groups=groups, scores=scores)
     collected = Collected(generated=batch, scored=groups, batch=batch, prompts=[g.prompt for g in groups])
-    coef = None if config.kl is None else config.kl.coef
+    kl = config.algorithm.kl
+    coef = None if kl is None else kl.coef
     return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
 
 
@@ -89,7 +90,7 @@ def learn(worker: LocalWorker, groups: Sequence[TrainGroup]) -> dict[str, float]
 
 def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, gae_config) -> None:
     """It expects nothing, so that a token's advantage is the discounted return behind it, made white."""
-    experience = build(critic_worker, groups, gae_config.algorithm)
+    experience = build(critic_worker, groups, gae_config)
     samples = samples_of(experience.groups)
     for sample in samples:
         right = float(sample.rollout.sample_index % 2 == 0)
@@ -105,9 +106,9 @@ def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, ga
 
 def test_it_learns_to_foresee_the_returns(critic_worker, groups, gae_config) -> None:
     """Values rise towards what follows, and the second measurement is of the critic's own values."""
-    first = build(critic_worker, groups, gae_config.algorithm)
+    first = build(critic_worker, groups, gae_config)
     losses = [learn(critic_worker, first.groups)["critic/vf_loss"] for _ in range(30)]
-    after = build(critic_worker, groups, gae_config.algorithm)
+    after = build(critic_worker, groups, gae_config)
     assert losses[-1] < 0.5 * losses[0]
     assert after.metrics["critic/vf_explained_var"] > 0.2 > first.metrics["critic/vf_explained_var"] + 0.1
     assert after.metrics["critic/values/max"] > 0.2
@@ -120,8 +121,9 @@ def test_kl_in_the_reward_lowers_the_targets(critic_worker, groups, prepared_run
             weight.mul_(1.05)
     kl = KLConfig(coef=0.5, penalty="mse", use_kl_loss=False)
     algorithm = gae_config.algorithm.model_copy(update={"advantage": GAE(lam=1.0)})
-    plain = build(critic_worker, groups, algorithm)
-    penalised = build(critic_worker, groups, algorithm.model_copy(update={"kl": kl, "old_log_probs": "recompute"}))
+    plain = build(critic_worker, groups, gae_config.model_copy(update={"algorithm": algorithm}))
+    algorithm = algorithm.model_copy(update={"kl": kl, "old_log_probs": "recompute"})
+    penalised = build(critic_worker, groups, gae_config.model_copy(update={"algorithm": algorithm}))
     lowered = [
         a.returns - b.returns for a, b in zip(samples_of(plain.groups), samples_of(penalised.groups), strict=True)
     ]

@@ -56,6 +56,21 @@ def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, prep
     assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
 
 
+@pytest.mark.parametrize("variant", _cases())
+def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(variant: str, prepared: Prepared) -> None:
+    # Micro-batches of four longest sequences, so that groups are split and sorted, and passes of sixteen.
+    config = quickstart(
+        *VARIANTS[variant],
+        "algorithm.old_log_probs=recompute",
+        "actor.micro_batch_size_per_device_for_update=4",
+        "actor.micro_batch_size_per_device_for_experience=16",
+        longest=64,
+    )
+    run = prepared(config)
+    groups = made_up_groups(run, longest=64)
+    assert Trials(config, run).gap_of_the_first_ratio(groups) == 0.0
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("longest", [12, 200])

@@ -82,10 +82,10 @@ def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, t
     lora_worker.load_policy(folders.base)
     lora_worker.load_reference(folders.base)
     assert largest(lora_worker.full_kl(groups)) == 0.0
-    before = lora_worker.log_probs(groups, reference=False)
+    before = lora_worker.old_log_probs([groups])[0]
     lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    reference = lora_worker.log_probs(groups, reference=True)
-    policy = lora_worker.log_probs(groups, reference=False)
+    reference = lora_worker.reference_log_probs(groups)
+    policy = lora_worker.old_log_probs([groups])[0]
     assert all((a == b).all() for pair in zip(before, reference, strict=True) for a, b in zip(*pair, strict=True))
     assert any((a != b).any() for pair in zip(before, policy, strict=True) for a, b in zip(*pair, strict=True))
     assert largest(lora_worker.full_kl(groups)) > 1e-4

@@ -144,7 +144,7 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
         for prompt, group in zip(changed, record.collected.generated.groups, strict=True)
     ]
     bench.worker.load_policy(bench.run.initial_model)
-    first, *others = bench.worker.log_probs(groups, reference=False)
+    first, *others = bench.worker.old_log_probs([groups])[0]
     gaps = [
         max(float(np.abs(found - rollout.log_probs).max()) for found, rollout in zip(own, group.rollouts, strict=True))
         for own, group in zip([first, *others], groups, strict=True)

@@ -130,14 +130,14 @@ def test_its_death_is_an_error_that_says_how_and_another_one_starts_clean(
 ) -> None:
     groups = groups_of(train_groups)
     worker = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
-    expected = worker.log_probs(groups, reference=False)
+    expected = worker.old_log_probs([groups])[0]
     os.kill(worker.pid, signal.SIGSTOP)  # so that it dies in the middle of the call
     threading.Timer(0.5, os.kill, (worker.pid, signal.SIGKILL)).start()
-    with pytest.raises(WorkerDied, match=rf"{worker.pid} ended by signal 9 during log_probs"):
-        worker.log_probs(groups, reference=False)
+    with pytest.raises(WorkerDied, match=rf"{worker.pid} ended by signal 9 during old_log_probs"):
+        worker.old_log_probs([groups])
     worker.close()
     other = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
-    found = other.log_probs(groups, reference=False)
+    found = other.old_log_probs([groups])[0]
     other.close()
     assert [part.tobytes() for group in found for part in group] == [
         part.tobytes() for group in expected for part in group

@@ -87,7 +87,7 @@ class Trials:
             worker.load_critic(self._run.initial_model)
         found: dict[str, str] = {}
         for step in range(steps):
-            log_probs = worker.log_probs(groups_of(groups), reference=False)
+            log_probs = worker.old_log_probs([groups_of(groups)])[0]
             current = [with_old_log_probs(*pair) for pair in zip(groups, log_probs, strict=True)]
             learned = [OptimizerBatch.of(current, longest_response=self._config.rollout.max_response_length)]
             batch = UpdateBatch(
@@ -104,6 +104,38 @@ class Trials:
             for name, weight in module.named_parameters() if module is not None else ():
                 found[f"{owner} {name}"] = digest(weight.detach().float().numpy())
         return found
+
+    def gap_of_the_first_ratio(self, groups: Sequence[TrainGroup]) -> float:
+        """The largest difference between the old log-probs, recomputed for two optimizer batches, and those of the
+        update's first forwards: 0 means a ratio of exactly 1."""
+        worker, kl = self._worker, self._config.algorithm.kl
+        worker.load_policy(self._run.initial_model)
+        if kl is not None:
+            worker.load_reference(self._run.initial_model)
+        batches = [groups[: len(groups) // 2], groups[len(groups) // 2 :]]
+        old = worker.old_log_probs([groups_of(batch) for batch in batches])
+        sampled = [
+            [
+                as_if_sampled(group, log_probs, policy_version=worker.policy_version)
+                for group, log_probs in zip(*pair, strict=True)
+            ]
+            for pair in zip(batches, old, strict=True)
+        ]
+        longest = self._config.rollout.max_response_length
+        learned = [OptimizerBatch.of(batch, longest_response=longest) for batch in sampled]
+        result = worker.update(UpdateBatch(policy=learned, kl_coef=None if kl is None else kl.coef))
+        assert result.gaps is not None
+        assert result.gaps.count == sum(len(s.rollout.response_ids) for group in batches[0] for s in group.samples)
+        return result.gaps.largest
+
+
+def as_if_sampled(group: TrainGroup, log_probs: list[Float32Array], *, policy_version: int) -> TrainGroup:
+    """The group as if the generator had reported these log-probs."""
+    samples = [
+        replace(sample, rollout=replace(sample.rollout, log_probs=old, policy_version=policy_version))
+        for sample, old in zip(group.samples, log_probs, strict=True)
+    ]
+    return with_old_log_probs(replace(group, samples=samples), log_probs)
 
 
 def with_old_log_probs(group: TrainGroup, log_probs: list[Float32Array]) -> TrainGroup:
