@@ -56,7 +56,7 @@ class KLConfig(Section):
 
 
 class TruncatedCorrection(Section):
-    """TIS: the loss of each token is multiplied by pi_trainer / pi_engine, but at most by `clip_max`."""
+    """TIS: the loss of each token is multiplied by pi_trainer / pi_generator, but at most by `clip_max`."""
 
     type: Literal["tis"]
     """Selects truncated importance sampling."""
@@ -67,7 +67,7 @@ class TruncatedCorrection(Section):
 
 
 class MaskedCorrection(Section):
-    """MIS: the loss of each token is multiplied by pi_trainer / pi_engine, or by 0 where that ratio is out of bounds
+    """MIS: the loss of each token is multiplied by pi_trainer / pi_generator, or by 0 where that ratio is out of bounds
     (IcePop with `level: token`)."""
 
     type: Literal["mis"]

@@ -113,6 +113,7 @@ def _off_policy_problems(config: RunConfig) -> Iterator[Problem]:
     if algorithm.correction is not None and algorithm.old_log_probs == "engine":
         yield Problem(
             where="algorithm.correction",
-            what="with old_log_probs engine the ratio already starts from the engine, and every weight would be 1",
+            what="with old_log_probs engine the ratio already starts from the generator's log-probs, and every weight "
+            "would be 1",
             fix="set algorithm.old_log_probs to recompute, or algorithm.correction to null",
         )

@@ -195,6 +195,6 @@ def _cache_problem(config: RunConfig, sizes: ModelSizes, forecast: MemoryForecas
         return None
     needed = kv_bytes_per_token(config, sizes) * longest_sequence(config) / GIB
     where = "rollout.gpu_memory_utilization" if on_gpu else "rollout.cpu_kv_cache_gib"
-    what = f"the KV cache of one longest sequence takes {needed:.2f} GiB, more than the engine has for it"
+    what = f"the KV cache of one longest sequence takes {needed:.2f} GiB, more than vLLM has for it"
     fix = "raise it" if on_gpu else f"set it to {math.ceil(needed)} or more"
     return Problem(where=where, what=what, fix=fix)

@@ -148,7 +148,7 @@ assert not loaded, loaded
 
 
 def test_after_an_upgrade_a_plan_says_why_another_run_gives_nothing_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    """The upgraded package and the edited module are those of the process that plans."""
+    """The process that plans has the upgraded package and the edited module."""
     other = RunDirectory(tmp_path / "runs" / "other")
     other.data.mkdir(parents=True)
     made = made_now(load_config(Path("configs/quickstart.yaml")), "prepare")

@@ -39,7 +39,7 @@ FORMER = {
     "old_log_probs": "engine",
     "correction": None,
 }
-"""A section `algorithm` of before, every default written out, as the config.yaml of a run has it."""
+"""A section `algorithm` in its former form with every default written out, as in the config.yaml of an older run."""
 
 FILTERING = {
     "filter_key": "overall",

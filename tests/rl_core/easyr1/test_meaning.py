@@ -89,7 +89,7 @@ def test_what_is_not_the_same_is_printed_and_nothing_else(importing: Import, cas
 
 
 def test_every_key_of_easyr1_has_a_meaning_here_or_none_there() -> None:
-    """A key that neither table above asks for would be lost in silence. The critic's model and devices, and those of
+    """A key that neither table above asks for would be lost silently. The critic's model and devices, and those of
     the reference, are the policy's."""
     asked: set[str] = set()
     for case in BOTH:

@@ -1,4 +1,4 @@
-"""The counts from a config.json are those of the model with its weights."""
+"""The sizes from a config.json equal the sizes of the model with its weights."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The planned count of adapter parameters is that of the adapters."""
+"""The planned number of adapter parameters equals the number that the adapters have."""
 
 from pathlib import Path
 from typing import get_args

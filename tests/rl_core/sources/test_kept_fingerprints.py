@@ -1,4 +1,4 @@
-"""Fingerprints of sources are what they were: data that runs of before have prepared stand."""
+"""Fingerprints of sources do not change, so that data that older runs have prepared is recognised."""
 
 from pathlib import Path
 
