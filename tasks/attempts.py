@@ -1,5 +1,5 @@
-"""The note in a run's folder that tells which flow run wrote it last, and how that ended. Imports no Prefect, so that
-looking at runs is quick."""
+"""The note in a run's folder that says which flow run wrote the run last, and how it ended. Imports no Prefect, so that
+listing runs is quick."""
 
 from typing import Any
 from uuid import UUID
@@ -11,30 +11,32 @@ _FILE = "flow-run.json"
 
 
 def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:
-    """Note which flow run writes this run; once it ended, how ("completed", "interrupted" or "failed") and why."""
+    """Note which flow run writes this run and, once it has ended, how ("completed", "interrupted" or "failed") and
+    why."""
     atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
 
 
 def note_that_prefect_knows(run: RunDirectory, flow_run_id: str) -> None:
-    """Note that Prefect's server has the final state of this flow run, so that nobody need ask it; unless another one
-    wrote the run since. Only for the holder of the run's lock."""
+    """Note that Prefect's server has the final state of this flow run, so that the server need not be asked. Nothing is
+    noted if another flow run has written the run since. Only the holder of the run's lock may call this."""
     last = noted(run)
     if last.get("flow_run") == flow_run_id:
         atomic_write_json(run.root / _FILE, last | {"prefect_knows": True})
 
 
 def prefect_may_not_know(run: RunDirectory) -> bool:
-    """Whether the flow run that wrote this run last may say Running for ever. Raises ValueError as `noted` does."""
+    """Whether Prefect may show the flow run that wrote this run last as Running for ever. Raises ValueError when the
+    note is damaged."""
     last = noted(run)
     return bool(last) and not last.get("prefect_knows", False)
 
 
 def noted(run: RunDirectory) -> dict[str, Any]:
-    """What was noted last: `flow_run`, `end`, `cause`, and `prefect_knows` where it does; empty when no flow run ever
-    wrote this run.
+    """Read the note: `flow_run`, `end`, `cause`, and `prefect_knows` where Prefect has the final state; empty when no
+    flow run ever wrote this run.
 
     Raises:
-        ValueError: what is there is no such note.
+        ValueError: the note is damaged.
     """
     path = run.root / _FILE
     try:
@@ -44,4 +46,4 @@ def noted(run: RunDirectory) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, TypeError, KeyError, AttributeError, ValueError):
-        raise ValueError(f"{path} is no note of a flow run") from None
+        raise ValueError(f"{path} is not the note of a flow run") from None

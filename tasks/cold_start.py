@@ -1,4 +1,4 @@
-"""Cold start: a short supervised stage that gives RL a model which answers in form."""
+"""Cold start: a short supervised stage, after which the model answers in the expected format."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @task(name="cold start", task_run_name=named("cold start"), cache_policy=NO_CACHE)
 def cold_start(run: str) -> StageManifest | State[StageManifest]:
-    """Teach the initial model of an open run and write it as its base model."""
+    """Train the initial model of an open run on the cold start's targets, and write it as the base model of the run."""
     return run_stage(run, "cold-start", make=_make, show=_show)
 
 

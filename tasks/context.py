@@ -1,4 +1,5 @@
-"""What the tasks of a run share: they get the run's name and look the rest up here, because engines do not pickle."""
+"""What the tasks of a run share. Tasks get the run's name and look up the rest here, because a session cannot be
+pickled."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,21 +31,21 @@ class RunContext:
     """A run that is being worked on.
 
     Attributes:
-        config: The resolved config, as it was written: what is shown, named and hashed.
-        located: The same with every path as it can be read from here: what is worked with.
-        files: How what the config names is read.
-        run: Its folder.
-        digests: Digest of every stage (tasks.cache.stages).
-        parts: What these cover, part by part.
-        software: By which software each kind of stage is made (tasks.cache.software).
+        config: The resolved config as it was written; it is what is shown, named and hashed.
+        located: The same config with every path as it can be read from here; it is what the stages use.
+        files: How the files that the config names are read.
+        run: The run's folder.
+        digests: [stage] -> its digest (tasks.cache.stages).
+        parts: [stage] -> the parts that the digest covers (tasks.cache.stage_parts).
+        software: [kind of stage] -> the software that makes it (tasks.cache.software).
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
-        progress: Shows bars.
+        progress: Shows progress bars.
         stop: The request to stop.
         tracking: The run in MLflow.
-        storage: The run's copy elsewhere.
-        manifests: The stages that stand or were finished, by name, in order.
-        trained_by: By which software the training is made; before it is settled, by this process's.
-        told: Changes of the software that were told already.
+        storage: The copy of the run elsewhere.
+        manifests: [stage] -> manifest of the stages that are finished, in order.
+        trained_by: The software that made the training so far; empty before `settle` of tasks.train.
+        told: Changes of the software that were already reported.
     """
 
     config: RunConfig
@@ -67,13 +68,13 @@ class RunContext:
 
     @property
     def name(self) -> str:
-        """The run's name, by which tasks find this context."""
+        """Name of the run, by which tasks find this context."""
         return self.run.name
 
     @property
     def session(self) -> "Session":
-        """The engine's session, opened by its first use: a run of which every stage stands needs none, and the
-        libraries behind it take seconds to import."""
+        """The session that owns the workers. It is opened by its first use, since a run whose stages are all finished
+        needs none, and its libraries take seconds to import."""
         if self._session is None:
             with self.progress.wait("load PyTorch and its libraries"):
                 from rl_core.loop.session import open_session
@@ -83,7 +84,7 @@ class RunContext:
         return self._session
 
     def wanted(self, stage: str) -> WantedStage:
-        """A stage as it would be made now, where what comes before it stands; `training` is all epochs together."""
+        """A stage as it would be made now, given the stages before it; `training` is all epochs together."""
         parts = self.parts[stage]
         return WantedStage(
             name=stage,
@@ -94,18 +95,18 @@ class RunContext:
         )
 
     def outcome(self) -> dict[str, Any]:
-        """What the flow hands back: the facts of the report's stage."""
+        """The flow's return value: the result of the stage `report`."""
         return dict(self.manifests["report"].result)
 
     def close_session(self) -> None:
-        """End workers and engine; the next use starts them anew from the last checkpoint."""
+        """End the workers; the next use of the session starts them again from the last checkpoint."""
         if self._session is not None:
             self._session.close()
 
 
 @contextmanager
 def registered(context: RunContext) -> Iterator[RunContext]:
-    """Let the tasks of this process find the context for the length of a `with`, which ends its session too."""
+    """Let the tasks of this process find the context during a `with` block; its end closes the session too."""
     _OPEN[context.run.name] = context
     try:
         with context._owned:
@@ -115,7 +116,8 @@ def registered(context: RunContext) -> Iterator[RunContext]:
 
 
 def named(text: str) -> Callable[[], str]:
-    """Names the task runs of a task: the experiment, then `text` with the task's parameters in its braces."""
+    """Return a function that names the task runs of a task: the experiment, then `text` with the task's parameters in
+    its braces."""
 
     def name() -> str:
         parameters = runtime.task_run.parameters

@@ -1,4 +1,4 @@
-"""The model as configured, as a Hugging Face folder."""
+"""Writes the configured model as a Hugging Face folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +12,16 @@ from rl_core.planning.model_sizes import check_architecture
 from rl_core.templates import target_template
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
-"""Files of a hub checkpoint that nothing here reads."""
+"""Files of a hub checkpoint that Sightline does not read."""
 
 _TARGET_WEIGHT = 1000
-"""How often a tiny model's tokenizer sees the form of an answer: as often as a frequent word of the prompts, so that
-the form becomes few tokens."""
+"""How often the answer format is in the training text of a tiny model's tokenizer: as often as a frequent word of the
+prompts, so that the format becomes few tokens."""
 
 
 def write_initial_model(config: RunConfig, folder: Path) -> None:
-    """Fill an empty folder with the configured model: a tiny one is built, a checkpoint is linked, and either
-    gets the configured chat template.
+    """Fill an empty folder with the configured model: a tiny model is built, the files of a checkpoint are linked, and
+    either gets the configured chat template.
 
     Raises:
         ValueError: the sizes of a tiny model do not fit together, or the checkpoint is of an architecture that
@@ -43,8 +43,8 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
 
 
 def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
-    """The files of a checkpoint's folder, downloaded first when it lies on the hub. Raises OSError where neither has
-    it."""
+    """The files of a checkpoint's folder, which is downloaded first when it is on the hub. Raises OSError when there is
+    neither a folder nor a checkpoint of that name."""
     folder = Path(source.path)
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
@@ -61,7 +61,7 @@ def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
 
 
 def _extra_texts(config: RunConfig) -> list[str]:
-    """The form of the cold start's targets."""
+    """Texts in the format of the cold start's targets."""
     if config.cold_start is None:
         return []
     form = target_template(config.cold_start.target_template)

@@ -1,4 +1,5 @@
-"""Merge: the trained model as a Hugging Face folder, proven in fresh processes, described, and uploaded if asked."""
+"""Merge: write the trained model as a Hugging Face folder, check it in fresh processes, describe it, and upload it if
+the config says so."""
 
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 @task(name="merge", task_run_name=named("merge and prove"), cache_policy=NO_CACHE)
 def merge(run: str) -> StageManifest | State[StageManifest]:
-    """Write the merged model of an open run; it counts only if it reproduces the checkpoint's probe."""
+    """Write the merged model of an open run. The stage fails unless the model reproduces the checkpoint's probe."""
     return run_stage(run, "merge", make=_merge, show=_show)
 
 
 @task(name="model card", task_run_name=named("describe the model"), cache_policy=NO_CACHE)
 def describe(run: str) -> StageManifest | State[StageManifest]:
-    """Write the merged model's card, which tells the evaluations too, and register the model in MLflow."""
+    """Write the card of the merged model, with its evaluations, and register the model in MLflow."""
     ended = run_stage(run, "model-card", make=_describe, show=_show_card)
     context = current_context(run)
     register_model(context.tracking, context.run)
@@ -39,7 +40,7 @@ def describe(run: str) -> StageManifest | State[StageManifest]:
 
 @task(name="push", task_run_name=named("push to the hub"), cache_policy=NO_CACHE)
 def push(run: str) -> StageManifest | State[StageManifest]:
-    """Upload the merged model of an open run to `merge.push`, private."""
+    """Upload the merged model of an open run to the private repository `merge.push`."""
     return run_stage(run, "push", make=_push, show=_show)
 
 
@@ -98,7 +99,7 @@ def _name_of(source: ModelSource) -> str:
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
-    """The weights stay where they are; MLflow is told where."""
+    """Tell MLflow where the weights are; they are not copied."""
     mlflow_run.set_tags({"merged_model": run.merged_model.absolute(), **manifest.result})
 
 

@@ -1,4 +1,4 @@
-"""Preflight: everything that a person should change, named at once, before anything expensive starts.
+"""Preflight: every problem of a run is reported at once, before anything expensive starts.
 
 See docs/architecture.md, "Bad input is named".
 """
@@ -21,17 +21,17 @@ def preflight(run: str) -> list[str]:
     """Check an open run before its stages are made.
 
     Returns:
-        Warnings: what works but perhaps not as meant.
+        Warnings about what works, but perhaps not as intended.
 
     Raises:
-        PlanError: the run cannot work; the message names every problem.
+        PlanError: the run cannot work; the message has every problem.
     """
     context = current_context(run)
-    # The report depends on every other stage: where it stands, nothing expensive is left.
-    if _stands(context, "report"):
+    # The report depends on every other stage: once it is finished, nothing expensive is left to do.
+    if _is_finished(context, "report"):
         return []
     with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
-        problems = find_problems(context.located, context.run, is_prepared=_stands(context, "prepare"))
+        problems = find_problems(context.located, context.run, is_prepared=_is_finished(context, "prepare"))
     raise_if_fatal(problems)
     warnings = [str(problem) for problem in problems]
     for warning in warnings:
@@ -39,6 +39,6 @@ def preflight(run: str) -> list[str]:
     return warnings
 
 
-def _stands(context: RunContext, stage: str) -> bool:
+def _is_finished(context: RunContext, stage: str) -> bool:
     manifest = read_manifest(context.run, stage)
     return manifest is not None and manifest.digest == context.digests[stage]

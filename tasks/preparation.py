@@ -1,4 +1,4 @@
-"""What the stage `prepare` makes of a config: the model that it names, and its rows as prompts of that model."""
+"""The work of the stage `prepare`: it writes the configured model, and the rows as prompts of that model."""
 
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
@@ -14,7 +14,7 @@ def prepare_run(config: RunConfig, run: RunDirectory, *, progress: Progress) -> 
     """Write the initial model and the prepared rows into a run's folder, each whole or not at all.
 
     Raises:
-        ValueError: as write_initial_model and prepare_dataset do.
+        ValueError: the model cannot be built, or the data cannot be used.
         OSError: the checkpoint cannot be read or downloaded.
     """
     source = config.model.source

@@ -1,4 +1,4 @@
-"""Prepare: the model as configured, and the rows as prompts."""
+"""Prepare: write the configured model, and the rows as prompts."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @task(name="prepare", task_run_name=named("prepare data and model"), cache_policy=NO_CACHE)
 def prepare(run: str) -> StageManifest | State[StageManifest]:
-    """Write the initial model's folder and the prepared rows of an open run."""
+    """Write the initial model and the prepared rows of an open run."""
     ended = run_stage(run, "prepare", make=_make, show=_show)
     context = current_context(run)
     context.tracking.show_pipeline("the data", lambda pipeline: _show_inputs(pipeline.parent, context.run))

@@ -1,4 +1,4 @@
-"""Report: summary.json and one self-contained HTML page, from what the run's folder holds."""
+"""Report: write summary.json and one self-contained HTML page from the contents of the run's folder."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def _make(context: RunContext) -> StageOutcome:
 
 
 def _headline(manifest: StageManifest) -> dict[str, float]:
-    """What pipelines are compared by."""
+    """The metrics by which MLflow compares pipelines."""
     return {f"accuracy/{name}": manifest.result[name]["accuracy"] for name in EVALUATED_MODELS}
 
 

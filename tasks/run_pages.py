@@ -1,4 +1,4 @@
-"""Which pages of a run are shown in Prefect, and when."""
+"""Shows the pages of a run in Prefect."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,19 +19,19 @@ _VALIDATION, _ABOUT_VALIDATION = "validation", "Answers to held-out prompts whil
 
 
 def show_links(context: "RunContext", *, resume: str) -> None:
-    """Where else the run is seen: MLflow, its folder, its commands, `resume` among them."""
+    """Show where else the run can be looked at: MLflow, its folder, its commands, such as `resume`."""
     page = links_page(context.run, mlflow=context.tracking.addresses(), resume=resume)
-    show_page(context.config.experiment, "links", page, about="Where the run is seen")
+    show_page(context.config.experiment, "links", page, about="Where to look at the run")
 
 
 def show_plan(context: "RunContext", plan: BatchPlan) -> None:
-    """The batch arithmetic."""
+    """Show the batch arithmetic."""
     page = f"# Batch plan\n\n{facts_table(plan_facts(context.config, plan))}"
     show_page(context.config.experiment, "batch-plan", page, about="Steps, batches and token budgets")
 
 
 def show_stage(context: "RunContext", manifest: StageManifest) -> None:
-    """A stage that stands; an epoch's with its last rollouts and validation."""
+    """Show a finished stage; an epoch with its last rollouts and its last validation."""
     experiment = context.config.experiment
     show_page(experiment, manifest.stage, stage_page(manifest), about=f"What {manifest.stage} made")
     if manifest.stage.startswith("train-epoch-"):
@@ -43,15 +43,15 @@ def show_stage(context: "RunContext", manifest: StageManifest) -> None:
 
 
 def _readable(write: Callable[[], str]) -> str:
-    """A page; of files that are lost or damaged, that they are: no run ends for what it shows."""
+    """A page. Where its files are lost or damaged the page says so, since a run must not end because of a page."""
     try:
         return write()
     except (OSError, ValueError) as error:
-        return f"What belongs here cannot be read: {error}\n"
+        return f"This page cannot be shown: {error}\n"
 
 
 class TrainingPages:
-    """The pages that are written anew while steps are trained: the newest steps, and the newest validation."""
+    """The pages that are updated during training: the newest steps and the newest validation."""
 
     def __init__(self, context: "RunContext") -> None:
         experiment, run = context.config.experiment, context.run
@@ -69,18 +69,19 @@ class TrainingPages:
         self._validated = validated_steps(run)
 
     def refresh(self, *, now: bool = False) -> None:
-        """Write the steps when that is due, or `now`, and a validation once there is a new one."""
+        """Update the page of the steps when it is due, or `now`, and the page of the validation when there is a new
+        one."""
         self._steps.refresh(now=now)
         validated = validated_steps(self._run)
         if validated != self._validated:
             self._validated = validated
-            if validated:  # a run that starts again drops those that it makes again
+            if validated:  # a run that starts again drops the validations that it repeats
                 self._validation.refresh()
 
 
 @contextmanager
 def steps_shown(context: "RunContext") -> Iterator[TrainingPages]:
-    """Yields the pages of the steps so far, to be refreshed while they are trained; the end shows the last."""
+    """Yields the pages, which are to be refreshed during training; they are updated once more at the end."""
     pages = TrainingPages(context)
     try:
         yield pages

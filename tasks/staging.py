@@ -1,4 +1,4 @@
-"""How every stage is run: recognised if it stands, else made, hashed, recorded and shown."""
+"""How every stage is run: a finished stage is recognised; any other is made, hashed, recorded and shown."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageOutcome:
-    """What a stage made: files and folders below the run's folder, and small JSON facts."""
+    """What a stage made: files and folders in the run's folder, and a small JSON result."""
 
     outputs: Sequence[Path]
     result: Mapping[str, Any]
@@ -37,10 +37,10 @@ Make = Callable[[RunContext], StageOutcome]
 
 
 def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageManifest | State[StageManifest]:
-    """Return the manifest of a stage of an open run, making the stage first if it does not stand.
+    """Return the manifest of a stage of an open run. The stage is made first unless it is finished and valid.
 
     Returns:
-        The manifest; as a state named "Cached" when nothing had to be made.
+        The manifest; a state named "Cached" with the manifest when nothing had to be made.
     """
     context = current_context(run_name)
     context.stop.raise_if_requested()
@@ -64,7 +64,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
 
 
 def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, seconds: float) -> StageManifest:
-    """Hash what a stage made and write its manifest: from here on it stands."""
+    """Hash what a stage made and write its manifest, which makes the stage finished."""
     manifest = StageManifest(
         stage=made.name,
         digest=made.digest,
@@ -83,14 +83,14 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
 
 
 def tell_of_software(context: RunContext, stage: str, made_by: Software, *, said: str) -> None:
-    """Warn, and note as an event, that what a run goes on from was made by other software than is here now. What one
-    stage told the next ones do not repeat.
+    """Warn, and record an event, when a run goes on from a stage that other software made. A change that was reported
+    for one stage is not reported again for the next.
 
     Args:
         context: The run.
         stage: The stage that was made; `training` is all epochs together.
-        made_by: By which software, in the end.
-        said: What becomes of it, in words.
+        made_by: The software that made it last.
+        said: What happens with the stage, for the message.
     """
     now = context.software.get(kind_of(stage), {})
     if not now:
@@ -109,7 +109,7 @@ def tell_of_software(context: RunContext, stage: str, made_by: Software, *, said
 
 
 def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> State[StageManifest]:
-    """The state of a stage that stands already."""
+    """The state of a stage that is already finished."""
     origin = f"taken over from {manifest.reused_from}" if manifest.reused_from else "finished before"
     logger.info("%s: %s", manifest.stage, origin)
     present(context, manifest, show=show)
@@ -117,12 +117,13 @@ def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> S
 
 
 def present(context: RunContext, manifest: StageManifest, *, show: Show) -> None:
-    """Show a stage that stands: in MLflow, as an artifact of the flow, and to the stages after it."""
+    """Show a finished stage in MLflow and as an artifact of the flow, and make its manifest known to the next
+    stages."""
     context.manifests[manifest.stage] = manifest
     context.tracking.show(tracked_stage(manifest.stage), manifest, show)
     show_stage(context, manifest)
 
 
 def tracked_stage(stage: str) -> str:
-    """The nested MLflow run of a stage: all epochs share one, so that their steps are one curve."""
+    """Name of the nested MLflow run of a stage. All epochs share one, so that their steps are one curve."""
     return "train" if stage.startswith("train-epoch-") else stage

@@ -1,4 +1,4 @@
-"""Train: one task an epoch; a failed one continues from the last checkpoint when it is tried again."""
+"""Train: one task for each epoch. A failed epoch that is retried continues from the last checkpoint."""
 
 import errno
 import logging
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRIES = 2
-"""A lost device may come back; each try continues from the last checkpoint, so it costs little."""
+"""A lost device may come back. A retry costs little, since it continues from the last checkpoint."""
 
 
 def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed epoch may end otherwise the next time. A run is a function of config, data and seed, so what the
-    training itself found wrong comes back; so do a full disk and what a person must change; a stop was asked for."""
+    """Whether a retry of a failed epoch may succeed. A run is determined by config, data and seed, so errors that the
+    training itself raises come back. So do a full disk and mistakes that a person must correct. A stop was
+    requested."""
     from rl_core.loop.collecting import StaleWeights
     from rl_core.loop.filtering import TooFewInformativeGroups
     from rl_core.loop.scoring import TooManyFailedRewards
@@ -76,7 +77,8 @@ def _tells_of_full_disk(error: object) -> bool:
 
 
 def settle(run: str) -> range:
-    """Decide what training starts from and return the epochs of an open run, from 1; those that stand are among them.
+    """Decide from where training continues, and return all epochs of an open run, counted from 1, finished ones
+    included.
 
     Raises:
         PlanError: the config does not fit the prepared rows.
@@ -111,12 +113,13 @@ def settle(run: str) -> range:
 
 
 def wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
-    """The training of an open run, where what comes before it stands."""
+    """The training of an open run, given the stages before it."""
     return WantedTraining.of(context.wanted("training"), chain=chain, trainer=context.config.trainer)
 
 
 def training_chain(context: RunContext) -> EpochChain:
-    """Name and digest of every epoch's stage; needs the prepared rows, whose number decides how many there are."""
+    """Name and digest of every epoch's stage. It needs the prepared rows, whose number decides how many epochs there
+    are."""
     return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs, files=context.files)
 
 
@@ -133,9 +136,9 @@ def _plan(context: RunContext) -> BatchPlan:
     retry_condition_fn=is_worth_retrying,
 )
 def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
-    """Train one epoch of an open run, from wherever its last checkpoint is.
+    """Train one epoch of an open run, from its last checkpoint on.
 
-    A failure closes the session, so that another try starts workers and engine anew.
+    A failure closes the session, so that a retry starts new workers.
     """
     context = current_context(run)
     context.stop.raise_if_requested()
@@ -179,8 +182,8 @@ def _closed_on_failure(context: RunContext) -> Iterator[None]:
 def epoch_outputs(
     run: RunDirectory, trainer: TrainerConfig, result: "EpochResult", store: CheckpointStore
 ) -> list[Path]:
-    """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may ask for. Of an
-    epoch that is recorded after its checkpoint was removed, the records alone; files that were lost are left out."""
+    """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may need. If the
+    epoch's checkpoint was removed before the epoch is recorded, only the records; lost files are left out."""
     files = [file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, trainer, step)]
     records = [run.metrics, *(file for file in files if file.is_file())]
     if result.checkpoint is None:
@@ -213,13 +216,13 @@ def _device() -> str:
 
 
 def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:
-    """What the epoch's steps took, those before an interruption too."""
+    """Seconds of all steps of the epoch, steps before an interruption included."""
     steps = range(result.first_step, result.last_step + 1)
     return float(sum(record["total_s"] for record in read(context.run.timings) if record["step"] in steps))
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
-    """The steps' metrics are sent by the follower; the checkpoint is named, not copied."""
+    """Show the data and the path of the checkpoint. The metrics of the steps are sent by the follower."""
     log_split(mlflow_run, run, "train")
     if manifest.result["checkpoint"] is not None:
         mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})

@@ -1,8 +1,9 @@
-"""Responses kept as they come, so that an evaluation that was interrupted goes on from the items already answered.
+"""Keeps the responses of an evaluation as they are generated, so that an interrupted evaluation continues where it
+stopped.
 
 A response is a function of its request's seed, prompt and weights (docs/architecture.md, "Keyed randomness"), so the
-kept responses and the new ones together are what an unbroken evaluation draws. Only responses are kept: scoring them
-again is cheap beside drawing them, and gives a scorer that failed another chance.
+kept responses and the new ones together are the responses of an uninterrupted evaluation. Only responses are kept:
+scoring them again is cheap compared with generating them, and gives a scorer that failed another chance.
 """
 
 import base64
@@ -24,11 +25,11 @@ _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
 
 
 class AnswerFile:
-    """A file of responses: a line that says what they belong to, then one line a response.
+    """A file of responses: a header line that says what they belong to, then one line for each response.
 
     Args:
-        path: The file, made when the first response is asked for.
-        key: Digest of all that the responses depend on. A file that does not begin with it is started anew.
+        path: The file; it is created when the first response is requested.
+        key: Digest of everything that the responses depend on. A file with another key is started anew.
     """
 
     def __init__(self, path: Path, *, key: str) -> None:
@@ -36,13 +37,14 @@ class AnswerFile:
         self._header = json.dumps({"key": key}).encode()
 
     def around(self, generate: Generate) -> Generate:
-        """`generate` that yields the kept responses first, draws the rest alone and keeps each as it comes."""
+        """Wrap `generate`: the result yields the kept responses first, generates only the missing ones, and keeps
+        each."""
 
         def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
             kept = self._open()
             missing = [request for request in requests if request.seed not in kept]
             if len(missing) < len(requests):
-                _LOG.info("%d of %d responses were drawn before", len(requests) - len(missing), len(requests))
+                _LOG.info("%d of %d responses were generated before", len(requests) - len(missing), len(requests))
             yield from (kept[request.seed] for request in requests if request.seed in kept)
             if missing:
                 yield from self._keeping(generate(missing, sampling), missing)
@@ -50,7 +52,7 @@ class AnswerFile:
         return resumed
 
     def remove(self) -> None:
-        """The evaluation is written: nothing is to be continued."""
+        """Remove the file, once the evaluation is written and there is nothing to continue."""
         self._path.unlink(missing_ok=True)
 
     def _keeping(self, rollouts: Iterator[Rollout], requests: Sequence[GenerationRequest]) -> Iterator[Rollout]:
@@ -62,25 +64,28 @@ class AnswerFile:
                 yield rollout
 
     def _open(self) -> dict[int, Rollout]:
-        """[seed] -> kept response. The rest of the file is cut off from the first line that cannot be read: a killed
-        process leaves its last one torn, a power cut leaves blocks of NULs."""
+        """[seed] -> kept response. The file is cut off at the first line that cannot be read: a killed process leaves
+        an incomplete last line, and a power cut leaves blocks of zeros."""
         data = self._path.read_bytes() if self._path.is_file() else b""
         *lines, _ = data.split(b"\n")
         if not lines or lines[0] != self._header:
             if lines:
-                _LOG.warning("%s is of another evaluation, or of other software: all is drawn anew", self._path)
+                _LOG.warning(
+                    "%s belongs to another evaluation or to other software: all responses are generated anew",
+                    self._path,
+                )
             atomic_write_bytes(self._path, self._header + b"\n")
             return {}
         kept = _read_until_torn(lines[1:])
         size = sum(len(line) + 1 for line in lines[: 1 + len(kept)])
         if size < len(data):
-            _LOG.warning("%s cannot be read from line %d on; the rest is drawn again", self._path, 2 + len(kept))
+            _LOG.warning("%s cannot be read from line %d on; the rest is generated again", self._path, 2 + len(kept))
             cut_file(self._path, size)
         return dict(kept)
 
 
 def _read_until_torn(lines: Sequence[bytes]) -> list[tuple[int, Rollout]]:
-    """(seed, response) of each line before the first that holds no such pair."""
+    """(seed, response) of each line before the first line that cannot be read."""
     kept = []
     for line in lines:
         try:

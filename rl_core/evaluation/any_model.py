@@ -1,4 +1,4 @@
-"""A model by whatever names it: a Hugging Face folder, a run, a checkpoint of one, or a name on the hub."""
+"""Finds a model by its name: a Hugging Face folder, a run, a checkpoint of a run, or a name on the hub."""
 
 import json
 import tempfile
@@ -26,15 +26,15 @@ class FoundModel:
     """A model that can be loaded.
 
     Attributes:
-        folder: In Hugging Face format.
-        origin: Where it comes from, in words; with the commit for a hub model.
+        folder: The model in Hugging Face format.
+        origin: Where the model comes from, in words; for a model of the hub, with the commit.
     """
 
     folder: Path
     origin: str
 
     def own_dtype(self) -> Dtype:
-        """The number format that its config names; bfloat16 where it names neither of ours."""
+        """The number format that the model's config names; bfloat16 where it names neither float32 nor bfloat16."""
         config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         named = {**config.get("text_config", {}), **config}
         return "float32" if "float32" in (named.get("dtype"), named.get("torch_dtype")) else "bfloat16"
@@ -42,12 +42,12 @@ class FoundModel:
 
 @contextmanager
 def found_model(name: str) -> Iterator[FoundModel]:
-    """The model that `name` leads to: a folder with a config.json; a run's folder, for its merged model; a checkpoint's
-    folder, exported into a temporary one; else `owner/name[@revision]` on the hub.
+    """Find the model that `name` leads to: a folder with a config.json; the folder of a run, for its merged model; the
+    folder of a checkpoint, which is exported into a temporary folder; else `owner/name[@revision]` on the hub.
 
     Raises:
-        ValueError: it is none of these, or a checkpoint is damaged.
-        OSError: the hub has no such model, or cannot be reached.
+        ValueError: `name` is none of these, or the checkpoint is damaged.
+        OSError: the hub has no such model or cannot be reached.
     """
     path = Path(name)
     run = RunDirectory(path)
@@ -61,18 +61,21 @@ def found_model(name: str) -> Iterator[FoundModel]:
         with tempfile.TemporaryDirectory() as scratch:
             yield FoundModel(folder=_export(path, Path(scratch)), origin=f"checkpoint {path}")
     elif path.exists():
-        raise ValueError(f"{path} is no model: it has no config.json, and is neither a run nor a checkpoint of one")
+        raise ValueError(
+            f"{path} is not a model: it has no config.json, and is neither a run nor a checkpoint of a run"
+        )
     else:
         yield _from_hub(name)
 
 
 def _export(checkpoint_folder: Path, folder: Path) -> Path:
-    """Write a checkpoint's weights in Hugging Face format; loading them proves them by the checkpoint's probe."""
+    """Write the weights of a checkpoint in Hugging Face format; loading them checks them against the checkpoint's
+    probe."""
     checkpoint = read_checkpoint(checkpoint_folder)
     verify(checkpoint)
     run = RunDirectory(checkpoint_folder.resolve().parents[1])
     if not run.config.is_file():
-        raise ValueError(f"{checkpoint_folder} does not lie in its run's folder, whose config and data it needs")
+        raise ValueError(f"{checkpoint_folder} is not in the folder of its run, whose config and data it needs")
     config = stored_config(run.config)
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
     workers = open_workers(config, folders, total_optimizer_steps=1, progress=SilentProgress())
@@ -89,6 +92,6 @@ def _from_hub(name: str) -> FoundModel:
 
     repository, _, revision = name.partition("@")
     if repository.count("/") != 1:
-        raise ValueError(f"there is no folder {name}, and it is no owner/name on the hub either")
+        raise ValueError(f"there is no folder {name}, and it is not an owner/name of the hub either")
     folder = Path(snapshot_download(repository, revision=revision or None, ignore_patterns=_OTHER_FORMATS))
     return FoundModel(folder=folder, origin=f"{repository} on the hub, commit {folder.name}")

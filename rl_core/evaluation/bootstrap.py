@@ -1,7 +1,7 @@
 """Resampling items: intervals and tests that assume nothing about how the shares of right responses are distributed.
 
-An item drawn with its responses is drawn whole, so answers to one item count as the relatives that they are. Items with
-equal values are interchangeable, which makes a resample one multinomial draw over the different values.
+An item is resampled with all its responses, since responses to one item are not independent. Items with equal values
+are interchangeable, so a resample is one multinomial draw over the different values.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ RESAMPLES = 10_000
 
 def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES) -> Interval:
     """Percentile interval of the mean over items (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter
-    13); of a difference, when the values are differences on the same items. The draws are keyed: equal values give
-    equal intervals, whatever their order.
+    13). Where the values are differences on the same items, it is the interval of the difference. The seed is fixed:
+    equal values give equal intervals, whatever their order.
 
     Args:
-        values: [items] one number each, such as its share of right responses.
+        values: [items] one number for each item, such as its share of right responses.
         confidence: Coverage, between 0 and 1.
-        resamples: Draws.
+        resamples: Number of resamples.
 
     Raises:
         ValueError: there is no item.
@@ -36,9 +36,9 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95, res
 
 
 def sign_flip_p_value(differences: Sequence[float], *, resamples: int = RESAMPLES) -> float:
-    """Two-sided p-value that two answerers are equally good, from the differences of their shares item by item: under
-    the null hypothesis each difference is as likely as its opposite (Fisher's randomisation test; for one response an
-    item, McNemar's test, which statistics.mcnemar gives exactly).
+    """Two-sided p-value that two models are equally good, from the differences of their shares of right responses, item
+    by item: under the null hypothesis each difference is as likely as its opposite (Fisher's randomisation test). With
+    one response an item this is McNemar's test, whose exact p-value statistics.mcnemar gives.
 
     Raises:
         ValueError: there is no item.

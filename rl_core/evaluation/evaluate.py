@@ -1,4 +1,4 @@
-"""Answering held-out prompts and judging the answers."""
+"""Generating responses to held-out prompts, and scoring them."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from rl_core.rewards.sample import RewardSample
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling, Score
 
 Generate = Callable[[Sequence[GenerationRequest], Sampling], Iterator[Rollout]]
-"""WorkerGroup.generate, or anything that yields one rollout a request in any order."""
+"""WorkerGroup.generate, or any other function that yields one rollout for each request, in any order."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,20 +29,23 @@ def evaluate_prompts(
     run_seed: int,
     progress: Progress,
 ) -> dict[Mode, list[EvaluationItem]]:
-    """Answer the prompts in every configured mode. [mode] -> items, in the order of the prompts.
+    """Generate and score responses to the prompts in every configured mode.
 
-    The greedy mode takes one response a prompt at temperature 0, the sampled one `config.n`. Seeds are keyed by mode,
-    prompt and sample, so a response depends on nothing else. A response without a score is wrong, and its item tells
-    the reason.
+    The greedy mode takes one response to each prompt at temperature 0, the sampled mode `config.n` responses. Seeds are
+    keyed by mode, prompt and sample, so a response depends on nothing else. A response without a score counts as wrong,
+    and its item has the reason.
 
     Args:
-        prompts: The held-out rows; `config.limit` takes the first ones.
-        generate: Draws the responses.
-        pool: Judges them, as they finish.
+        prompts: The held-out rows; of these, the first `config.limit` are taken.
+        generate: Generates the responses.
+        pool: Scores each response as soon as it is generated.
         config: Modes, sampling and the reward component that says whether a response is right.
-        max_response_length: Longest response, tokens.
+        max_response_length: Longest response in tokens.
         run_seed: The run's seed.
-        progress: Shows a bar a mode.
+        progress: Shows a progress bar for each mode.
+
+    Returns:
+        [mode] -> items, in the order of the prompts.
 
     Raises:
         ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.
@@ -50,7 +53,9 @@ def evaluate_prompts(
     """
     chosen = prompts[: config.limit]
     if not chosen or len({prompt.uid for prompt in chosen}) != len(chosen):
-        raise ValueError(f"evaluation needs prompts, each with a uid of its own; got {len(chosen)}")
+        raise ValueError(
+            f"evaluation needs at least one prompt, and prompts with different uids; got {len(chosen)} prompts"
+        )
     items: dict[Mode, list[EvaluationItem]] = {}
     for mode in config.modes:
         requests = _requests(chosen, mode, n=config.n if mode == "sampled" else 1, run_seed=run_seed)
@@ -84,7 +89,7 @@ def _sampling(mode: Mode, config: EvaluationConfig, *, max_tokens: int) -> Sampl
 def _answer(
     requests: Sequence[GenerationRequest], rollouts: Iterator[Rollout], pool: RewardPool, advance: Advance
 ) -> list[tuple[Rollout, Score]]:
-    """Responses and scores in the order of the requests, each scored from the moment it is there."""
+    """Responses and scores in the order of the requests. Scoring starts while other responses are still generated."""
     prompts = {request.prompt.uid: request.prompt for request in requests}
     answers: dict[tuple[str, int], tuple[Rollout, Future[Score]]] = {}
     for rollout in rollouts:
@@ -94,7 +99,9 @@ def _answer(
     pool.flush()
     keys = [(request.prompt.uid, request.sample_index) for request in requests]
     if missing := [key for key in keys if key not in answers]:
-        raise RuntimeError(f"{len(missing)} of {len(keys)} responses never came, the first for {missing[0]}")
+        raise RuntimeError(
+            f"{len(missing)} of {len(keys)} responses were not generated, the first of them for {missing[0]}"
+        )
     return [(rollout, future.result()) for rollout, future in map(answers.__getitem__, keys)]
 
 

@@ -1,4 +1,4 @@
-"""The folder of one evaluation: items.parquet and result.json, there together or not at all."""
+"""The folder of an evaluation: items.parquet and result.json, which are written together or not at all."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,15 @@ RESULT_FILE = "result.json"
 
 
 def write_evaluation(folder: Path, items: Mapping[Mode, Sequence[EvaluationItem]]) -> dict[Mode, EvaluationResult]:
-    """Replace `folder` by the items of all modes and their results, which are returned as well.
+    """Replace `folder` by the items of all modes and their results.
+
+    Returns:
+        [mode] -> result.
 
     Raises:
-        ValueError: as summarise does; the folder is then as it was.
-        OSError: it cannot be written; likewise.
+        ValueError: the items of a mode have different numbers of responses, or none has a score; the folder is
+            unchanged.
+        OSError: the folder cannot be written; it is unchanged.
     """
     results = {mode: summarise(of_mode) for mode, of_mode in items.items()}
     with committed_folder(folder) as temporary:
@@ -27,13 +31,14 @@ def write_evaluation(folder: Path, items: Mapping[Mode, Sequence[EvaluationItem]
 
 
 def read_results(folder: Path) -> dict[Mode, EvaluationResult]:
-    """[mode] -> result. Raises FileNotFoundError when there is no evaluation."""
+    """Read the result of each mode. Raises FileNotFoundError when there is no evaluation."""
     values = json.loads((folder / RESULT_FILE).read_text())
     return {mode: EvaluationResult.from_json(result) for mode, result in values.items()}
 
 
 def read_evaluation(folder: Path) -> dict[Mode, list[EvaluationItem]]:
-    """[mode] -> items, in the order in which they were written. Raises FileNotFoundError when there is none."""
+    """Read the items of each mode, in the order in which they were written. Raises FileNotFoundError when there is no
+    evaluation."""
     items: dict[Mode, list[EvaluationItem]] = {}
     for item in read_items(folder / ITEMS_FILE):
         items.setdefault(item.mode, []).append(item)

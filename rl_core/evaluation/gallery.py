@@ -1,4 +1,4 @@
-"""Held-out items worth looking at."""
+"""The choice of held-out items that the report shows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rl_core.randomness import keyed_seed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GalleryRow:
-    """One item with both models' answers. The images are looked up by their uids."""
+    """One item with the responses of both models. The images are looked up by their uids."""
 
     uid: str
     image_uids: tuple[str, ...]
@@ -24,9 +24,10 @@ class GalleryRow:
 
 
 def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[GalleryRow]:
-    """At most `count` items: two thirds flips (what training lost and gained by turns, as long as there are both),
-    the rest by turns from what is still wrong and what both got right. Places that one kind cannot fill go to the
-    next. Which item of a kind is shown depends on its uid alone, so that two runs show the same ones.
+    """Choose at most `count` items. Two thirds are flipped items: alternately one that training lost and one that it
+    gained, as long as there are both. The rest are alternately items that both models answered wrongly and items that
+    both answered rightly. If there are too few items of one kind, the other kind takes their places. Which items of a
+    kind are chosen depends on their uids alone, so that two runs show the same items.
 
     Raises:
         ValueError: there are no items, an item has several responses, or the two sets of items differ.

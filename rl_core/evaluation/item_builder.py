@@ -11,13 +11,13 @@ from rl_core.types import FinishReason, Prompt, Rollout, Score
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemBuilder:
-    """Makes the items of one pass.
+    """Makes the items of one mode.
 
     Attributes:
         mode: "greedy" or "sampled".
-        accuracy_key: The component that says whether an answer is right.
-        categories: Columns to keep with each item.
-        pool: What scored the responses; knows which scores tell the answer that was read.
+        accuracy_key: The reward component that says whether a response is right.
+        categories: Columns whose values are kept with each item.
+        pool: The pool that scored the responses; it knows for which sources the reward has a parser.
     """
 
     mode: Mode
@@ -26,7 +26,7 @@ class ItemBuilder:
     pool: RewardPool
 
     def of_rollout(self, prompt: Prompt, rollout: Rollout, score: Score) -> EvaluationItem:
-        """The item of a response that was drawn. Raises ValueError when the score lacks `accuracy_key`."""
+        """The item of a generated response. Raises ValueError when the score lacks `accuracy_key`."""
         return self._item(
             prompt,
             score,
@@ -37,7 +37,8 @@ class ItemBuilder:
         )
 
     def of_text(self, prompt: Prompt, response: str, score: Score, *, sample_index: int) -> EvaluationItem:
-        """The item of a saved response, whose tokens are not known. Raises ValueError likewise."""
+        """The item of a saved response, whose tokens are not known. Raises ValueError when the score lacks
+        `accuracy_key`."""
         return self._item(prompt, score, response=response, sample_index=sample_index, length=None, finish_reason=None)
 
     def _item(
@@ -73,7 +74,7 @@ class ItemBuilder:
 
 
 def categories_of(extra: Mapping[str, Any], columns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The row's values in those of the columns that it has; a list is as many values."""
+    """[column] -> the row's values, for the columns that the row has; a list gives several values."""
     found = {column: extra[column] for column in columns if extra.get(column) is not None}
     return {
         column: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for column, value in found.items()
@@ -81,10 +82,10 @@ def categories_of(extra: Mapping[str, Any], columns: tuple[str, ...]) -> dict[st
 
 
 def _is_right(score: Score, accuracy_key: str) -> bool:
-    """Right from one half on: some scorers call wrong 0, others -1."""
+    """A component of 0.5 or more means right: some scorers give 0 for a wrong response, others -1."""
     if score.error is not None:
         return False
     if accuracy_key not in score.components:
         known = ", ".join(sorted(score.components))
-        raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is no component of the reward; it has {known}")
+        raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is not a component of the reward; it has {known}")
     return score.components[accuracy_key] >= 0.5

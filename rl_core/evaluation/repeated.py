@@ -1,4 +1,4 @@
-"""Several responses to an item: how often one of them is right, and how often the most common answer is."""
+"""pass@k and majority@k, for several responses to an item."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from statistics import fmean
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vote:
-    """A response: the answer that was read from it (None without one), and whether it is right."""
+    """A response: the answer that was read from it (None where there is none), and whether it is right."""
 
     answer: str | None
     is_right: bool
@@ -20,8 +20,8 @@ def pass_at_k(num_right: Sequence[int], *, n: int, k: int) -> float:
     2107.03374, equation 1): the mean over items of 1 - C(n - c, k) / C(n, k), which is unbiased.
 
     Args:
-        num_right: [items] right responses c of each.
-        n: Responses an item.
+        num_right: [items] number of right responses c.
+        n: Responses to each item.
         k: 1 .. n.
 
     Raises:
@@ -35,16 +35,16 @@ def pass_at_k(num_right: Sequence[int], *, n: int, k: int) -> float:
 def majority_at_k(items: Sequence[Sequence[Vote]], *, k: int) -> float:
     """How often the most common of k answers is right (self-consistency: Wang et al. 2022, arXiv 2203.11171).
 
-    Answers are equal when they are the same text; of equally common ones the earliest counts; responses without an
-    answer have no vote, and where nobody has one the item is wrong. With n responses an item, the mean over its n // k
-    blocks of k is taken.
+    Answers are equal when their texts are equal. Of several equally common answers the earliest counts. Responses
+    without an answer have no vote; an item where no response has an answer is wrong. With n responses to an item, the
+    mean over its n // k blocks of k responses is taken.
 
     Args:
-        items: [items][n] votes, in the order of the samples.
+        items: [items][n] responses, in the order of the samples.
         k: 1 .. n.
 
     Raises:
-        ValueError: there is no item, or one has fewer than k votes.
+        ValueError: there is no item, or an item has fewer than k responses.
     """
     if not items or k < 1 or min(map(len, items)) < k:
         raise ValueError(f"majority@{k} needs items with at least {k} response(s)")
@@ -55,7 +55,7 @@ def majority_at_k(items: Sequence[Sequence[Vote]], *, k: int) -> float:
 
 
 def sample_counts(n: int) -> list[int]:
-    """The k worth reporting: powers of two below n, and n."""
+    """The values of k that are reported: the powers of two below n, and n."""
     return [*(1 << power for power in range((n - 1).bit_length())), n]
 
 
@@ -63,5 +63,5 @@ def _majority_is_right(votes: Sequence[Vote]) -> bool:
     counts = Counter(vote.answer for vote in votes if vote.answer is not None)
     if not counts:
         return False
-    (winner, _), *_ = counts.most_common(1)  # of equally common ones the first that was counted
+    (winner, _), *_ = counts.most_common(1)  # of equally common answers, the first that was counted
     return next(vote.is_right for vote in votes if vote.answer == winner)

@@ -1,4 +1,4 @@
-"""What an evaluation comes to."""
+"""The result of an evaluation: accuracy with intervals, pass@k, majority@k and other figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,14 +18,14 @@ AtK = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CategoryRow:
-    """The items with one value in one column; an item with several values is in several rows.
+    """Accuracy of the items that have one value in one column; an item with several values is in several rows.
 
     Attributes:
-        column: The column.
-        value: Its value.
+        column: Name of the column.
+        value: The value in the column.
         n: Items.
         accuracy: Share of right responses.
-        ci95: 95 % interval, by items.
+        ci95: 95 % interval over items.
     """
 
     column: str
@@ -36,7 +36,7 @@ class CategoryRow:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """The row of which `values` is the JSON."""
+        """Read what `to_json` returned."""
         return cls(**(values | {"ci95": tuple(values["ci95"])}))
 
     def to_json(self) -> dict[str, Any]:
@@ -46,24 +46,24 @@ class CategoryRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationResult:
-    """The figures of one mode.
+    """The result of one mode.
 
     Attributes:
         mode: "greedy" or "sampled".
         n: Items.
-        samples: Responses, n times the responses an item.
+        samples: Responses to all items.
         accuracy: Share of right responses; a response without a score is wrong.
-        ci95: 95 % interval of the accuracy, by items (statistics.clustered_wilson_interval).
-        bootstrap95: The same by resampling items.
-        pass_at: pass@k, for an item with several responses; empty with one.
-        majority_at: majority@k, likewise; empty too where no answer is read from the responses.
-        parse_failure_rate: Share of the responses without a readable answer, among those of which the reward says
-            it; None where it says it of none.
-        truncation_rate: Share of responses that ran into the token limit; None for saved responses.
-        mean_length: Mean response length, tokens; None likewise.
+        ci95: 95 % interval of the accuracy over items (statistics.clustered_wilson_interval).
+        bootstrap95: 95 % interval of the accuracy over items, by resampling.
+        pass_at: pass@k; empty where each item has one response.
+        majority_at: majority@k; empty where each item has one response, or where no answer is read from the responses.
+        parse_failure_rate: Share of responses without a readable answer, among the responses that the reward parses;
+            None where it parses none.
+        truncation_rate: Share of responses that reached the token limit; None for saved responses.
+        mean_length: Mean response length in tokens; None for saved responses.
         reward_mean: Mean `overall` of the responses with a score.
         failed_rewards: Responses without a score.
-        categories: Accuracies by `evaluation.categories`.
+        categories: Accuracies by the values of the columns `evaluation.categories`.
     """
 
     mode: Mode
@@ -93,7 +93,7 @@ class EvaluationResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The result of which `values` is the JSON."""
+        """Read what `to_json` returned."""
         read = {
             "ci95": tuple(values["ci95"]),
             "bootstrap95": tuple(values["bootstrap95"]),
@@ -112,7 +112,7 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
     """
     modes = {item.mode for item in items}
     if len(modes) != 1:
-        raise ValueError(f"need the items of one mode, got those of {sorted(modes)}")
+        raise ValueError(f"need the items of one mode, got items of {sorted(modes)}")
     rewards = [item.components[OVERALL] for item in items if item.error is None]
     if not rewards:
         raise ValueError(f"none of {len(items)} responses has a score; the first reason: {items[0].error}")
@@ -139,7 +139,8 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
 
 
 def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float]:
-    """[uid] the share of right responses of each item. Raises ValueError when items differ in their number."""
+    """[uid] -> share of right responses to the item. Raises ValueError when items have different numbers of
+    responses."""
     return {group[0].uid: fmean(item.is_right for item in group) for group in _groups(items)}
 
 
@@ -168,7 +169,7 @@ def _majority_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
 
 
 def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
-    """A row a column and value, sorted; none where the items have no categories."""
+    """One row for each column and value, sorted; empty where the items have no categories."""
     grades: dict[tuple[str, str], dict[str, list[bool]]] = {}
     for item in items:
         for column, values in item.categories.items():

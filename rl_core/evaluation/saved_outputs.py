@@ -34,12 +34,12 @@ class SavedOutput:
     """One saved response.
 
     Attributes:
-        uid: Identity of the item; where the file has none, the row's number among those of its mode.
-        question: What was asked, where the file says it.
+        uid: Identity of the item; where the file has none, the number of the row among the rows of its mode.
+        question: The question, where the file has it; else empty.
         answer: The ground truth.
         response: The response.
-        sample_index: Its place among the responses to the item.
-        extra: The row's other columns.
+        sample_index: Index of the response among the responses to the item.
+        extra: The other columns of the row.
     """
 
     uid: str
@@ -51,16 +51,16 @@ class SavedOutput:
 
 
 def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
-    """Read a file of responses: JSON (a list, or an object with the list under `results`), JSONL, or Parquet such as
-    this project's items.parquet.
+    """Read a file of responses: JSON (a list, or an object with the list in `results`), JSONL, or Parquet, such as the
+    items.parquet of an evaluation.
 
     A row holds the response (`response`, `model_output`, `output`, `prediction` or `completion`; a list of them for
-    several samples) and the truth (`ground_truth`, `answer` or `label`); an identity (`uid`, `id` or `question_id`) and
-    the question where it has them. Of a file with a column `mode`, the rows of `mode` are taken.
+    several samples) and the ground truth (`ground_truth`, `answer` or `label`). It may hold an identity (`uid`, `id` or
+    `question_id`) and the question. If the file has a column `mode`, only the rows of `mode` are read.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or a row lacks a response or truth; names the row, counted from 0
-            over all rows of the file.
+        ValueError: the file cannot be read or is empty, or a row lacks a response or a ground truth; the message names
+            the row, counted from 0 over all rows of the file.
     """
     rows = [(row, record) for row, record in enumerate(_records(path)) if record.get(_MODE_KEY, mode) == mode]
     if not rows:
@@ -77,7 +77,7 @@ def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
 
 def _outputs_of(record: Mapping[str, Any], number: int, seen: Counter[str]) -> list[SavedOutput]:
     asked = record.get("question")
-    # R1-V's logs keep the whole item in this place.
+    # In R1-V's logs this is the whole item.
     item = {**asked, **record, "question": asked.get("question", "")} if isinstance(asked, Mapping) else dict(record)
     responses = _value(item, RESPONSE_KEYS, "response")
     truth = answer_text(_value(item, TRUTH_KEYS, "truth"))
@@ -102,7 +102,7 @@ def _outputs_of(record: Mapping[str, Any], number: int, seen: Counter[str]) -> l
 
 
 def _extra(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns beside the response; the categories that our own files keep count as columns too."""
+    """The columns other than the response. The categories in our own files count as columns too."""
     columns = json_columns({key: value for key, value in item.items() if key not in RESPONSE_KEYS})
     return columns | dict(columns.pop(_CATEGORIES_KEY, ()))
 
@@ -122,7 +122,7 @@ def _records(path: Path) -> Iterable[Mapping[str, Any]]:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     if not isinstance(found, list) or not all(isinstance(record, Mapping) for record in found):
-        raise ValueError(f"{path} holds no list of rows (nor one under `results`)")
+        raise ValueError(f"{path} holds neither a list of rows nor an object with such a list in `results`")
     return found
 
 
@@ -150,8 +150,8 @@ _NOTHING = np.zeros(0, dtype=np.int32)
 def score_saved_outputs(
     outputs: Sequence[SavedOutput], protocol: Protocol, *, progress: Progress
 ) -> list[EvaluationItem]:
-    """The items of saved responses, in their order, judged in the isolated pool: a grader may hang on what a model made
-    up. A response without a score is wrong, and its item tells the reason."""
+    """Score saved responses, in their order. They are scored in the isolated pool, since a grader may hang on the text
+    of a model. A response without a score is wrong, and its item has the reason."""
     prompts = [_prompt(output) for output in outputs]
     with RewardPool(protocol.reward_config()) as pool, progress.bar(f"score by {protocol.name}", len(outputs)) as bar:
         futures = [
@@ -173,7 +173,7 @@ def score_saved_outputs(
 
 
 def _prompt(output: SavedOutput) -> Prompt:
-    """A prompt as the judge sees it; it was asked elsewhere and has no tokens here."""
+    """The prompt for the reward. It was asked elsewhere, so it has no tokens here."""
     return Prompt(
         uid=output.uid,
         data_source=_SOURCE,

@@ -1,4 +1,4 @@
-"""Intervals and tests for accuracies: how far a difference is more than luck."""
+"""Confidence intervals and significance tests for accuracies."""
 
 import math
 import warnings
@@ -18,15 +18,15 @@ def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> 
     """Score interval of a proportion (Wilson, JASA 22, 1927): it stays inside [0, 1] and is honest near the ends.
 
     Args:
-        successes: Right answers, 0 .. n. A fraction is allowed, for an effective sample size.
-        n: Answers, more than 0.
+        successes: Number of right responses, 0 .. n. A fraction is allowed, for an effective sample size.
+        n: Number of responses, more than 0.
         confidence: Coverage, between 0 and 1.
 
     Raises:
         ValueError: `n` is not positive, `successes` lies outside 0 .. n, or `confidence` outside (0, 1).
     """
     if n <= 0 or not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} is no proportion")
+        raise ValueError(f"{successes} successes of {n} is not a proportion")
     z = _z(confidence)
     share = successes / n
     centre = share + z * z / (2 * n)
@@ -39,15 +39,16 @@ def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> 
 def clustered_wilson_interval(
     item_shares: Sequence[float], *, samples_an_item: int, confidence: float = 0.95
 ) -> Interval:
-    """Wilson's interval when every item was answered several times.
+    """Wilson's interval for several responses to each item.
 
-    Answers to one item resemble each other, so N items with k answers each say less than N * k answers. They count as
-    n_eff = p (1 - p) / v answers, where v is the variance of the mean over items: the design effect of Kish, Survey
-    Sampling, 1965; for Wilson's interval with it see Franco et al., J. Survey Statistics and Methodology 7, 2019.
-    With k = 1, n_eff is N; it lies between N and N * k, and is N where all answers are right or all are wrong.
+    Responses to one item resemble each other, so k responses to each of N items say less than N * k independent
+    responses. They count as n_eff = p (1 - p) / v responses, where v is the variance of the mean over items: the design
+    effect of Kish, Survey Sampling, 1965; for Wilson's interval with it see Franco et al., J. Survey Statistics and
+    Methodology 7, 2019. n_eff lies between N and N * k. It is N where k = 1, and where all responses are right or all
+    are wrong.
 
     Args:
-        item_shares: [N] share of right answers of each item.
+        item_shares: [N] share of right responses to each item.
         samples_an_item: k.
         confidence: Coverage, between 0 and 1.
 
@@ -73,8 +74,8 @@ def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) 
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Exact two-sided p-value that two answerers are equally good (McNemar, Psychometrika 12, 1947), given that `b`
-    items were answered rightly by the first alone and `c` by the second alone.
+    """Exact two-sided p-value that two models are equally good (McNemar, Psychometrika 12, 1947), where `b` items were
+    answered rightly by the first model alone and `c` by the second model alone.
 
     Under the null hypothesis each such item is a fair coin, so that b is binomial.
 
@@ -88,7 +89,7 @@ def mcnemar(b: int, c: int) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedCounts:
-    """Items by who answered rightly."""
+    """Number of items by which of two models answered them rightly."""
 
     both: int
     only_first: int
@@ -102,8 +103,8 @@ class PairedCounts:
 
 
 def paired_difference_interval(counts: PairedCounts, *, confidence: float = 0.95) -> Interval:
-    """Interval of the second accuracy minus the first, on the same items (Newcombe, Statistics in Medicine 17, 1998,
-    pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation.
+    """Confidence interval of the second accuracy minus the first, on the same items (Newcombe, Statistics in Medicine
+    17, 1998, pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation.
 
     Raises:
         ValueError: there are no items.
@@ -124,7 +125,8 @@ def _combined(one: float, other: float, phi: float) -> float:
 
 
 def _phi(counts: PairedCounts) -> float:
-    """Correlation of the two answers, with method 10's continuity correction; 0 where one of them never varies."""
+    """Correlation between the two models' answers, with the continuity correction of method 10; 0 where the answers of
+    one model do not vary."""
     margins = (
         (counts.both + counts.only_first)
         * (counts.only_second + counts.neither)

@@ -1,8 +1,9 @@
-"""The plain files that a run's numbers are written to: one JSON object a line, each line on the disk before the next.
+"""The plain files that a run's numbers are written to. Each line is a JSON object, and is on the disk before the next
+one.
 
-metrics.jsonl holds only functions of config, data and seed, so an interrupted and resumed run ends with the same bytes
-as one that was not (docs/architecture.md, "Resume is exact"). What depends on the clock goes to timings.jsonl, and
-incidents go to events.jsonl.
+metrics.jsonl holds only values that follow from config, data and seed, so that a run that was interrupted and resumed
+ends with the same bytes as one that was not (docs/architecture.md, "Resume is exact"). Values that depend on the clock
+go to timings.jsonl, and incidents go to events.jsonl.
 """
 
 import json
@@ -23,11 +24,11 @@ _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
 
 class JsonLines:
-    """A file of JSON objects, one a line, appended to by one process.
+    """A file of JSON objects, one in each line, to which one process appends.
 
-    Equal records give equal bytes: keys are sorted, floats are the shortest text that reads back as the same number
-    (NaN and the infinities as Python's json writes them). Opening it cuts off a last line that a killed process or a
-    full disk left torn.
+    Equal records give equal bytes: keys are sorted, and a float is the shortest text that reads back as the same number
+    (NaN and the infinities are written as Python's json writes them). Opening the file cuts off a last line that a
+    killed process or a full disk left incomplete.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,8 +49,8 @@ class JsonLines:
             fsync_folder(self.path.parent)
 
     def cut_back(self, step: float) -> None:
-        """Drop the lines of later steps than `step`, all at once or not at all; the bytes of the others stay. A line
-        that damage has made unreadable goes too, so that the file can be read again."""
+        """Drop the lines of all steps after `step`, whole or not at all; the bytes of the other lines do not change. A
+        damaged line is dropped too, so that the file can be read again."""
         if not self.path.exists():
             return
         kept = b"".join(lines_until(self.path, step))
@@ -58,16 +59,16 @@ class JsonLines:
 
 
 def step_files(folder: Path) -> list[tuple[int, Path]]:
-    """(step, file) of the files that hold a step each (rollouts, validations), in the order of the steps."""
+    """(step, file) of the files that hold one step each (rollouts, validations), in the order of the steps."""
     named = ((_STEP_FILE.fullmatch(path.name), path) for path in folder.glob("step-*.parquet"))
     return sorted((int(match[1]), path) for match, path in named if match)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, also while another process appends to it: an unfinished last line is left out.
+    """Read the records of a file. Another process may append to it meanwhile: an incomplete last line is left out.
 
     Raises:
-        ValueError: a line is no JSON; the message names it.
+        ValueError: a line is not a JSON object; the message names the line.
     """
     if not path.exists():
         return []
@@ -76,7 +77,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def read_after(path: Path, step: int) -> list[dict[str, Any]]:
-    """The records of later steps than `step`, in order; only these are parsed. Raises ValueError as `read` does."""
+    """Read the records of all steps after `step`, in order; only these are parsed. Raises ValueError when one of them
+    is not a JSON object."""
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")
@@ -90,20 +92,21 @@ def read_after(path: Path, step: int) -> list[dict[str, Any]]:
 
 
 def lines_until(path: Path, step: float) -> list[bytes]:
-    """The lines of the steps up to `step`, as they are; without those that damage has made unreadable."""
+    """The unchanged lines of the steps up to `step`, without damaged lines."""
     lines = path.read_bytes().splitlines(keepends=True)
     return [line for line in lines if (known := _step_of(line)) is not None and known <= step]
 
 
 def readable_steps(path: Path) -> set[int]:
-    """The steps that have a line; one that damage has made unreadable tells none."""
+    """The steps that have a line; damaged lines are ignored."""
     if not path.exists():
         return set()
     return {step for line in path.read_bytes().splitlines() if (step := _step_of(line)) is not None}
 
 
 class RunLogs:
-    """The metrics, timings and events of one run, for its one writer (the holder of the run's lock); others `read`."""
+    """Writes the metrics, timings and events of a run. Only the holder of the run's lock may write; others use
+    `read`."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -113,38 +116,38 @@ class RunLogs:
         self._last_step = max(readable_steps(run.metrics), default=-1)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step (0 is the time before training). Raises ValueError for a step that is not
-        after the last one: each step is recorded once. Raises RunLockLost as `ensure_held` does."""
+        """Write the metrics of a step (0 is before training). Raises ValueError for a step that is not after the last
+        one, since each step is recorded once, and RunLockLost when another process has taken the run's lock."""
         ensure_held(self._run.lock)
         if step <= self._last_step:
-            raise ValueError(f"metrics of step {step} come after those of step {self._last_step}")
+            raise ValueError(f"metrics of step {step} come after the metrics of step {self._last_step}")
         self._metrics.append({"step": step} | {name: float(value) for name, value in metrics.items()})
         self._last_step = step
 
     def log_timing(self, step: int, timings: Mapping[str, float]) -> None:
-        """Write what a step cost: seconds a phase, tokens a second."""
+        """Write the timings of a step: seconds of each phase, tokens per second."""
         self._timings.append({"step": step} | {name: float(value) for name, value in timings.items()})
 
     def log_event(self, kind: str, **facts: object) -> None:
-        """Write an incident with the time of day (Unix seconds). `facts` are JSON values; secrets are left out."""
+        """Write an incident with its time (Unix seconds). `facts` are JSON values; secrets in them are hidden."""
         self._events.append({"kind": kind, "time": time.time()} | redact_tree(facts))
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics of a step. Raises KeyError when it has none."""
+        """The metrics of a step. Raises KeyError when the step has none."""
         for record in reversed(read(self._run.metrics)):
             if record["step"] == step:
                 return {name: value for name, value in record.items() if name != "step"}
         raise KeyError(f"{self._run.metrics} has no step {step}")
 
     def drop_unreadable(self) -> None:
-        """Drop lines of metrics and timings that damage has made unreadable, so that the rest can be read."""
+        """Drop damaged lines of metrics and timings, so that the other lines can be read."""
         ensure_held(self._run.lock)
         for lines in (self._metrics, self._timings):
             lines.cut_back(math.inf)
 
     def cut_back(self, step: int) -> None:
-        """Drop the metrics, timings, rollouts and validations of later steps than `step` (-1 drops all): a run that
-        resumes there writes them again. Events stay, as they did happen."""
+        """Drop the metrics, timings, rollouts and validations of all steps after `step` (-1 drops all): a run that
+        resumes there writes them again. Events stay, since they did happen."""
         ensure_held(self._run.lock)
         self._metrics.cut_back(step)
         self._timings.cut_back(step)
@@ -168,7 +171,7 @@ def _append_whole(descriptor: int, data: bytes) -> None:
 
 
 def _cut_torn_end(path: Path) -> None:
-    """Drop the last line if it has no end, or an end but no JSON (blocks that a power cut left unwritten)."""
+    """Drop the last line if it does not end, or is not JSON (a power cut leaves blocks of zeros)."""
     if not path.exists():
         return
     data = path.read_bytes()

@@ -1,6 +1,6 @@
-"""One Parquet file a step with every rollout of it: what was asked, answered, scored and credited.
+"""One Parquet file for each step, with all its rollouts: prompt, response, reward and advantages.
 
-The bytes are a function of the rollouts alone (no clock, no host name), so a resumed run writes the same files.
+The bytes depend on the rollouts alone (no clock, no host name), so a resumed run writes the same files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,27 +39,27 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutRecord:
-    """One rollout as it is kept: a row of a step's file.
+    """A row of a step's file: one rollout.
 
     Attributes:
         step: The training step, from 1.
-        prompt_uid: Identity of the row that was asked.
-        data_source: The source it came from.
+        prompt_uid: Identity of the prompt.
+        data_source: Name of the source that the row came from.
         prompt: The rendered chat prompt.
-        question: The user's text before the template.
-        answer: Ground truth.
-        image_uids: Its images, in order, then the frames of its videos.
-        sample_index: Place in the group.
+        question: The user's text, before the prompt template is applied.
+        answer: The ground truth.
+        image_uids: The uids of the images, in order, then the uids of the frames of videos.
+        sample_index: Index of the rollout in its group.
         response: The decoded response.
         response_ids: [R] token ids.
-        log_probs: [R] the engine's log-probs, float32.
+        log_probs: [R] log-probs of the generator, float32.
         finish_reason: "stop" or "length".
-        policy_version: Version of the weights it was drawn with; lower than its neighbours' where the group was kept
-            from the step before (`online_filtering.surplus`), whose file has it too.
-        components: The reward's components, `overall` among them; empty when the reward failed.
-        parsed: The answer that the reward read from the response.
-        error: Why there is no score.
-        advantages: [R] credit of each token, float32; None for a rollout that was not trained on.
+        policy_version: Version of the weights that sampled it. It is lower than in other groups where the group was
+            kept from the step before (`online_filtering.surplus`); the file of that step has the group too.
+        components: The components of the reward, `overall` among them; empty when the reward failed.
+        parsed: The answer that the reward read from the response; None where it read none.
+        error: Why there is no score; None where there is one.
+        advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
     """
 
     step: int
@@ -82,7 +82,7 @@ class RolloutRecord:
 
     @property
     def advantage(self) -> float | None:
-        """Mean credit of a token; None for a rollout that was not trained on."""
+        """Mean advantage of a token; None for a rollout that was not trained on."""
         return None if self.advantages is None else sum(self.advantages) / len(self.advantages)
 
 
@@ -98,9 +98,9 @@ def write_rollouts(
 
     Args:
         path: The file (`RunDirectory.rollouts(step)`).
-        groups: All groups that were drawn, in the loader's order.
+        groups: All groups that were sampled, in the order of the loader.
         scores: The score of every rollout.
-        trained: The groups that were learnt from; a rollout that is not in them has no advantage.
+        trained: The groups that were trained on; a rollout that is not in them has no advantage.
         step: The training step.
 
     Raises:
@@ -119,7 +119,7 @@ def write_rollouts(
 
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
-    """The rollouts of a step's file, in the order in which they were written."""
+    """Read the rollouts of a step's file, in the order in which they were written."""
     rows: list[dict[str, Any]] = pq.read_table(path, schema=_SCHEMA, partitioning=None).to_pylist()
     return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
 

@@ -1,4 +1,4 @@
-"""A run's steps as lines of the log, which the command line shows."""
+"""The tracker that writes a run's steps to the log, which the command line shows."""
 
 import logging
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ _ONE_OF = {GENERATIONS: "a response", VAL_GENERATIONS: "an answer to a held-out 
 
 
 class ConsoleTracker:
-    """Implements Tracker on the log.
+    """Implements Tracker with the log.
 
-    A terminal cannot be asked what it has shown: whoever opens one says from where on it is to be told.
+    A terminal cannot be asked for the last step that it has, so the caller says from which step on to show.
 
     Args:
-        after: The last step that it need not show, -1 to show all.
+        after: The last step that is not shown; -1 shows all steps.
     """
 
     def __init__(self, *, after: int) -> None:
@@ -29,22 +29,22 @@ class ConsoleTracker:
         return self._last
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """A record a row."""
+        """Log one record for each row."""
         for row in zip(*table.values(), strict=True):
             lines = [f"  {column}: {value}" for column, value in zip(table, row, strict=True)]
             logger.info("step %d, %s\n%s", step, _ONE_OF[name], "\n".join(lines))
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A record with a line for each family of metrics (`actor/...`)."""
+        """Log one record, with a line for each family of metrics (`actor/...`)."""
         logger.info("step %d\n%s", step, metrics_text(metrics))
         self._last = step
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Does nothing: nothing is buffered."""
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
-    """`  family  name 0.1, other 2`: a line a family, both in alphabetical order."""
+    """`  family  name 0.1, other 2`: one line for each family; families and names are in alphabetical order."""
     families = groupby(sorted(metrics), key=_family)
     return "\n".join(_line(family, {name: metrics[name] for name in names}) for family, names in families)
 

@@ -16,24 +16,26 @@ from rl_core.tracking.tracker import Table, Tracker, TrackerUnavailable, report_
 _logger = logging.getLogger(__name__)
 
 SENDING_SECONDS = 2.0
-"""Longest time one `follow` spends on what is missing; the rest goes with the next call."""
+"""Longest time that one `follow` spends on missing steps; the rest is sent by the next call."""
 PAUSE_FACTOR = 10.0
-"""After a failed attempt the next one waits this many times as long as that one took: a server that lets every request
-run into its timeout then costs a tenth of the time at most, one that refuses at once is asked at nearly every call."""
+"""After a failed attempt, the next one comes after this many times the duration of the failed one. So a server where
+every request times out costs a tenth of the time at most, and a server that refuses at once is asked at nearly every
+call."""
 
 
 class TrackerFollower:
     """Keeps one tracker up to date with a run's metrics file.
 
-    The file is the truth and the server says what it has: resume, outage and late sending are one case. Only
-    TrackerUnavailable is swallowed; it is reported once an outage.
+    The file is the truth, and the server says which steps it has: resume, outage and late sending are one case. Only
+    TrackerUnavailable is caught; it is reported once for each outage.
 
     Args:
         tracker: Where the metrics go.
         metrics_path: The run's metrics.jsonl.
-        generations: Tables of some responses of a step by name; none where there is nothing to show.
-        log_event: Takes the report of an outage.
-        clock: Seconds, monotonic.
+        generations: Returns, for a step, tables of some of its responses, by name; empty where there is nothing to
+            show.
+        log_event: Records an outage as an event.
+        clock: A monotonic clock in seconds.
     """
 
     def __init__(
@@ -55,16 +57,16 @@ class TrackerFollower:
         self._is_out = False
 
     def follow(self) -> None:
-        """Send the steps that the server has not, for at most a few seconds. Call it after each step."""
+        """Send the steps that the server does not have yet, for at most a few seconds. Call it after each step."""
         if self._clock() >= self._retry_at:
             self._attempt(seconds=SENDING_SECONDS)
 
     def catch_up(self) -> None:
-        """Send everything that is missing, however long it takes."""
+        """Send all missing steps, however long it takes."""
         self._attempt(seconds=math.inf)
 
     def finish(self) -> None:
-        """Send everything that is missing and close the tracker."""
+        """Send all missing steps and close the tracker."""
         self._attempt(seconds=math.inf, close=True)
 
     def _attempt(self, *, seconds: float, close: bool = False) -> None:

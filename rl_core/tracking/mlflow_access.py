@@ -1,4 +1,4 @@
-"""The one door to MLflow: which store, with which patience, and what an outage looks like."""
+"""All access to MLflow: which store is used, how long it is waited for, and how an outage is reported."""
 
 import os
 import re
@@ -18,21 +18,22 @@ from rl_core.tracking.tracker import TrackerUnavailable
 Result = TypeVar("Result")
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-"""MLflow's own defaults (7 retries, 120 s) hold a run up for minutes. No retry: what is missing is sent later."""
+"""MLflow's own defaults (7 retries, 120 s) hold a run up for minutes. There are no retries, since missing steps are
+sent later."""
 
 QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
-"""MLflow's bars of downloads would stand among those of the run. The addresses of its pages too, and with the server's
-password in them."""
+"""MLflow would show progress bars of downloads among the progress bars of the run, and print the addresses of its
+pages, which may contain the server's password."""
 
 _SQLITE = "sqlite:///"
 
 
 class MlflowAccess:
-    """A tracking store that may be away at any moment.
+    """An MLflow tracking store, which may be unreachable at any moment.
 
     Args:
-        uri: Address of a server, or `sqlite:///file.db` (relative to the working directory, made absolute here, because
-            tasks may run in another one).
+        uri: Address of a server, or `sqlite:///file.db`. A relative path is made absolute here, because tasks may run
+            in another working directory.
     """
 
     def __init__(self, uri: str) -> None:
@@ -42,8 +43,8 @@ class MlflowAccess:
         self._client: MlflowClient | None = None
 
     def call(self, action: Callable[[MlflowClient], Result]) -> Result:
-        """`action(client)`. Raises TrackerUnavailable whatever MLflow, its transport or its database answers with
-        instead: nothing that a view of the run says may end the run."""
+        """Return `action(client)`. Raises TrackerUnavailable for every error of MLflow, its transport or its database,
+        since an error of a tracker must not end the run."""
         try:
             if self._client is None:
                 self._client = self._open()
@@ -53,17 +54,19 @@ class MlflowAccess:
 
     @property
     def is_server(self) -> bool:
-        """Whether a server answers, which decides by itself where artifacts lie, and not a database."""
+        """Whether the store is a server, which decides itself where artifacts are stored, and not a database."""
         return self.uri.startswith(("http://", "https://"))
 
     def artifact_location(self, experiment: str) -> str | None:
-        """Where the artifacts of an experiment go: beside a database file; a server decides by itself (None)."""
+        """Where the artifacts of an experiment are stored: beside the database file. None for a server, which decides
+        itself."""
         if not self.uri.startswith(_SQLITE):
             return None
         return (self._database().parent / "mlruns" / experiment).as_uri()
 
     def _open(self) -> MlflowClient:
-        """MLflow retries a database that cannot be opened for 101 seconds; one try of ours comes first."""
+        """Open the store. MLflow retries a database that cannot be opened for 101 seconds, so this tries it once
+        before."""
         if self.uri.startswith(_SQLITE):
             self._database().parent.mkdir(parents=True, exist_ok=True)
         if re.match(rf"({'|'.join(DATABASE_ENGINES)})(\+\w+)?:", self.uri):
@@ -77,7 +80,7 @@ class MlflowAccess:
 
 
 def absolute_uri(uri: str) -> str:
-    """A `sqlite:///` URI with its path made absolute; every other URI as it is."""
+    """Make the path of a `sqlite:///` URI absolute; any other URI is returned unchanged."""
     if not uri.startswith(_SQLITE):
         return uri
     return _SQLITE + str(Path(uri.removeprefix(_SQLITE)).absolute())

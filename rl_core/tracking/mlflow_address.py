@@ -1,4 +1,4 @@
-"""Where MLflow is, and who decides it."""
+"""The address of MLflow. Imports no MLflow."""
 
 import os
 
@@ -8,7 +8,7 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 
 
 def mlflow_address(tracking: TrackingConfig) -> str | None:
-    """Address of the MLflow server or database: MLflow's own variable, else the config's; None when the config turns
-    MLflow off. Where a run is shown belongs to the machine that runs it, and an address may hold a password, which a
-    config may not."""
+    """Address of the MLflow server or database: MLflow's environment variable, else the config's key; None when the
+    config turns MLflow off. The variable comes first, since the address depends on the machine that runs, and may
+    contain a password, which a config may not."""
     return tracking.mlflow_uri and (os.environ.get(VARIABLE) or tracking.mlflow_uri)

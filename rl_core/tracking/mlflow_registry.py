@@ -1,8 +1,8 @@
-"""Trained models in MLflow's registry: a version a run, and the alias `champion` on one of them.
+"""Trained models in MLflow's registry: one version for each run, and the alias `champion` on one of them.
 
-The weights stay in the run's folder. A database takes the folder's URI as the version's source. A server takes no local
-path that lies outside its own artifacts (mlflow/server/handlers.py, _validate_source_run), so there the source is the
-artifact folder `merged`, in which `location.json` says where the weights are and what their hashes are.
+The weights stay in the run's folder. With a database, the source of a version is the URI of the folder. A server
+refuses local paths outside of its own artifacts (mlflow/server/handlers.py, _validate_source_run), so there the source
+is the artifact folder `merged`, in which `location.json` has the path and the hashes of the weights.
 """
 
 import json
@@ -25,7 +25,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegisteredVersion:
-    """A version of a registered model: its number, and its tags."""
+    """A version of a registered model: its number and its tags."""
 
     version: str
     tags: Mapping[str, str]
@@ -35,7 +35,7 @@ class ModelRegistry:
     """The versions of one registered model. Every method raises TrackerUnavailable when MLflow does not answer.
 
     Args:
-        access: The store.
+        access: The tracking store.
         name: Name of the registered model.
     """
 
@@ -44,7 +44,7 @@ class ModelRegistry:
         self.name = name
 
     def find(self, tags: Mapping[str, str]) -> RegisteredVersion | None:
-        """The newest version with all these tags."""
+        """Find the newest version that has all these tags; None where there is none."""
 
         def find(client: MlflowClient) -> RegisteredVersion | None:
             found = client.search_model_versions(f"name = '{self.name}'", max_results=_PAGE)
@@ -62,14 +62,14 @@ class ModelRegistry:
         tags: Mapping[str, str],
         description: str,
     ) -> RegisteredVersion:
-        """Make a version.
+        """Register a version.
 
         Args:
-            run: The run that the model came from.
-            folder: Where the weights are.
-            files: SHA-256 of the folder's files by name.
-            tags: What is known of it.
-            description: Markdown for people.
+            run: The MLflow run that the model came from.
+            folder: Folder of the weights.
+            files: [name] -> SHA-256 of the files in the folder.
+            tags: Tags of the version.
+            description: Description for people, in Markdown.
         """
         run_id = run.run_id
         source = folder.absolute().as_uri()
@@ -97,7 +97,7 @@ class ModelRegistry:
         self._access.call(tag)
 
     def champion(self) -> RegisteredVersion | None:
-        """The version that has the alias; None when none has it."""
+        """The version that has the alias `champion`; None when no version has it."""
 
         def find(client: MlflowClient) -> RegisteredVersion | None:
             if not client.search_registered_models(f"name = '{self.name}'"):
@@ -110,7 +110,7 @@ class ModelRegistry:
         return self._access.call(find)
 
     def aliases_of_runs(self) -> dict[str, list[str]]:
-        """Name of each run that has a version -> the aliases of its versions, sorted; none for most."""
+        """[name of a run that has a version] -> sorted aliases of its versions; mostly empty."""
 
         def read(client: MlflowClient) -> dict[str, list[str]]:
             if not client.search_registered_models(f"name = '{self.name}'"):
@@ -126,12 +126,12 @@ class ModelRegistry:
 
         return self._access.call(read)
 
-    def crown(self, version: RegisteredVersion) -> None:
-        """Move the alias to a version."""
+    def set_champion(self, version: RegisteredVersion) -> None:
+        """Move the alias `champion` to a version."""
         self._access.call(lambda client: client.set_registered_model_alias(self.name, CHAMPION, version.version))
 
     def table(self, run_id: str, file: str) -> Table | None:
-        """A table that `MlflowRun.log_table` wrote in any run; None when it is not there."""
+        """Read a table that `MlflowRun.log_table` wrote in any run; None when it is not there."""
 
         def read(client: MlflowClient) -> Table | None:
             if file not in {artifact.path for artifact in client.list_artifacts(run_id)}:

@@ -1,8 +1,9 @@
-"""One MLflow run a pipeline and a nested run a stage, found again by their tags after a crash or in another process.
+"""One MLflow run for each pipeline, and a nested run for each stage. After a crash or in another process, they are
+found again by their tags.
 
 Everything goes through MlflowClient with explicit run ids (MLflow's "active run" belongs to a thread and is lost
 between tasks). Every method raises TrackerUnavailable when MLflow does not answer, and may be called again with the
-same values: a run that is continued shows each thing once.
+same values, so that a run that is continued shows everything once.
 """
 
 import json
@@ -32,9 +33,9 @@ STAGE_TAG = "sightline.stage"
 LOCAL_PAGES = "http://127.0.0.1:5000"
 """Where `sightline ui` serves MLflow's pages when no other port is asked for."""
 PIPELINE = "pipeline"
-"""What STAGE_TAG says of the parent run."""
+"""Value of STAGE_TAG for the parent run."""
 SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
-"""Tag of an experiment that makes MLflow's pages open on its runs and curves, and not on the traces of an agent."""
+"""Tag of an experiment with which MLflow's pages open on its runs and curves, and not on the traces of an agent."""
 
 # MLflow's own limits (mlflow/utils/validation.py).
 MAX_METRICS_A_BATCH = 1000
@@ -46,14 +47,14 @@ MAX_DIGEST_LENGTH = 36
 
 
 class MlflowRun:
-    """One MLflow run, looked up (or made) when it is first needed.
+    """One MLflow run, which is looked up or created when it is first needed.
 
     Args:
-        access: The store.
-        experiment: Name of the experiment, made if need be.
+        access: The tracking store.
+        experiment: Name of the experiment, which is created if it does not exist.
         name: Name that people see.
-        tags: Identify the run: two runs with equal tags are the same run.
-        parent: The run that it is nested in.
+        tags: Tags that identify the run: two runs with equal tags are the same run.
+        parent: The run in which this one is nested.
     """
 
     def __init__(
@@ -82,18 +83,18 @@ class MlflowRun:
 
     @property
     def address(self) -> str:
-        """Where a browser finds the run: on the server, or where `sightline ui` shows a database."""
+        """Address of the run for a browser: on the server, or where `sightline ui` serves the pages of a database."""
         run_id = self._call(lambda client, run_id: run_id)
         return f"{self.experiment_address}/runs/{run_id}"
 
     @property
     def experiment_address(self) -> str:
-        """Where a browser finds the experiment that the run is in."""
+        """Address of the run's experiment for a browser."""
         experiment = self._call(lambda client, run_id: client.get_run(run_id).info.experiment_id)
         return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}"
 
     def tag_experiment(self, name: str, value: str) -> None:
-        """A tag of the experiment that the run is in, unless it has one of that name."""
+        """Set a tag of the run's experiment, unless the experiment has a tag of that name."""
 
         def tag(client: MlflowClient, run_id: str) -> None:
             experiment = client.get_experiment(client.get_run(run_id).info.experiment_id)
@@ -103,26 +104,26 @@ class MlflowRun:
         self._call(tag)
 
     def set_status(self, status: RunStatus) -> None:
-        """RUNNING also reopens a run that a killed process left behind or that had ended."""
+        """Set the status. RUNNING also reopens a run that had ended or that a killed process left behind."""
         if status == "RUNNING":
             self._call(lambda client, run_id: client.update_run(run_id, status=status))
         else:
             self._call(lambda client, run_id: client.set_terminated(run_id, status=status))
 
     def log_params(self, config: Mapping[str, Any]) -> None:
-        """A nested configuration as parameters with dotted names. A value that is there already must be the same."""
+        """Log a nested configuration as parameters with dotted names. The value of a parameter cannot change."""
         params = [Param(_key(name), _cut(text, MAX_PARAM_LENGTH)) for name, text in flatten(config).items()]
         for batch in _batches(params, MAX_PARAMS_A_BATCH):
             self._log_batch(params=batch)
 
     def set_tags(self, tags: Mapping[str, object]) -> None:
-        """Tags, for what differs between attempts (a parameter cannot change) and for finding runs."""
+        """Set tags. They may change between attempts, unlike parameters, and runs are found by them."""
         entities = [RunTag(_key(name), _cut(str(value), MAX_TAG_LENGTH)) for name, value in tags.items()]
         for batch in _batches(entities, MAX_PARAMS_A_BATCH):
             self._log_batch(tags=batch)
 
     def log_metrics(self, metrics: Mapping[str, float], *, step: int = 0) -> None:
-        """Metrics of a step. MLflow keeps a second value of one step beside the first: log each step once."""
+        """Log the metrics of a step. Log each step once: MLflow would keep a second value beside the first."""
         now = int(time.time() * 1000)
         entities = [Metric(_key(name), float(value), now, step) for name, value in metrics.items()]
         for batch in _batches(entities, MAX_METRICS_A_BATCH):
@@ -139,13 +140,13 @@ class MlflowRun:
         return None if value is None else str(value)
 
     def log_dataset(self, *, name: str, digest: str, source: Path, context: str, rows: int) -> None:
-        """The prepared data as an input of the run.
+        """Log the prepared data as an input of the run.
 
         Args:
             name: Name of the data set.
-            digest: Its fingerprint; runs with equal data are found by it.
+            digest: Fingerprint of the data; runs with equal data are found by it.
             source: Folder of the prepared data.
-            context: What it is used for ("training", "evaluation").
+            context: What the data is used for ("training", "evaluation").
             rows: Number of rows.
         """
         dataset = Dataset(
@@ -159,13 +160,13 @@ class MlflowRun:
         self._call(lambda client, run_id: client.log_inputs(run_id, datasets=[entry]))
 
     def log_table(self, file: str, columns: Table) -> None:
-        """A table that MLflow's pages show (`mlflow.load_table` reads it); an earlier one of that name is replaced,
-        where MLflow's own `log_table` would append the same rows again. Of a hundred and more tables the pages show
-        the newest; the others are artifacts like any file.
+        """Log a table that MLflow's pages show (`mlflow.load_table` reads it). It replaces an earlier table of that
+        name, while MLflow's own `log_table` would append the rows to it. Of more than about a hundred tables the pages
+        show only the newest; the others are artifacts like any other file.
 
         Args:
-            file: Name in the artifacts, ending in `.json`.
-            columns: Column name -> one JSON value a row, all of one length.
+            file: Name of the artifact, ending in `.json`.
+            columns: [column name] -> one JSON value for each row; all columns have the same length.
         """
         table = {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 
@@ -179,15 +180,15 @@ class MlflowRun:
         self._call(log)
 
     def log_image(self, file: str, image: Image.Image) -> None:
-        """A sample image under the artifact name `file` (`samples/000.png`)."""
+        """Log an image as the artifact `file` (`samples/000.png`)."""
         self._call(lambda client, run_id: client.log_image(run_id, image, artifact_file=file))
 
     def log_text(self, file: str, text: str) -> None:
-        """A text under the artifact name `file`."""
+        """Log a text as the artifact `file`."""
         self._call(lambda client, run_id: client.log_text(run_id, text, file))
 
     def log_file(self, path: Path, folder: str | None = None) -> None:
-        """A copy of a file (the report) under its own name, in `folder` of the artifacts."""
+        """Log a copy of a file under its own name, in `folder` of the artifacts."""
         self._call(lambda client, run_id: client.log_artifact(run_id, str(path), folder))
 
     def _log_batch(self, **entities: Sequence[Metric | Param | RunTag]) -> None:
@@ -198,7 +199,7 @@ class MlflowRun:
             run_id = self.run_id
             return self._access.call(lambda client: action(client, run_id))
         except TrackerUnavailable:
-            self._run_id = None  # the database may be another one when it comes back
+            self._run_id = None  # it may be another database when it answers again
             raise
 
     def _find_or_create(self, client: MlflowClient, parent: Mapping[str, str]) -> str:
@@ -219,13 +220,13 @@ class MlflowRun:
 
 
 class MlflowPipeline:
-    """The runs of one pipeline: a parent, and a nested run a stage.
+    """The MLflow runs of one pipeline: a parent, and a nested run for each stage.
 
     Args:
         uri: Tracking server, or SQLite database.
-        experiment: The experiment's name.
-        run_name: The run directory's name: the same name continues the same MLflow runs.
-        tags: Copied onto every run when it is shown, since MLflow's search sees a run's own tags only.
+        experiment: Name of the experiment.
+        run_name: Name of the run's folder; the same name continues the same MLflow runs.
+        tags: Tags that every run gets when it is shown, since MLflow's search sees only a run's own tags.
     """
 
     def __init__(
@@ -239,20 +240,21 @@ class MlflowPipeline:
 
     @property
     def access(self) -> MlflowAccess:
-        """The store that the runs are in."""
+        """The tracking store of the runs."""
         return self._access
 
     def offer_view(self) -> None:
-        """Let the experiment's page offer the columns that matter first; a view that somebody has changed stays."""
+        """Add the view of the most important columns to the experiment's page. A view that somebody has changed
+        stays."""
         self.parent.tag_experiment(mlflow_view.TAG, mlflow_view.view_tag(f"tags.`{STAGE_TAG}` = '{PIPELINE}'"))
 
     @property
     def view_address(self) -> str:
-        """Where a browser finds the pipelines of the experiment in that view."""
+        """Address of the experiment's pipelines in this view, for a browser."""
         return f"{self.parent.experiment_address}/runs?{mlflow_view.QUERY}"
 
     def stage(self, stage: str) -> MlflowRun:
-        """The nested run of a stage; nothing is sent until it is used."""
+        """The nested run of a stage; nothing is sent before it is used."""
         return self._run(stage, name=stage, parent=self.parent)
 
     @contextmanager
@@ -263,8 +265,8 @@ class MlflowPipeline:
         log_event: LogEvent | None = None,
         killed_by: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
     ) -> Iterator[MlflowRun]:
-        """Show `run` as running for the length of the block, and as finished, failed or killed (one of `killed_by`)
-        after it. An outage is reported and changes nothing else."""
+        """Show `run` as running during the block, and after it as finished, failed, or killed (by an exception of
+        `killed_by`). An outage is reported and changes nothing else."""
         self._show(run, "RUNNING", log_event)
         status: RunStatus = "FAILED"
         try:
@@ -287,7 +289,7 @@ class MlflowPipeline:
 
 
 def _pages_of(uri: str) -> str:
-    """Address of the pages of a store, without the name and password that it may hold."""
+    """Address of the pages of a store, without the user name and password that it may contain."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return LOCAL_PAGES
@@ -295,7 +297,7 @@ def _pages_of(uri: str) -> str:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested mappings as dotted names -> text: strings as they are, everything else as JSON."""
+    """[dotted name] -> text of each value of nested mappings. Strings are unchanged, other values become JSON."""
     flat: dict[str, str] = {}
     for key, value in config.items():
         name = f"{prefix}{key}"
@@ -307,12 +309,12 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """A name that MLflow takes: reward components carry whatever names their author chose."""
+    """A name that MLflow accepts: the names of reward components are free."""
     return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)[:MAX_KEY_LENGTH]
 
 
 def _as_tag(entries: Sequence[Mapping[str, str]]) -> str:
-    """The last entries of a list as JSON, as many as a tag holds."""
+    """As many of the last entries of a list as fit into a tag, as JSON."""
     text = json.dumps(entries)
     return text if len(text) <= MAX_TAG_LENGTH else _as_tag(entries[1:])
 

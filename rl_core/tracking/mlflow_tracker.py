@@ -1,4 +1,4 @@
-"""A training run's step metrics in MLflow."""
+"""The tracker that sends a run's steps to MLflow."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class MlflowTracker:
-    """Implements Tracker on one MLflow run (the training stage's)."""
+    """Implements Tracker with one MLflow run, the run of the training stage."""
 
     def __init__(self, run: MlflowRun) -> None:
         self._run = run
@@ -18,12 +18,13 @@ class MlflowTracker:
         return -1 if step is None else int(step)
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Write the table `<name>/step-NNNNNN.json`, in place of an earlier one. Raises TrackerUnavailable."""
+        """Write the table `<name>/step-NNNNNN.json`, which replaces an earlier one. Raises TrackerUnavailable."""
         self._run.log_table(f"{name}/step-{step:06d}.json", table)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send one step's metrics. Raises TrackerUnavailable; the step may have arrived then, `last_step` knows."""
+        """Send the metrics of a step. Raises TrackerUnavailable; the step may have arrived all the same, see
+        `last_step`."""
         self._run.log_metrics({**metrics, STEP_KEY: float(step)}, step=step)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Does nothing: nothing is buffered."""

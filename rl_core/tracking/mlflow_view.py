@@ -1,19 +1,19 @@
-"""The columns that matter first, as a view that MLflow's pages offer under "Views" and open by a link.
+"""A view with the most important columns, which MLflow's pages offer under "Views" and open by a link.
 
-MLflow has no setting for a table's columns. It keeps the views that people save, as tags of their experiment, and the
-link that it gives out for sharing one names the tag. So a view is a tag here, in MLflow's own form.
+MLflow has no setting for the columns of a table. It stores the views that people save as tags of their experiment, and
+the link for sharing a view names the tag. So the view is such a tag, in MLflow's own format.
 """
 
 import json
 from typing import Final
 
 NAME: Final = "Accuracy before and after"
-"""What the page's menu calls it."""
+"""Name of the view in the page's menu."""
 
 _KEY: Final = "sightline"
 TAG: Final = f"mlflow.sharedViewState.{_KEY}"
 QUERY: Final = f"viewStateShareKey={_KEY}&compareRunsMode=TABLE"
-"""Opens the view on an experiment's page of runs."""
+"""Query that opens the view on an experiment's page of runs."""
 
 _RUN_NAME: Final = "attributes.`Run Name`"
 _WIDTHS: Final = {
@@ -23,13 +23,13 @@ _WIDTHS: Final = {
     "tags.`model`": 170,
     "tags.`seed`": 70,
 }
-"""Pixels of each column, in order."""
+"""Width of each column in pixels, in order."""
 _MADE_AT: Final = 1767225600000
-"""Milliseconds since 1970, which MLflow wants of a view; always the same, as the view is."""
+"""Time of creation in milliseconds since 1970, which MLflow requires; constant, since the view is constant."""
 
 
 def view_tag(search: str) -> str:
-    """The value of TAG: the runs that this filter of MLflow's finds, the newest first."""
+    """The value of TAG: a view of the runs that MLflow's filter `search` finds, the newest first."""
     state = {
         "searchFilter": search,
         "orderByKey": "attributes.start_time",

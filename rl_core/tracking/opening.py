@@ -1,4 +1,5 @@
-"""The trackers that a configuration names, beside MLflow, which shows more of a run than its steps."""
+"""Opens the trackers that a config names. MLflow is opened elsewhere (tasks.tracking), as it shows more than the
+steps."""
 
 from collections.abc import Iterator
 
@@ -11,10 +12,11 @@ from rl_core.tracking.tracker import Tracker
 
 
 def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
-    """Make them; their servers are asked later. The libraries are imported here, as most runs need none of them.
+    """Create the trackers; their servers are contacted later. The libraries are imported here, since most runs need
+    none of them.
 
     Raises:
-        ImportError: the extra `trackers` is not installed; `plan` says so before.
+        ImportError: the extra `trackers` is not installed; `sightline plan` reports this before.
     """
     tracking = config.tracking
     shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage"}))

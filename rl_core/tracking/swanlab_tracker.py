@@ -1,4 +1,4 @@
-"""A run's steps in SwanLab's local records."""
+"""The tracker that writes a run's steps to SwanLab's local records."""
 
 import shutil
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class SwanlabTracker:
-    """Implements Tracker on a folder that `swanlab watch` shows.
+    """Implements Tracker with a folder that `swanlab watch` shows.
 
-    SwanLab's records cannot be continued: each process writes them anew from the first step, in place of the earlier
-    ones. One run a process, as SwanLab has it.
+    SwanLab's records cannot be continued: each process writes them anew from the first step, and replaces earlier
+    records. SwanLab allows one run in a process.
 
     Args:
-        folder: Where SwanLab writes.
-        experiment: SwanLab's project.
-        run_name: SwanLab's experiment.
-        run_config: Shown as its configuration.
+        folder: Folder to which SwanLab writes.
+        experiment: Name of SwanLab's project.
+        run_name: Name of SwanLab's experiment.
+        run_config: The config that SwanLab shows.
     """
 
     def __init__(self, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]) -> None:
@@ -36,13 +36,13 @@ class SwanlabTracker:
         return self._last
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Write a text a row (local records have no tables)."""
+        """Write a text for each row, since local records have no tables."""
         rows = zip(*table.values(), strict=True)
         texts = ["\n".join(f"{column}: {value}" for column, value in zip(table, row, strict=True)) for row in rows]
         self._open().log({name: [swanlab.Text(text) for text in texts]}, step=step)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write one step's metrics."""
+        """Write the metrics of a step."""
         self._open().log({**metrics, STEP_KEY: step}, step=step)
         self._last = step
 
@@ -68,7 +68,7 @@ class SwanlabTracker:
 
 
 def _settings() -> swanlab.Settings:
-    """Nothing about the machine, and no copy of what the terminal shows."""
+    """Settings that record nothing about the machine and no copy of the terminal's output."""
     return swanlab.Settings(
         metadata_collect=False,
         collect_hardware=False,

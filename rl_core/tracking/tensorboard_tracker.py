@@ -1,4 +1,4 @@
-"""A run's steps as TensorBoard event files."""
+"""The tracker that writes a run's steps as TensorBoard event files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +11,13 @@ from rl_core.tracking.tracker import STEP_KEY, Table
 
 
 class TensorboardTracker:
-    """Implements Tracker on a folder of event files, which are its server: what they hold is shown.
+    """Implements Tracker with a folder of event files; the steps in them are the steps that are shown.
 
-    Every process writes a file of its own. It begins with the order to disregard later steps of the earlier files, of
-    which a killed process may have left the half of one.
+    Every process writes its own file. The file begins with a record that makes TensorBoard ignore later steps of
+    earlier files, since a killed process may have left an incomplete step.
 
     Args:
-        folder: Where the files go; made with the first step.
+        folder: Folder of the files; it is created with the first step.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -25,7 +25,7 @@ class TensorboardTracker:
         self._writer: SummaryWriter | None = None
 
     def last_step(self) -> int:
-        """The last step that the files hold whole, -1 for none."""
+        """The last step that is complete in the files, -1 for none."""
         return max((last_step_in(path) for path in sorted(self._folder.glob("events.out.tfevents.*"))), default=-1)
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
@@ -33,14 +33,14 @@ class TensorboardTracker:
         self._open(step).add_text(name, as_markdown(table), step)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write one step's metrics through to the file."""
+        """Write the metrics of a step, and flush the file."""
         writer = self._open(step)
         for name, value in {**metrics, STEP_KEY: float(step)}.items():
             writer.add_scalar(name, value, step)
         writer.flush()
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -52,7 +52,7 @@ class TensorboardTracker:
 
 
 def last_step_in(path: Path) -> int:
-    """The last step that an event file holds whole, -1 for none; a torn end is passed over."""
+    """The last step that is complete in an event file, -1 for none; an incomplete end is ignored."""
     steps = [
         event.step
         for event in EventFileLoader(str(path)).Load()

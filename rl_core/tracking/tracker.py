@@ -1,4 +1,4 @@
-"""What a tracker must do (docs/architecture.md, "Trackers follow")."""
+"""The interface of a tracker, and its outages (docs/architecture.md, "Trackers follow")."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,41 +10,45 @@ from rl_core.events import LogEvent
 _logger = logging.getLogger(__name__)
 
 Table = Mapping[str, Sequence[Any]]
-"""Column name -> one JSON value a row, all columns of one length."""
+"""[column name] -> one JSON value for each row; all columns have the same length."""
 
 STEP_KEY = "progress/step"
-"""Metric whose value is the step itself; sent with the last part of a step, it says which steps are complete."""
+"""Metric whose value is the step itself. It is sent with the last part of a step, and so says which steps are
+complete."""
 
 
 class Tracker(Protocol):
-    """Shows a run's metrics somewhere. An outage raises TrackerUnavailable: a warning now, sent later."""
+    """Shows a run's metrics elsewhere. An outage raises TrackerUnavailable; the missing steps are then sent later."""
 
     def last_step(self) -> int:
-        """The last step its server has, -1 for none (step 0 is the validation before training); asked when it opens
-        and after an outage, so resume and late sending need no state. Without a server it is what was written."""
+        """The last step that the server has, -1 for none (step 0 is the validation before training); without a server,
+        the last step that was written. Called when the tracker opens and after an outage, so that resume and late
+        sending need no state."""
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Send some responses of a step under a name (rl_core.tracking.generations); `log_step` of the same step comes
-        after it. Sent again after an outage."""
+        """Send a table of some responses of a step (rl_core.tracking.generations). It is called before `log_step` of
+        the same step, and again after an outage."""
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send one step's metrics; when it returns, the step counts as shown."""
+        """Send the metrics of a step; when this returns, the step counts as sent."""
 
     def close(self) -> None:
-        """Send what is buffered."""
+        """Send what is still buffered."""
 
 
 class TrackerUnavailable(RuntimeError):
-    """The tracker's server does not answer; training goes on and the missing steps are sent when it does."""
+    """The tracker's server does not answer. Training goes on, and missing steps are sent when the server answers
+    again."""
 
 
 @contextmanager
 def tolerated_outage(what: str, log_event: LogEvent | None = None) -> Iterator[None]:
-    """Swallow TrackerUnavailable from the block with a warning and the event `tracker-unavailable`.
+    """Catch TrackerUnavailable in the block, with a warning and the event `tracker-unavailable`. The rest of the block
+    is skipped.
 
     Args:
-        what: What is not shown because of it ("the evaluation table"); the rest of the block is skipped.
-        log_event: Takes the event.
+        what: What is not shown because of the outage, such as "the evaluation table".
+        log_event: Records the event.
     """
     try:
         yield
@@ -53,7 +57,7 @@ def tolerated_outage(what: str, log_event: LogEvent | None = None) -> Iterator[N
 
 
 def report_outage(what: str, outage: TrackerUnavailable, log_event: LogEvent | None) -> None:
-    """Warn that `what` is not shown now, and why."""
+    """Warn that `what` is not shown, with the reason."""
     _logger.warning("%s: not sent, the run goes on without it (%s)", what, outage)
     if log_event is not None:
         log_event("tracker-unavailable", what=what, reason=str(outage))

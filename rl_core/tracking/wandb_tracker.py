@@ -1,4 +1,4 @@
-"""A run's steps in Weights & Biases, on its server or offline."""
+"""The tracker that sends a run's steps to Weights & Biases, to its server or to offline files."""
 
 import hashlib
 import logging
@@ -14,22 +14,22 @@ from rl_core.config.stages import WandbConfig
 from rl_core.tracking.tracker import STEP_KEY, Table, TrackerUnavailable
 
 PATIENCE = {"WANDB_INIT_TIMEOUT": "10", "WANDB_FINISH_TIMEOUT": "60"}
-"""W&B's own defaults wait for a server for 90 seconds when a run opens, and for ever when it ends."""
+"""W&B's own defaults wait for a server for 90 seconds when a run opens, and without limit when it ends."""
 
 
 class WandbTracker:
-    """Implements Tracker on one W&B run, found again by an id made of the run's name.
+    """Implements Tracker with one W&B run, which is found again by an id made from the run's name.
 
-    Online its server says what it has. Offline there is none to ask, and what lies in the folder may lack the end that
-    a killed process had not written: each process then writes the run anew from its first step, in place of the
-    folder's earlier copy, so that `wandb sync` of what is there sends each step once.
+    Online, the server says which steps it has. Offline there is no server, and the files may lack the last steps of a
+    killed process. So each process writes the run anew from its first step and replaces the earlier files; `wandb sync`
+    then sends each step once.
 
     Args:
         config: Mode, project and entity.
-        folder: Where W&B may write (it makes a folder `wandb` in it).
-        experiment: Project unless the config names one.
-        run_name: Name that people see, and the run's identity.
-        run_config: Shown as the run's configuration.
+        folder: Folder to which W&B may write; it creates a folder `wandb` in it.
+        experiment: Name of the project, unless the config names one.
+        run_name: Name that people see, which also identifies the run.
+        run_config: The config that W&B shows.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class WandbTracker:
         self._last = -1
 
     def last_step(self) -> int:
-        """The last step that was sent; asked of the server when the run opens. Raises TrackerUnavailable."""
+        """The last step that was sent; the server is asked for it when the run opens. Raises TrackerUnavailable."""
         if self._config.mode == "online":
             self._open()
         return self._last
@@ -58,12 +58,13 @@ class WandbTracker:
         self._log(step, {name: wandb.Table(columns=list(table), data=rows)}, commit=False)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log one step's metrics; W&B sends them in the background. Raises TrackerUnavailable."""
+        """Log the metrics of a step; W&B sends them in the background. Raises TrackerUnavailable."""
         self._log(step, {**metrics, STEP_KEY: step}, commit=True)
         self._last = step
 
     def close(self) -> None:
-        """Wait until all is sent, a minute at most. Raises TrackerUnavailable; `wandb sync` then sends the rest."""
+        """Wait until everything is sent, for a minute at most. Raises TrackerUnavailable; `wandb sync` then sends the
+        rest."""
         if self._run is None:
             return
         run, self._run = self._run, None
@@ -115,12 +116,13 @@ class WandbTracker:
 
 
 def run_id(run_name: str) -> str:
-    """W&B's id of a run: letters and digits only, the same for the same name."""
+    """W&B's id of a run: letters and digits only, the same for equal names."""
     return hashlib.sha256(run_name.encode()).hexdigest()[:16]
 
 
 def _settings() -> wandb.Settings:
-    """No output of its own, no copy of what the terminal shows, nothing about code and machine, short patience."""
+    """Settings without output, without a copy of the terminal's output, without code and machine, with short time
+    limits."""
     return wandb.Settings(
         silent=True,
         console="off",

@@ -1,4 +1,4 @@
-"""Which code runs here: the package's version, and its commit where it runs from a git work tree."""
+"""The version of Sightline that runs: the package's version, and the commit where it runs from a git work tree."""
 
 import os
 import subprocess
@@ -12,11 +12,11 @@ PACKAGE = "sightline"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodeVersion:
-    """Which state of this project's code.
+    """A version of this project's code.
 
     Attributes:
-        package: The installed package's version.
-        commit: Commit of the work tree, 40 hexadecimal digits; None for an installed package.
+        package: Version of the package.
+        commit: Commit of the work tree, 40 hexadecimal digits; None where the package is installed.
         is_changed: Whether tracked files differ from that commit.
     """
 
@@ -25,7 +25,7 @@ class CodeVersion:
     is_changed: bool
 
     def __str__(self) -> str:
-        """`0.1.0`, `0.1.0+g7d3f0f2`, or `0.1.0+g7d3f0f2.changed` (a local version as PEP 440 has it)."""
+        """`0.1.0`, `0.1.0+g7d3f0f2`, or `0.1.0+g7d3f0f2.changed` (a local version of PEP 440)."""
         if self.commit is None:
             return self.package
         return f"{self.package}+g{self.commit[:7]}{'.changed' * self.is_changed}"
@@ -33,13 +33,13 @@ class CodeVersion:
 
 @cache
 def code_version() -> CodeVersion:
-    """What this process runs, read once."""
+    """The version that this process runs; read once."""
     return read_code_version(Path(__file__))
 
 
 def read_code_version(file: Path) -> CodeVersion:
-    """The same for one of the package's files. A file that git does not track has no commit: an environment may lie
-    inside another project's work tree, whose commit says nothing about this code."""
+    """The version of a file of the package. A file that git does not track has no commit: an environment may be inside
+    the work tree of another project, whose commit says nothing about this code."""
     package = version(PACKAGE)
     tracked = _git(file, "ls-files", "--error-unmatch", file.name)
     commit = _git(file, "rev-parse", "HEAD") if tracked else None
@@ -49,8 +49,8 @@ def read_code_version(file: Path) -> CodeVersion:
 
 
 def _git(file: Path, *arguments: str) -> str | None:
-    """What git says in the file's folder; None where it is not installed or refuses."""
-    # In a hook, git names the repository it is at work on: not the one asked about.
+    """The output of git in the file's folder; None where git is not installed or fails."""
+    # In a hook, git's variables name the repository of the hook, which may be another one.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(

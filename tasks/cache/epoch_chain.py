@@ -1,4 +1,4 @@
-"""The epochs of a training, each with the digest that it has after all those before it."""
+"""The epochs of a training with their digests; the digest of an epoch depends on all epochs before it."""
 
 from collections.abc import Callable, Sequence
 from typing import overload
@@ -8,13 +8,13 @@ Link = tuple[str, str]
 
 
 class EpochChain(Sequence[Link]):
-    """Name and digest of every epoch's stage, in order. A digest is computed when it is first asked for: of a run of a
-    hundred thousand epochs only those matter that were begun.
+    """Name and digest of every epoch's stage, in order. A digest is computed when it is first needed, since of a
+    hundred thousand epochs only the epochs that were started matter.
 
     Args:
-        length: How many epochs there are.
+        length: Number of epochs.
         first: Digest of the stage before the first epoch.
-        link: Name and digest of an epoch, counted from 1, given the digest before it.
+        link: Returns name and digest of an epoch, given its number, from 1, and the digest before it.
     """
 
     def __init__(self, length: int, *, first: str, link: Callable[[int, str], Link]) -> None:
@@ -42,7 +42,7 @@ class EpochChain(Sequence[Link]):
         return self._known[number]
 
     def __contains__(self, item: object) -> bool:
-        """Whether an epoch has this name and digest; no other epoch than the one of that name is looked at."""
+        """Whether an epoch has this name and digest; only the epoch of that name is looked at."""
         if not isinstance(item, tuple) or not item:
             return False
         _, _, number = str(item[0]).rpartition("-")

@@ -1,6 +1,6 @@
-"""What a run keeps of what its config names: copies of templates and of the files with a user's code, and what data and
-weights were. So its folder is enough to continue, evaluate, merge and report it from any working directory, whatever
-became of the originals."""
+"""Keeps, in a run's folder, copies of the templates and of the files with a user's code that the config names, and
+fingerprints of data and weights. So the folder is enough to continue, evaluate, merge and report the run from any
+working directory, even if the originals have changed or are gone."""
 
 import json
 import os
@@ -27,10 +27,11 @@ class KeptFiles:
     """The record of a run's folder `inputs`.
 
     Attributes:
-        directory: Where relative paths of the config started.
-        copies: Template or file with a user's code as the config has it -> its copy, relative to the folder.
-        fingerprints: Hash of each data source by its name ("train", "validation", "cold_start").
-        weights: The files of a local checkpoint; None where the config names none.
+        directory: The folder that relative paths of the config started from.
+        copies: [path of a template or of a file with a user's code, as in the config] -> its copy, relative to the
+            folder.
+        fingerprints: [name of a data source: "train", "validation", "cold_start"] -> its hash.
+        weights: The files of a local checkpoint; None where the config names no local checkpoint.
     """
 
     directory: str
@@ -40,16 +41,14 @@ class KeptFiles:
 
 
 class FilesOfRun(NamedFiles):
-    """What a run's config names, read for a run that was begun before.
-
-    Everything is read from the copies where the original is gone.
+    """Reads the files that the config of an earlier started run names. Where an original is gone, its copy is read.
 
     Args:
         run: The run.
         kept: Its record.
-        is_prepared: Whether data, weights and templates are what they were, whatever became of the originals.
-        is_settled: Whether the files of the functions are, too. Until then they are read where they were, so that a
-            mistake in them can be mended.
+        is_prepared: Whether data, weights and templates are fixed, even if the originals have changed.
+        is_settled: Whether the files of the functions are fixed too. Until then the originals are read, so that a
+            mistake in them can be corrected.
     """
 
     def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_settled: bool) -> None:
@@ -61,41 +60,43 @@ class FilesOfRun(NamedFiles):
 
     @property
     def directory(self) -> Path:
-        """Where relative paths of the config started, where that is still a folder of this machine."""
+        """The folder that relative paths of the config started from; the working directory where it does not exist
+        here."""
         folder = Path(self._kept.directory)
         return folder if folder.is_dir() else Path.cwd()
 
     def template(self, path: str) -> Path:
-        """As of NamedFiles."""
+        """Where a template is read."""
         return self._place(path, prefers_copy=self._is_prepared)
 
     def function_file(self, path: str) -> Path:
-        """As of NamedFiles."""
+        """Where the file of a reward, a loss, an estimator or a filter is read."""
         return self._place(path, prefers_copy=self._is_settled)
 
     def source_code(self, path: str) -> Path:
-        """As of NamedFiles."""
+        """Where a data source's file with a user's code is read."""
         return self._place(path, prefers_copy=self._is_prepared)
 
     def data(self, path: str) -> str:
-        """As of NamedFiles."""
+        """Where data, their media and a database of the config are."""
         return os.path.normpath(self.directory / path)
 
     def checkpoint(self, path: str) -> str:
-        """As of NamedFiles: what was prepared is the model that the config names."""
+        """The folder of the checkpoint: the prepared initial model where there is one."""
         if self._is_prepared:
             return str(self._run.initial_model)
         original = self.data(path)
         return original if Path(original).is_dir() else path
 
     def fingerprint(self, name: str, source: DataSource) -> str:
-        """As of NamedFiles."""
+        """Hash of a data source; the recorded one where the data is prepared. Raises ValueError where it cannot be
+        read."""
         if self._is_prepared and name in self._kept.fingerprints:
             return self._kept.fingerprints[name]
         return super().fingerprint(name, source)
 
     def weights(self, source: ModelSource) -> WeightFiles | None:
-        """As of NamedFiles."""
+        """The files of a local checkpoint; the recorded ones where the model is prepared."""
         return self._kept.weights if self._is_prepared else super().weights(source)
 
     def _place(self, path: str, *, prefers_copy: bool) -> Path:
@@ -108,16 +109,15 @@ class FilesOfRun(NamedFiles):
 
 
 def files_of_run(config: RunConfig, run: RunDirectory, *, is_settled: bool = False) -> NamedFiles:
-    """How what a run's config names is read: from its own folder, as far as it keeps it. What was prepared stays
-    prepared.
+    """How the files that a run's config names are read: from the run's folder, as far as it keeps them.
 
     Args:
         config: The run's config.
-        run: The run, begun or not.
-        is_settled: Whether its functions are no longer to be mended; of a finished run they never are.
+        run: The run, which may not have started.
+        is_settled: Whether the files of the functions are fixed; in a finished run they always are.
 
     Raises:
-        ValueError: a file that the config names can be read nowhere.
+        ValueError: a file that the config names is neither there nor kept.
     """
     kept = read_kept(run)
     if kept is None:
@@ -126,14 +126,14 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_settled: bool = Fal
     return FilesOfRun(
         run,
         kept,
-        is_prepared=_stands(run, "prepare", digests["prepare"]),
-        is_settled=is_settled or _stands(run, "report", digests["report"]),
+        is_prepared=_is_finished(run, "prepare", digests["prepare"]),
+        is_settled=is_settled or _is_finished(run, "report", digests["report"]),
     )
 
 
 def read_kept(run: RunDirectory) -> KeptFiles | None:
-    """What the run keeps; None when it keeps nothing, or what it says is damaged: it is written anew by its next
-    start."""
+    """Read the record of what a run keeps; None when there is none or it is damaged. The next start of the run writes
+    it."""
     try:
         kept = KeptFiles(**json.loads((run.inputs / _RECORD).read_text(encoding="utf-8")))
         for copy in kept.copies.values():
@@ -144,7 +144,7 @@ def read_kept(run: RunDirectory) -> KeptFiles | None:
 
 
 def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
-    """Write the folder `inputs`, whole or not at all; it is left alone where it says the same already.
+    """Write the folder `inputs`, whole or not at all; it is not touched where it already has the same contents.
 
     Raises:
         ValueError: a data source cannot be read.
@@ -174,8 +174,8 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
 
 
 def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, list[Path]]]:
-    """Each template and file with a user's code as the config has it, where it is read, and the files that go with
-    it."""
+    """(path in the config, place where it is read, files that belong to it) of each template and file with a user's
+    code."""
     templates = (config.data.prompt_template, config.data.override_chat_template)
     for path in sorted({path for path in templates if path is not None}):
         place = files.template(path)
@@ -194,8 +194,8 @@ def _contents_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files_below(folder)}
 
 
-def _stands(run: RunDirectory, stage: str, digest: str) -> bool:
-    """Whether a stage has left its manifest, and every file is there in its size: a look that takes no time."""
+def _is_finished(run: RunDirectory, stage: str, digest: str) -> bool:
+    """Whether a stage has a manifest and every file is there with its size. This is quick: no file is hashed."""
     manifest = read_manifest(run, stage)
     if manifest is None or manifest.digest != digest:
         return False

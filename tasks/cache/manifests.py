@@ -1,4 +1,4 @@
-"""What a finished stage leaves behind, and whether it still stands: the project's only cache.
+"""Manifests: the record of a finished stage, and whether it is still valid. They are the project's only cache.
 
 See docs/architecture.md, "The run directory is the truth".
 """
@@ -17,7 +17,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 
 GROWING_FILE = "metrics.jsonl"
-"""The log that later epochs append to: a manifest holds for the bytes that were there when its stage ended."""
+"""The log that later epochs append to. A manifest covers the bytes that were there when its stage ended."""
 
 _BLOCK_BYTES = 1 << 20
 _OWN_HASH = "sha256"
@@ -25,14 +25,14 @@ _OWN_HASH = "sha256"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """A file as a stage left it. `sha256` is over its first `size` bytes."""
+    """A file as a stage left it. `sha256` is the hash of its first `size` bytes."""
 
     sha256: str
     size: int
 
     def __post_init__(self) -> None:
         if self.size < 0:
-            raise ValueError(f"a file has no {self.size} bytes")
+            raise ValueError(f"a file cannot have {self.size} bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,17 +40,17 @@ class StageManifest:
     """A finished stage.
 
     Attributes:
-        stage: Its name.
-        digest: Digest of all it depends on (tasks.cache.stages).
-        outputs: Its files by path relative to the run's folder.
-        result: Small JSON facts that later stages and the report read.
-        seconds: Wall time it took.
-        finished_at: UTC time, ISO 8601.
-        reused_from: Name of the run that it was taken from; None when this run made it.
-        parts: What its digest covers, part by part (tasks.cache.stage_parts); empty in those of earlier versions.
-        software: By which software it was made (tasks.cache.software); empty in those of earlier versions, and of
-            stages that compute nothing.
-        made_from: [stage whose result it read] -> the lineage of that one (tasks.cache.lineage).
+        stage: Name of the stage.
+        digest: Digest of everything that the stage depends on (tasks.cache.stages).
+        outputs: [path relative to the run's folder] -> file.
+        result: Small JSON values that later stages and the report read.
+        seconds: Wall time of the stage.
+        finished_at: Time of its end (UTC, ISO 8601).
+        reused_from: Name of the run that the stage was taken over from; None when this run made it.
+        parts: The parts that the digest covers (tasks.cache.stage_parts); empty in manifests of earlier versions.
+        software: The software that made the stage (tasks.cache.software); empty in manifests of earlier versions, and
+            for stages that compute nothing.
+        made_from: [stage whose result it read] -> the lineage of that stage (tasks.cache.lineage).
     """
 
     stage: str
@@ -69,7 +69,7 @@ def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
     """Hash every file at or below `paths`; keys are relative to `root`.
 
     Raises:
-        FileNotFoundError: a path does not exist, so the stage did not make what it promised.
+        FileNotFoundError: a path does not exist, so the stage did not write what it should have written.
     """
     files = sorted(file for path in paths for file in _files_at(path))
     return {file.relative_to(root).as_posix(): _describe(file) for file in files}
@@ -81,13 +81,14 @@ def _describe(file: Path) -> Output:
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Those that JSON can hold: a step that was skipped for its gradient has a norm that is infinite or no number."""
+    """The metrics whose values JSON can represent: a step that was skipped because of its gradient has an infinite or
+    NaN norm."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
-    """Put the manifest in place, whole or not at all, with a hash of its own content. Raises RunLockLost when another
-    process may write the run."""
+    """Write the manifest, whole or not at all, with a hash of its own content. Raises RunLockLost when another process
+    has taken the run's lock."""
     ensure_held(run.lock)
     path = run.stage_manifest(manifest.stage)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,16 +97,16 @@ def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
 
 
 def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
-    """The manifest of a stage that finished once; None when there is none, or when it is damaged."""
+    """Read the manifest of a stage; None when there is none, or when it is damaged."""
     try:
         record = dict(read_json(run.stage_manifest(stage)))
-        # Those of earlier versions have no hash.
+        # Manifests of earlier versions have no hash.
         if record.pop(_OWN_HASH, None) not in (None, _digest(record)):
             return None
         outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
         return StageManifest(outputs=outputs, **record)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # not what write_manifest writes (a name that leads out of the run, say): the stage is run again
+        return None  # not written by write_manifest (it may name a file outside of the run): the stage is run again
 
 
 def _digest(record: Mapping[str, Any]) -> str:
@@ -113,7 +114,8 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
-    """The first output that is missing or no longer what the manifest says, as a sentence; None when all stand."""
+    """A sentence about the first output that is missing or has changed; None when all outputs are as the manifest
+    says."""
     for path, output in outputs.items():
         problem = _problem_of(root / path, output)
         if problem:

@@ -1,4 +1,5 @@
-"""How what a config names is read: templates, files of the user's functions, data sources, a checkpoint's weights."""
+"""Reads the files that a config names: templates, files of the user's functions, data sources, weights of a
+checkpoint."""
 
 from collections.abc import Callable, Mapping
 from operator import methodcaller
@@ -16,7 +17,7 @@ from rl_core.user_code.files import files_of
 from rl_core.user_code.function import file_named, find_function
 
 Fingerprint = Callable[[DataSource], str]
-"""Maps a data source section to the hash of everything its rows depend on."""
+"""Maps a data source to the hash of everything that its rows depend on."""
 
 Choice = TypeVar("Choice", bound=RewardChoice)
 
@@ -27,10 +28,11 @@ _SQLITE = "sqlite:///"
 
 
 class NamedFiles:
-    """One reading of what one config names, where it says; relative paths start in the working directory.
+    """Reads the files that a config names from where the config says; relative paths start in the working directory.
+    Each data source is hashed once.
 
     Args:
-        fingerprint: Hash of a data source; its own when None.
+        fingerprint: Hash of a data source; when None, the source's own `fingerprint`.
     """
 
     def __init__(self, fingerprint: Fingerprint | None = None) -> None:
@@ -39,7 +41,7 @@ class NamedFiles:
 
     @property
     def directory(self) -> Path:
-        """Where relative paths of the config start."""
+        """The folder that relative paths of the config start from."""
         return Path.cwd()
 
     def template(self, path: str) -> Path:
@@ -63,7 +65,7 @@ class NamedFiles:
         return path
 
     def text(self, path: str | None) -> str | None:
-        """A template's text, so that editing it counts as a change. Raises ValueError where it cannot be read."""
+        """The text of a template, so that an edit counts as a change. Raises ValueError where it cannot be read."""
         if path is None:
             return None
         try:
@@ -72,8 +74,8 @@ class NamedFiles:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
     def code(self, path: str) -> dict[str, str]:
-        """Hash of the file of a function and of each neighbour that it imports, by its place beside it. Raises
-        ValueError where it cannot be read."""
+        """[path relative to the file's folder] -> hash of the file of a function, and of each file beside it that it
+        imports. Raises ValueError where a file cannot be read."""
         place = self.function_file(path)
         try:
             return {file.relative_to(place.parent).as_posix(): hash_file(file) for file in files_of(place)}
@@ -81,26 +83,29 @@ class NamedFiles:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
     def installed_code(self, function: str) -> Mapping[str, str]:
-        """The same for a function of an installed package: its module, and what of its package that imports."""
+        """[module] -> hash of the module of an installed function, and of the modules of its package that it imports.
+        Raises ValueError where a file cannot be read."""
         try:
             return find_function(function).code
         except OSError as error:
             raise ValueError(f"the config names {function}, which cannot be read: {error.strerror}") from None
 
     def code_of(self, custom: CustomFunction) -> Mapping[str, str]:
-        """That of a loss, an estimator or a filter. Raises ValueError as `code` does."""
+        """The code of a loss, an estimator or a filter, as `code` or `installed_code` returns it. Raises ValueError
+        where a file cannot be read."""
         return self.installed_code(custom.function) if custom.file is None else self.code(custom.file)
 
     def fingerprint(self, name: str, source: DataSource) -> str:
-        """Hash of the data source that the config calls by this name ("train", "validation", "cold_start"). Raises
-        ValueError where it cannot be read."""
+        """Hash of a data source, whose name in the config is "train", "validation" or "cold_start". Raises ValueError
+        where the source cannot be read."""
         if name not in self._fingerprints:
             self._fingerprints[name] = self._fingerprint(source.located(self))
         return self._fingerprints[name]
 
     def weights(self, source: ModelSource) -> WeightFiles | None:
-        """The files of a local checkpoint; hashing gigabytes would cost every start seconds. None for tiny models,
-        which the config describes in full, and for hub names: whether a branch has moved is not asked."""
+        """The files of a local checkpoint, with sizes and times, since hashing gigabytes would cost every start
+        seconds. None for tiny models, which the config describes in full, and for names on the hub: whether a branch
+        has moved is not checked."""
         if not isinstance(source, PretrainedModel):
             return None
         folder = Path(self.checkpoint(source.path))
@@ -111,8 +116,8 @@ class NamedFiles:
 
 
 def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
-    """The config with every path as it can be read from here. What is shown, named and hashed is the config as it was
-    written."""
+    """The config with every path as it can be read from here. It is used by the stages; what is shown, named and hashed
+    is the config as it was written."""
     data, cold_start = config.data, config.cold_start
     changes: dict[str, Any] = {
         "data": data.model_copy(

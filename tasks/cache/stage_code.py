@@ -1,5 +1,5 @@
-"""Which code computes each kind of stage: what is not among it decides no result, and may change without making one
-stale."""
+"""The code that computes each kind of stage. Other code decides no result, so a change of it makes no stage
+outdated."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class StageCode:
     """The code of one kind of stage.
 
     Attributes:
-        entries: The modules that compute it: all that they import, directly or not, counts.
-        without: What they import for other kinds of stages; an entry counts all the same.
+        entries: The modules that compute it; everything that they import, directly or indirectly, counts too.
+        without: Modules and packages that are imported only for other kinds of stages; entries among them count.
     """
 
     entries: tuple[str, ...]
@@ -37,7 +37,7 @@ _UPDATES = tuple(
         "value_update",
     )
 )
-"""The half of that room that changes weights; the rest of it loads and reads them."""
+"""The modules of rl_core.training that change weights; the other modules load and read them."""
 
 STAGE_CODE: Final[Mapping[str, StageCode]] = {
     "prepare": StageCode(entries=("tasks.preparation",), without=("rl_core.algorithms",)),
@@ -62,7 +62,8 @@ STAGE_CODE: Final[Mapping[str, StageCode]] = {
         ),
     ),
 }
-"""By kind of stage. A model card, an upload and a report speak of their own run and are taken over by none."""
+"""[kind of stage] -> its code. A model card, an upload and a report describe their own run, so they are never taken
+over."""
 
 NO_RESULT: Final = (
     "rl_core.events",
@@ -73,15 +74,15 @@ NO_RESULT: Final = (
     "rl_core.timing",
     "rl_core.wording",
 )
-"""What surrounds the computing of every stage: bars, locks, logs, words."""
+"""Modules that every stage uses and that decide no result: progress bars, locks, logs, wording."""
 
 
 def code_of(kind: str, *, imported: Iterable[str] = (), sources: Path = SOURCES) -> Mapping[str, Source]:
-    """The modules that compute a kind of stage, by name; none for one that computes nothing.
+    """[name] -> source of the modules that compute a kind of stage; empty for a kind that computes nothing.
 
     Args:
         kind: Kind of stage (tasks.cache.stages).
-        imported: Dotted names that the configured functions import, those of built-in rewards among them.
+        imported: Dotted names that the configured functions import, and the names of built-in rewards.
         sources: The folder of the packages.
     """
     code = STAGE_CODE.get(kind)

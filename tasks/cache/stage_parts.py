@@ -1,4 +1,4 @@
-"""What a stage's digest covers, part by part, so that a stage that is made anew can say what changed since."""
+"""The parts that a stage's digest covers, so that a stage that is made anew can say what has changed."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from rl_core.config.former_algorithm import now_called
 from rl_core.user_code.function import file_named
 
 Parts = Mapping[str, str]
-"""Name of a part, as a person knows it ("actor.optim.lr", "rewards/count.py") -> hash of what it was."""
+"""[name of a part, as a user knows it: "actor.optim.lr", "rewards/count.py"] -> hash of its value."""
 
 _HASH_LENGTH = 12
 _MOST_NAMES = 4
 _UPSTREAM = "what comes before: "
 _OF_EARLIER_VERSIONS = {"the stage's code in this version of Sightline"}
-"""A part that their notes have and that is none any more: the software is noted by itself (tasks.cache.software)."""
+"""A part in manifests of earlier versions. Now the software is recorded separately (tasks.cache.software)."""
 
 _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
     "prepare": {
@@ -36,7 +36,7 @@ _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
     "push": {"push": "merge.push"},
     "report": {"gallery_items": "tracking.gallery_items"},
 }
-"""By kind of stage: names of its parts that are no keys of the config."""
+"""[kind of stage] -> names for its parts that are not keys of the config."""
 
 
 def parts_of(kind: str, depends_on: Mapping[str, Any], *, after: Mapping[str, str]) -> dict[str, str]:
@@ -59,8 +59,8 @@ def stages_before(parts: Parts) -> list[str]:
 
 
 def what_changed(before: Parts, now: Parts) -> str:
-    """The parts that are not what they were, in words. What comes before a stage is named where nothing of its own
-    changed, for it says itself why it is another one."""
+    """The parts that have changed, in words. The stages before are named only where no part of the stage itself has
+    changed, since each stage reports its own changes."""
     if not before:
         return "an earlier version of Sightline made it, and kept no note of what it depended on"
     known = (before.keys() | now.keys()) - _OF_EARLIER_VERSIONS

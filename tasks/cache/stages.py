@@ -1,9 +1,9 @@
-"""Which stages a run has, what each depends on, and the digest that says so.
+"""The stages of a run, what each of them depends on, and the digest of it.
 
 See docs/architecture.md, "The run directory is the truth".
 
 A stage's digest covers what is asked for: the parts of the config that the stage reads, the digests of the stages
-before it, and the bytes of the files that the config names. By which software the stage was made is noted beside it
+before it, and the bytes of the files that the config names. The software that made the stage is recorded separately
 (tasks.cache.software).
 """
 
@@ -30,21 +30,19 @@ _FORMS: Final[Mapping[str, int]] = {
     "push": 1,
     "report": 2,
 }
-"""By kind of stage: the form of its digest, a part of it since runs were first written. It says nothing of the code,
-and stays what it is, so that these runs go on."""
+"""[kind of stage] -> a constant in its digest. It must not change, since the digests of existing runs contain it."""
 
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
-"""Stages that speak of their own run, so that another run's cannot stand for them."""
+"""Stages that describe their own run, so that they cannot be taken over from another one."""
 
 _KEEPING: Final = {"save_limit"}
-"""What of `trainer` decides how much is kept on the disk, and changes no number: whoever runs out of room may lower it
-and go on."""
+"""Keys of `trainer` that decide only how much is kept on the disk. They may be lowered while a run goes on."""
 
 _OF_NO_EPOCH: Final = ("training", "length")
-"""What decides how many epochs there are, and no epoch."""
+"""The part of `training` that decides how many epochs there are, and on which no single epoch depends."""
 
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
-"""What of `model` begins with RL: a cold start knows nothing of it."""
+"""Keys of `model` that only reinforcement learning uses, and not the cold start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,29 +75,30 @@ def kind_of(stage: str) -> str:
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
-    """`<experiment>-<config digest>[-<tag>]`. Where a run is shown, copied and uploaded is no part of
-    its name."""
+    """Name of a run: `<experiment>-<config digest>[-<tag>]`. Where a run is shown, copied and uploaded is not part of
+    it."""
     return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
 
 
 def config_digest(config: RunConfig) -> str:
-    """Digest of all that a run's numbers depend on."""
+    """Digest of everything that a run's numbers depend on."""
     return digest_of(_digested(settings(config)))
 
 
 def recipe_digest(config: RunConfig) -> str:
-    """The same without the seed: runs with an equal one repeat one experiment."""
+    """Digest of the config without the seed: runs with equal ones repeat one experiment."""
     return digest_of({key: value for key, value in _digested(settings(config)).items() if key != "seed"})
 
 
 def _digested(found: dict[str, Any]) -> dict[str, Any]:
-    """The settings as digests have them, from the version on in which the first runs were made."""
+    """The settings in the form of which digests are made; it must not change, so that existing runs keep their
+    digests."""
     return {**found, "algorithm": digested(found["algorithm"])}
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without what changes no number: its name, where it is shown, copied and uploaded, what it is to
-    reproduce, how many checkpoints are kept."""
+    """The config without the keys that change no number: the name, where the run is shown, copied and uploaded, what it
+    is to reproduce, how many checkpoints are kept."""
     return config.model_dump(
         mode="json",
         exclude={
@@ -114,7 +113,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
 
 
 def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
-    """Digest of how held-out rows are answered and judged; runs with an equal one can be compared item by item.
+    """Digest of how held-out rows are answered and scored; runs with equal ones can be compared item by item.
 
     Raises:
         ValueError: a reward's file cannot be read.
@@ -127,12 +126,12 @@ def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
 def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[str, str]:
     """The digest of every stage, in the order in which they run.
 
-    Two names are no stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
+    Two names are not stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
     stands for all epochs together.
 
     Args:
         config: The resolved config.
-        files: How what it names is read; where it says when None.
+        files: How the files that the config names are read; when None, from where the config says.
 
     Raises:
         ValueError: a data source or a file that the config names cannot be read.
@@ -146,8 +145,8 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
 def stage_parts(
     config: RunConfig, digests: Mapping[str, str], files: NamedFiles | None = None
 ) -> dict[str, dict[str, str]]:
-    """What the digest of every stage covers, part by part; of `training`, what that of every epoch covers. Raises
-    ValueError as stage_digests does."""
+    """[stage] -> the parts that its digest covers; for `training`, the parts that the digest of every epoch covers.
+    Raises ValueError where a data source or a file that the config names cannot be read."""
     parts = {}
     for stage in stages_of(config, files or NamedFiles()):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
@@ -202,7 +201,7 @@ def stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
 
 
 def _rows_seen(config: RunConfig) -> str:
-    """What of the preparation training depends on: the held-out rows only where they are validated on."""
+    """The stage that training depends on: with the held-out rows only where there are validations."""
     return "prepare" if config.trainer.val_freq > 0 else "training-rows"
 
 
@@ -212,7 +211,7 @@ def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
 
 
 def _training_length(config: RunConfig) -> dict[str, int]:
-    """`trainer.max_steps` rules when it is set, whatever the epochs say."""
+    """The length of the run: `trainer.max_steps` where it is set, else the epochs."""
     if config.trainer.max_steps is not None:
         return {"steps": config.trainer.max_steps}
     return {"epochs": config.trainer.total_epochs}
@@ -251,8 +250,8 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
 
 
 def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
-    """What one epoch depends on: the length of the run only where the learning rate falls with it, and of the
-    evaluation what a validation takes from it."""
+    """What one epoch depends on. The length of the run is included only where the learning rate depends on it, and of
+    the evaluation only the keys that validations use."""
     validating = {"accuracy_key"}
     if config.trainer.val_freq > 0:
         validating |= {"limit"}
@@ -289,7 +288,8 @@ def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
 
 
 def _algorithm_code(algorithm: AlgorithmConfig, files: NamedFiles) -> dict[str, Any]:
-    """The code of the user's losses, estimators and filters; nothing where there are none, as in digests of before."""
+    """The code of the user's losses, estimators and filters. Nothing where there are none, so that digests without them
+    do not change."""
     code = {custom.function: files.code_of(custom) for _, custom in algorithm.custom_functions()}
     return {"code": code} if code else {}
 

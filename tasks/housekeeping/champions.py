@@ -1,5 +1,5 @@
-"""Whether a run's merged model has an alias in MLflow's registry: the one fact about a run that its folder does not
-hold. Where nobody can tell, the run stays."""
+"""Whether a run's merged model has an alias in MLflow's registry. This is the only fact about a run that is not in its
+folder. Where it cannot be found out, the run stays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ _SQLITE = "sqlite:///"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Registered:
-    """What a registry says of one experiment: run name -> the aliases of its versions, none for most."""
+    """The registry's answer for an experiment. `aliases`: [run name] -> aliases of its versions, mostly empty.
+    `trouble`: why the registry could not be asked."""
 
     aliases: Mapping[str, list[str]]
     trouble: str | None = None
@@ -24,22 +25,22 @@ class _Registered:
 
 @dataclass
 class Champions:
-    """The registries of the runs that are asked about, each asked once an experiment."""
+    """Looks up aliases in the registries of runs. A registry is asked once for each experiment."""
 
     _known: dict[tuple[str, str], _Registered] = field(default_factory=dict)
 
     def reason_to_keep(self, run: RunOverview) -> str | None:
-        """A sentence; None for a run that is no champion for sure."""
+        """Why the run must stay, a sentence; None for a run whose model certainly has no alias."""
         if not _has_merged_model(run.run):
             return None
         if run.config is None:
-            return "it has a merged model, and its config cannot be read: nobody can tell whether that is a champion"
+            return "it has a merged model, which may be a champion, and its config cannot be read"
         address = mlflow_address(run.config.tracking)
         if address is None:
             return None
         found = self._asked(address, run.config.experiment)
         if found.trouble:
-            return f"whether its model is a champion cannot be asked: {found.trouble}"
+            return f"it cannot be found out whether its model is a champion: {found.trouble}"
         if run.run.name not in found.aliases:
             return f"its model is not in the registry of {redact(address)}, where a champion would be"
         aliases = found.aliases[run.run.name]
@@ -57,7 +58,7 @@ def _has_merged_model(run: RunDirectory) -> bool:
 
 
 def _ask(address: str, experiment: str) -> _Registered:
-    # A database that is not there would be made by asking, and would know of no champion.
+    # MLflow would create a missing database, which would have no champion.
     if address.startswith(_SQLITE) and not Path(address.removeprefix(_SQLITE)).is_file():
         return _Registered(aliases={}, trouble=f"there is no database {redact(address)}")
     # Imported here: MLflow takes two seconds to import, and most runs that are removed have no merged model.

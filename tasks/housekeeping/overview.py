@@ -1,5 +1,5 @@
-"""Every run at a glance, from its folder alone: how it stands, how good it is, how far it came, how old it is. Imports
-neither Prefect nor torch, and a folder that cannot be read costs only its own line."""
+"""An overview of every run, from its folder alone: its status, accuracies, last step and age. Imports neither Prefect
+nor torch. A folder that cannot be read affects only its own line."""
 
 import json
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from tasks.attempts import noted
 from tasks.cache.manifests import read_manifest
 
 _LAST_BYTES = 1 << 16
-"""Of metrics.jsonl, in which its last line is looked for."""
+"""The end of metrics.jsonl in which the last line is looked for."""
 
 
 class RunStatus(StrEnum):
-    """How a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -42,17 +42,17 @@ class Accuracies:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOverview:
-    """A run at a glance.
+    """The overview of a run.
 
     Attributes:
-        run: Its folder.
-        status: How it stands.
-        remark: The writing process, why it failed, or what cannot be read; empty when there is nothing to say.
-        config: Its config; None where that cannot be read.
-        accuracies: Of base and trained model.
+        run: The run's folder.
+        status: The state of the run.
+        remark: The process that writes the run, why the run failed, or what cannot be read; else empty.
+        config: The config; None where it cannot be read.
+        accuracies: Held-out accuracies of the base and the trained model.
         step: The last training step; None before the first.
-        written_at: When something of it was last written, UTC.
-        finished_at: When its report was written (UTC, ISO 8601); None before that.
+        written_at: When the run was last written to, UTC.
+        finished_at: When its report was written (UTC, ISO 8601); None before.
     """
 
     run: RunDirectory
@@ -66,18 +66,18 @@ class RunOverview:
 
 
 def runs_below(runs_dir: Path) -> list[RunDirectory]:
-    """The folders with a config, by name; hidden ones are the rest of a removal that was killed."""
+    """The folders with a config, sorted by name. Hidden folders are left over from a removal that was killed."""
     found = (path.parent for path in sorted(runs_dir.glob("*/config.yaml")))
     return [RunDirectory(folder) for folder in found if not folder.name.startswith(".")]
 
 
 def overviews(runs_dir: Path) -> Iterator[RunOverview]:
-    """Every run below a folder, by name."""
+    """The overview of every run in a folder, sorted by name."""
     return map(overview, runs_below(runs_dir))
 
 
 def overview(run: RunDirectory) -> RunOverview:
-    """One run."""
+    """The overview of one run."""
     config, unreadable = _config_of(run)
     report = read_manifest(run, "report") if run.summary.is_file() else None
     status, remark = (RunStatus.UNREADABLE, unreadable) if unreadable else _status(run, is_finished=report is not None)
@@ -135,7 +135,7 @@ def _accuracy(run: RunDirectory, config: RunConfig | None, evaluated: str) -> fl
     try:
         results = read_results(run.evaluation(evaluated))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # not evaluated yet, or damaged: the stage's own manifest decides whether it is made anew
+        return None  # not evaluated yet, or damaged
     headline = results.get(config.evaluation.modes[0]) if config.evaluation.modes else None
     return headline.accuracy if headline else None
 
@@ -152,7 +152,8 @@ def _last_step(run: RunDirectory) -> int | None:
 
 
 def _written_at(run: RunDirectory) -> datetime:
-    """Of the files and folders at the top and of the stages' manifests; the lock is written by who only looks, too."""
+    """The newest time of the top files and folders and of the manifests. The lock does not count: looking at a run
+    writes it."""
     newest = 0.0
     for path in (run.root, *run.root.glob("*"), *run.stage_manifest("any").parent.glob("*")):
         try:

@@ -1,4 +1,4 @@
-"""Why a run must stay, whatever rule chose it: something would be lost with it that nobody asked to lose."""
+"""Reasons to keep a run that a rule chose for removal: something else would be lost with it."""
 
 import json
 import os
@@ -17,11 +17,12 @@ from tasks.housekeeping.overview import RunOverview
 
 @dataclass(kw_only=True)
 class Protection:
-    """Asks of one run after the other whether it may go.
+    """Decides which of the chosen runs must be kept.
 
     Attributes:
-        runs: All runs, the chosen ones among them.
-        in_use: Name of a run -> why somebody is still working with it.
+        runs: All runs, not only the chosen ones.
+        in_use: [name of a run] -> why it is still needed.
+        champions: Looks up aliases in MLflow's registry.
     """
 
     runs: Sequence[RunOverview]
@@ -29,7 +30,7 @@ class Protection:
     champions: Champions = field(default_factory=Champions)
 
     def reason_to_keep(self, run: RunOverview) -> str | None:
-        """A sentence; None when the run may be removed."""
+        """Why the run must be kept, a sentence; None when it may be removed."""
         if run.run.name in self.in_use:
             return self.in_use[run.run.name]
         if _is_good_baseline(run.run):
@@ -66,7 +67,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""  # whoever cannot be read here names nothing that could be used
+        return ""  # a config that cannot be read cannot use another run
 
 
 def _link_into(run: RunDirectory, other: RunDirectory) -> str | None:
@@ -85,7 +86,8 @@ def _taken_from(run: RunDirectory, other: RunDirectory) -> list[StageManifest]:
 
 
 def _would_lose(run: RunDirectory, other: RunDirectory, manifest: StageManifest) -> str | None:
-    """What the other run has no copy of its own of. A linked file is one: its bytes stay until its last name goes."""
+    """A file that the other run took over and would lose, as a sentence; None where there is none. A linked file is not
+    lost: its bytes stay until the last link is removed."""
     own = {
         path: output
         for path, output in manifest.outputs.items()
@@ -95,7 +97,7 @@ def _would_lose(run: RunDirectory, other: RunDirectory, manifest: StageManifest)
 
 
 def _is_pruned(other: RunDirectory, manifest: StageManifest, path: str) -> bool:
-    """Whether it is a checkpoint of an epoch that later ones followed: retention removes these on purpose."""
+    """Whether the file is a checkpoint of an epoch that is not the last one: retention removes these on purpose."""
     if not path.startswith("checkpoints/"):
         return False
     epochs = other.stage_manifest("any").parent.glob("train-epoch-*.json")

@@ -1,4 +1,4 @@
-"""Removing runs by a rule: first what would be done, then doing it, each run whole or not at all."""
+"""Removes runs by a rule: first a plan, then its execution. Each run is removed whole or not at all."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,9 +20,9 @@ class Choice:
     """A run that the rule chose.
 
     Attributes:
-        found: The run as it was found.
+        found: The run as it was when the plan was made.
         why: Why it was chosen.
-        kept: Why it stays nevertheless; None when it is removed.
+        kept: Why it is kept all the same; None when it is to be removed.
     """
 
     found: RunOverview
@@ -31,7 +31,7 @@ class Choice:
 
     @property
     def run(self) -> RunDirectory:
-        """Its folder."""
+        """The run's folder."""
         return self.found.run
 
 
@@ -40,9 +40,9 @@ class Cleaning:
     """What a cleaning would do, or did.
 
     Attributes:
-        removed: The runs that go.
-        kept: The runs that a rule chose and that stay.
-        num_bytes: What becomes free on the disk.
+        removed: The runs that are removed.
+        kept: The runs that the rule chose and that are kept.
+        num_bytes: Bytes that become free on the disk.
     """
 
     removed: Sequence[Choice]
@@ -51,13 +51,13 @@ class Cleaning:
 
 
 def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str, str]) -> Cleaning:
-    """What the rule would remove. Changes nothing.
+    """Plan what the rule removes. Nothing is changed.
 
     Args:
         runs_dir: Folder of the runs.
-        rule: Chooses.
-        now: The time by which ages are told, UTC.
-        in_use: Name of a run -> why somebody is still working with it.
+        rule: The rule that chooses runs.
+        now: The present time, UTC.
+        in_use: [name of a run] -> why it is still needed.
     """
     runs = list(overviews(runs_dir))
     protection = Protection(runs=runs, in_use=in_use)
@@ -71,13 +71,13 @@ def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str
 
 
 def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
-    """Remove the runs of a plan, but those that somebody started or changed since, and those that cannot be removed.
+    """Remove the runs of a plan, except runs that were started or changed since, and runs that cannot be removed.
 
     Returns:
-        What was removed, and what stayed and why.
+        The runs that were removed, and the runs that were kept, with the reasons.
     """
-    with suppress(FileNotFoundError):  # another cleaning was quicker
-        sweep_temporaries(runs_dir)  # the rest of a removal that was killed
+    with suppress(FileNotFoundError):  # another cleaning has done it
+        sweep_temporaries(runs_dir)  # left over from a removal that was killed
     removed: list[Choice] = []
     kept = list(planned.kept)
     num_bytes = 0
@@ -93,7 +93,8 @@ def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
 
 
 def _remove(choice: Choice) -> str | None:
-    """Why the run could not be removed; None when it is gone. It is locked meanwhile, so that nobody starts it."""
+    """Remove the run, which is locked meanwhile so that nobody starts it. Returns why it could not be removed; None
+    when it is removed."""
     run = choice.run
     try:
         with RunLock(run.lock):

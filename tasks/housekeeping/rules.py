@@ -1,4 +1,4 @@
-"""The rules by which runs are chosen for removal. Whether a chosen run may go is asked afterwards (protection)."""
+"""The rules that choose runs for removal. Whether a chosen run must be kept is decided afterwards (protection)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ class Rule:
     """Which runs are to be removed.
 
     Attributes:
-        older_than: Only runs that nothing was written to for longer than this.
-        failed: Runs whose last attempt failed or was killed.
-        superseded: Finished runs of a config of which a later run finished too.
+        older_than: Choose only runs that were not written to for longer than this.
+        failed: Choose runs whose last attempt failed or was killed.
+        superseded: Choose finished runs of a config for which a later run has finished too.
 
-    With neither `failed` nor `superseded` every run is chosen that is old enough.
+    With neither `failed` nor `superseded`, every run that is old enough is chosen.
     """
 
     older_than: timedelta | None = None
@@ -34,7 +34,7 @@ class Rule:
             raise ConfigError("say which runs are to be removed: --failed, --superseded, --older-than 30d")
 
     def choose(self, runs: Sequence[RunOverview], now: datetime) -> Iterator[tuple[RunOverview, str]]:
-        """The chosen runs, each with the reason. Running ones are never chosen."""
+        """The chosen runs, each with the reason. A run that is running is never chosen."""
         successors = _successors(runs) if self.superseded else {}
         for run in runs:
             if run.status is RunStatus.RUNNING:
@@ -46,7 +46,7 @@ class Rule:
             yield run, ", ".join(part for part in (reason, _idleness(idle)) if part)
 
     def _kind(self, run: RunOverview, successors: dict[str, str]) -> str | None:
-        """Why its kind is chosen; empty where every kind is, None where it is not."""
+        """Why a run like this is chosen; empty where all runs are chosen, None where it is not chosen."""
         if self.failed and run.status in (RunStatus.FAILED, RunStatus.CRASHED):
             return f"{run.status}"
         if run.run.name in successors:

@@ -1,5 +1,5 @@
-"""How much room runs take on the disk. A stage that was taken over is linked, so that two runs may share the bytes of a
-file: removing one of them frees nothing of it."""
+"""How much space runs take on the disk. The files of a stage that was taken over are linked, so that two runs may share
+the bytes of a file; removing one of the runs does not free them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,12 +10,12 @@ _BLOCK_BYTES = 512
 
 
 def size_on_disk(folders: Iterable[Path]) -> int:
-    """Bytes that the files below the folders take, those with several names once."""
+    """Bytes that the files in the folders take; a file with several links counts once."""
     return sum(_bytes_of(file) for file in {(file.st_dev, file.st_ino): file for file in _files(folders)}.values())
 
 
 def freed_bytes(folders: Iterable[Path]) -> int:
-    """Bytes that become free when the folders are removed: those of the files that have no other name elsewhere."""
+    """Bytes that become free when the folders are removed: the bytes of files that have no link elsewhere."""
     names: dict[tuple[int, int], int] = {}
     files: dict[tuple[int, int], os.stat_result] = {}
     for file in _files(folders):
@@ -40,7 +40,7 @@ def _bytes_of(file: os.stat_result) -> int:
 
 
 def _files(folders: Iterable[Path]) -> Iterator[os.stat_result]:
-    """What is no folder, symbolic links as themselves. A file that is removed while we look is left out."""
+    """All files; a symbolic link counts as itself. A file that is removed meanwhile is left out."""
     for folder in folders:
         for parent, _, names in os.walk(folder):
             for name in names:

@@ -1,4 +1,4 @@
-"""Held-out rows for a dataset that comes without any: a share of its rows, set apart once and for all."""
+"""Held-out rows for a data set that has none: a share of its rows is set apart once and for all."""
 
 import hashlib
 import re
@@ -28,10 +28,10 @@ class Unusable:
     """Rows of some data that cannot be used.
 
     Attributes:
-        data: What the data is called.
-        rows: The rows.
-        total: How many rows the data has.
-        is_read_again: A run reads them too; else they were left out.
+        data: Name of the data.
+        rows: The unusable rows.
+        total: Number of rows of the data.
+        is_read_again: Whether a run will read these rows too; else they were left out.
     """
 
     data: str
@@ -47,8 +47,8 @@ class Split:
     Attributes:
         train: Rows to train on.
         validation: Held-out rows.
-        origin: In words, where they come from.
-        unusable: Rows that cannot be used, of each of the data.
+        origin: Where the rows come from, in words.
+        unusable: The unusable rows of each of the data.
     """
 
     train: LocalSource | HubSource
@@ -58,11 +58,11 @@ class Split:
 
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
-    """Training and held-out data that lie side by side by name: children of a folder, or `path` and its sibling. The
-    shards of a split are one child, a path with a `*` in their place.
+    """Find training and held-out data by their names: two children of a folder, or `path` and a file beside it. The
+    shards of a split count as one child, whose path has a `*`.
 
     Raises:
-        ValueError: two children claim one of the names; names both.
+        ValueError: two children have one of the names; the message has both.
     """
     given = set(files_named(path))
     folder = path if path.is_dir() else path.parent
@@ -75,7 +75,7 @@ def find_split(path: Path) -> tuple[Path, Path] | None:
 
 
 def _data_by_name(folder: Path) -> dict[str, list[Path]]:
-    """Readable children by the first word of their names, shards together."""
+    """[first word of the name] -> readable children; the shards of a split count as one child."""
     named: dict[str, list[Path]] = {}
     for child in sorted(folder.iterdir()):
         claims = named.setdefault(re.split(r"[-_.]", child.name.lower(), maxsplit=1)[0], [])
@@ -87,7 +87,7 @@ def _data_by_name(folder: Path) -> dict[str, list[Path]]:
 
 
 def is_data(child: Path) -> bool:
-    """Whether a local source could read it: pictures and programs beside the rows are none."""
+    """Whether a local source can read this file or folder; images and programs beside the rows are not data."""
     try:
         find_reader(LocalSource(type="local", path=str(child)))
     except ValueError:
@@ -98,7 +98,7 @@ def is_data(child: Path) -> bool:
 def _only(claims: Sequence[Path]) -> Path:
     if len(claims) > 1:
         raise ValueError(
-            f"{' and '.join(map(str, claims))} have the same name at their beginning; say which of them is meant: "
+            f"the names of {' and '.join(map(str, claims))} begin with the same word; say which of them is meant: "
             "sightline init DATA --validation HELD_OUT"
         )
     return claims[0]
@@ -106,13 +106,13 @@ def _only(claims: Sequence[Path]) -> Path:
 
 def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     """Write train.parquet and validation.parquet into `folder`: about a tenth of the rows, at most 500, is held out.
-    Every column goes with its row. Unusable rows are left out, and named in the result.
+    All columns are kept. Unusable rows are left out, and named in the result.
 
-    Rows that share an image (or the question, where they have none) stay on one side, so that nothing held out is seen
-    in training. Which side that is depends on their content alone.
+    Rows that share an image (or the question, where they have no image) stay together, so that nothing held out is seen
+    in training. On which side they are depends on their content alone.
 
     Raises:
-        ValueError: there are no two rows that could be on different sides; says why.
+        ValueError: no rows can be held out; the message says why.
     """
     outlines: list[_Outline] = []
     bad: list[BadRow] = []
@@ -140,7 +140,7 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
 
 
 def survey(source: LocalSource | HubSource) -> Unusable:
-    """Every row of a source that cannot be used, as far as that is known without opening an image."""
+    """Find the unusable rows of a source, as far as they are known without opening images."""
     rows, total = [], 0
     for row in with_files_checked(source.open()):
         total += 1
@@ -150,12 +150,12 @@ def survey(source: LocalSource | HubSource) -> Unusable:
 
 
 def name_of(source: LocalSource | HubSource) -> str:
-    """What a person called the data."""
+    """The name by which the user called the data."""
     return source.path if isinstance(source, LocalSource) else source.name
 
 
 class _Outline(NamedTuple):
-    """What decides on which side a row may be: its number, its question, and what it shows."""
+    """What decides on which side a row may be: its number, its question, and hashes of its images and videos."""
 
     number: int
     question: str
@@ -181,8 +181,8 @@ def _choose(outlines: Sequence[_Outline], bad: Sequence[BadRow]) -> set[int]:
 
 
 def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
-    """Rows that are linked by shared content, together."""
-    leader = list(range(len(outlines)))  # a forest: each row points to one that it hangs together with
+    """Groups of rows that are linked by shared content."""
+    leader = list(range(len(outlines)))  # union-find: each row points to another row of its group
 
     def root(place: int) -> int:
         while leader[place] != place:
@@ -210,7 +210,7 @@ def _hash_of_file(path: Path) -> str:
 
 
 def _contents(row: Row) -> list[str]:
-    """What a row must not share with one on the other side."""
+    """The contents that a row must not share with rows on the other side."""
     return [_content(medium) for medium in (*row.images, *row.videos)] or [row.question]
 
 

@@ -1,4 +1,4 @@
-"""What a person means by the name of their data: a file or folder of this machine, or a data set of the hub."""
+"""Resolves the name of a user's data: a file or folder of this machine, or a data set of the hub."""
 
 import re
 from pathlib import Path
@@ -14,11 +14,11 @@ _FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
 
 
 def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
-    """The source by the name of `data`, at the newest commit where it lies on the hub.
+    """The data source of the name `data`; a data set of the hub gets its newest commit as revision.
 
     Args:
         data: A path, or `owner/name`, or `owner/name@split`.
-        media_dir: Where paths of its images and videos start; None for its own folder.
+        media_dir: Folder that relative paths of images and videos start from; None for the folder of the data.
 
     Raises:
         ValueError: there is no such file or folder, and the hub cannot be reached or has no such data set.
@@ -34,7 +34,7 @@ def find_pair(data: str) -> tuple[str, str] | None:
     """Training and held-out data that belong together: files beside each other, or splits of a data set of the hub.
 
     Raises:
-        ValueError: two files claim one of the names, or as source_of.
+        ValueError: two files have one of the names, there is no such data, or the hub cannot be reached.
     """
     if not _is_on_hub(data):
         pair = find_split(Path(data))
@@ -48,7 +48,7 @@ def find_pair(data: str) -> tuple[str, str] | None:
 
 
 def training_data(data: str) -> str:
-    """The data itself; of a folder that holds nothing but a training split, this one."""
+    """The path of the training data: `data`, or its subfolder `train` where only that holds data."""
     folder = Path(data)
     is_outer = folder.is_dir() and not is_data(folder) and (folder / "train").is_dir()
     return str(folder / "train") if is_outer else data
@@ -59,7 +59,8 @@ def _training_split(splits: list[str]) -> str:
 
 
 def _is_on_hub(data: str) -> bool:
-    """Whether the name is none of this machine and looks like one of the hub. Raises ValueError where it is neither."""
+    """Whether the name looks like a name of the hub and is not a path of this machine. Raises ValueError where it is
+    neither."""
     if files_named(Path(data)):
         return False
     if _HUB_NAME.fullmatch(data) and not data.endswith(_FILE_ENDINGS):

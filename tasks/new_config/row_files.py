@@ -1,4 +1,4 @@
-"""Rows of any source as a Parquet file of our own form, written a few at a time."""
+"""Writes rows of any source to a Parquet file, a few at a time."""
 
 import json
 import os
@@ -24,11 +24,11 @@ _USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
 
 
 class RowFile:
-    """A Parquet file that is there whole or not at all.
+    """A Parquet file that is written whole or not at all.
 
     Args:
         path: The file.
-        extra: Names of the other columns that any row has.
+        extra: Names of all other columns of the rows.
     """
 
     def __init__(self, path: Path, *, extra: Collection[str]) -> None:
@@ -60,7 +60,7 @@ class RowFile:
             video_key=names["videos"],
             answer_key=names["answer"],
         )
-        # Paths may not lead out of it.
+        # Paths must not lead out of this folder.
         media_dir = os.path.commonpath(self._folders) if self._folders else None
         return LocalSource(type="local", path=str(self._path), columns=columns, media_dir=media_dir)
 
@@ -82,7 +82,7 @@ class RowFile:
 
 
 def encoded(medium: ImageInput) -> bytes:
-    """The image's or video's bytes; a decoded image becomes PNG."""
+    """The bytes of an image or a video; a decoded image is encoded as PNG."""
     if isinstance(medium, bytes):
         return medium
     if isinstance(medium, Path):

@@ -1,4 +1,4 @@
-"""A config for a user's own data: guessed, written out, and tried on the first rows."""
+"""Writes a config for a user's own data: its keys are guessed, and the config is tried on the first rows."""
 
 import json
 import re
@@ -65,13 +65,13 @@ _CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wishes:
-    """What a person said beside the data; None, and no column, leaves a guess to be made.
+    """What a user asked for besides the data; where it is None, it is guessed.
 
     Attributes:
         validation: Held-out data.
         model: Folder or hub name of a checkpoint; None for a tiny random model.
-        columns: Columns that need no guess.
-        media_dir: Where paths of images and videos start.
+        columns: Columns that were named and need no guess.
+        media_dir: Folder that relative paths of images and videos start from.
     """
 
     validation: str | None = None
@@ -82,13 +82,13 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """A config that was not written yet.
+    """A config that is not written yet.
 
     Attributes:
         inspection: What the training data looks like.
-        split: Where training and held-out rows come from.
-        reward: The guessed reward.
-        prompt_template: Text of its Jinja file.
+        split: The training and the held-out rows.
+        reward: Name of the guessed reward.
+        prompt_template: Text of the prompt template (Jinja).
         model: Folder or hub name of a checkpoint; None for a tiny random model.
     """
 
@@ -101,14 +101,14 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """What the first rows become.
+    """The first rows as prompts, and what the reward gives for them.
 
     Attributes:
         prompts: The first prompts.
         lengths: Lengths of the first rows' prompts, tokens.
-        rejected: Rows among them that cannot be used, by the split.
-        reward_problems: What the reward says to the ground truth; empty when all is well.
-        scores: `overall` of each true answer, in the form that the reward expects.
+        rejected: [split] -> unusable rows among the first rows.
+        reward_problems: Problems of the reward with the ground truth; empty when there are none.
+        scores: `overall` of each true answer, written in the format that the reward expects.
     """
 
     prompts: Sequence[Prompt]
@@ -119,10 +119,10 @@ class Trial:
 
 
 def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
-    """Look at the data and guess. `folder`: where held-out rows are set apart if the data has none.
+    """Look at the data and guess a config. If the data has no held-out rows, some are set apart in `folder`.
 
     Raises:
-        ValueError: there is nothing readable, or too little to hold rows out; says why.
+        ValueError: nothing can be read, or there are too few rows to hold some out; the message says why.
     """
     named = wishes.columns
     pair = (data, wishes.validation) if wishes.validation else find_pair(data)
@@ -132,7 +132,7 @@ def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
         split = Split(
             train=inspection.source,
             validation=held_out,
-            origin=f"held-out rows are those of {pair[1]}",
+            origin=f"held-out rows come from {pair[1]}",
             unusable=[survey(source) for source in (inspection.source, held_out)],
         )
     else:
@@ -156,7 +156,7 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
     """Write the prompt template and the config, and return it as a run would read it.
 
     Raises:
-        ValueError: the config is refused, which would be a mistake of the proposal.
+        ValueError: the config is refused, which would be an error in the proposal.
     """
     template = out.with_suffix(".prompt.jinja")
     atomic_write_text(template, proposal.prompt_template)
@@ -195,10 +195,10 @@ def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prom
 
 
 def try_config(config: RunConfig) -> Trial:
-    """Prepare the first rows in a folder that is thrown away, and ask the reward about their true answers.
+    """Prepare the first rows in a temporary folder, and try the reward on their true answers.
 
     Raises:
-        ValueError: the data cannot be used as it is.
+        ValueError: the data cannot be used.
         OSError: the model cannot be read or downloaded.
     """
     import transformers
@@ -232,7 +232,7 @@ def try_config(config: RunConfig) -> Trial:
 
 
 def _read_rejected(path: Path) -> dict[str, list[BadRow]]:
-    """The rows that a preparation refused, by the split."""
+    """[split] -> rows that the preparation rejected."""
     rejected: dict[str, list[BadRow]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -242,7 +242,7 @@ def _read_rejected(path: Path) -> dict[str, list[BadRow]]:
 
 
 def write_rejected(proposal: Proposal, folder: Path) -> Path | None:
-    """Name every unusable row in a file of `folder`; None where there is none."""
+    """Write every unusable row to a file in `folder`; None where there is no unusable row."""
     lines = [
         json.dumps({"data": unusable.data, **asdict(row)}, ensure_ascii=False)
         for unusable in proposal.split.unusable
@@ -256,7 +256,7 @@ def write_rejected(proposal: Proposal, folder: Path) -> Path | None:
 
 
 def roomy_length(longest: int) -> int:
-    """A prompt limit a quarter above the longest prompt seen, a multiple of 64."""
+    """A limit for prompts: a quarter above the longest prompt seen, rounded up to a multiple of 64."""
     return -(-longest * 5 // (4 * 64)) * 64
 
 
@@ -274,7 +274,7 @@ def _indented(values: dict[str, Any]) -> str:
 
 
 def _batch_size(rows: int) -> int:
-    """The largest power of two that gives an epoch four steps or more, at most 128."""
+    """The largest power of two with which an epoch has at least four steps; at most 128."""
     batch = 1
     while batch * 2 <= min(rows // 4, 128):
         batch *= 2

@@ -1,4 +1,4 @@
-"""What a person sees of a run on Prefect's pages. A page that cannot be written is a warning, never a failure."""
+"""Markdown pages of a run in Prefect (artifacts). A page that cannot be written is a warning, never a failure."""
 
 import logging
 import time
@@ -17,21 +17,21 @@ from prefect.logging.handlers import APILogHandler
 logger = logging.getLogger(__name__)
 
 UNREACHABLE = (httpx.TransportError, PrefectHTTPStatusError)
-"""What Prefect's client raises when its server is gone or ill."""
+"""What Prefect's client raises when its server cannot be reached or fails."""
 
 
 class PrefectPages:
-    """Writes artifacts until the server fails once; asking a dead server again would cost its timeout every time."""
+    """Writes artifacts until the server fails for the first time, since every further attempt would cost a timeout."""
 
     def __init__(self) -> None:
         self.reachable = True
 
     def write(self, action: Callable[[], Any]) -> Any:
-        """The action's result; None outside a flow, or when the server does not answer."""
+        """Call the action in a flow. Returns its result; None outside of a flow, or when the server does not answer."""
         return self.send(action) if FlowRunContext.get() is not None else None
 
     def send(self, action: Callable[[], Any]) -> Any:
-        """The same for an action that needs no flow around it."""
+        """Call the action, which needs no flow. Returns its result; None when the server does not answer."""
         if not self.reachable:
             return None
         try:
@@ -44,7 +44,7 @@ class PrefectPages:
 
 
 def _stop_sending_logs() -> None:
-    """Prefect would complain on the terminal about every record that it cannot send."""
+    """Remove Prefect's log handlers, which would report every record that they cannot send on the terminal."""
     for name in list(logging.root.manager.loggerDict):
         named = logging.getLogger(name)
         for handler in [handler for handler in named.handlers if isinstance(handler, APILogHandler)]:
@@ -55,24 +55,25 @@ PAGES = PrefectPages()
 
 
 def show_page(experiment: str, name: str, markdown: str, *, about: str) -> UUID | None:
-    """A Markdown artifact of the flow run. Keys begin with the experiment: Prefect's list shows the newest of each.
+    """Write a Markdown artifact of the flow run. Its key begins with the experiment, since Prefect's list shows the
+    newest artifact of each key.
 
     Returns:
-        Its id; None when it could not be written.
+        Id of the artifact; None when it could not be written.
     """
     key = f"{experiment}-{name}"
     return PAGES.write(lambda: create_markdown_artifact(key=key, markdown=markdown, description=about))
 
 
 class LivePage:
-    """A Markdown artifact that is written anew while something goes on, at most every `seconds`.
+    """A Markdown artifact that is updated, at most every `seconds`.
 
     Args:
-        experiment: Start of its key.
-        name: Rest of its key.
-        write: Makes the Markdown.
-        about: Description.
-        seconds: Time between two writings.
+        experiment: First part of its key.
+        name: Second part of its key.
+        write: Returns the Markdown.
+        about: Description of the artifact.
+        seconds: Shortest time between two updates.
     """
 
     def __init__(self, experiment: str, name: str, write: Callable[[], str], *, about: str, seconds: float) -> None:
@@ -85,7 +86,7 @@ class LivePage:
         self._artifact: UUID | None = None
 
     def refresh(self, *, now: bool = False) -> None:
-        """Write it when it is due, or `now`."""
+        """Update the artifact when it is due, or `now`."""
         if not now and time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self._seconds

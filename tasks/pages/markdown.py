@@ -1,4 +1,4 @@
-"""The pages of a run as Markdown: what a stage made, the steps so far, rollouts with their images, where it is seen."""
+"""The pages of a run as Markdown: stages, steps, rollouts and validations with images, and links."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -28,7 +28,7 @@ _COLUMNS = {
 
 
 def stage_page(manifest: StageManifest) -> str:
-    """A finished stage: an evaluation as a table of its passes, every other one as its facts."""
+    """A finished stage: an evaluation as a table with a row for each mode, any other stage as a table of facts."""
     origin = f"taken over from `{manifest.reused_from}`" if manifest.reused_from else "made by this run"
     size = sum(output.size for output in manifest.outputs.values())
     facts = {
@@ -44,12 +44,12 @@ def stage_page(manifest: StageManifest) -> str:
 
 
 def facts_table(facts: Mapping[str, str]) -> str:
-    """Names and values."""
+    """A table of names and values."""
     return markdown_table(("", ""), [[name, value] for name, value in facts.items()])
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; what a cell holds is Markdown already."""
+    """A table whose cells are Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
@@ -71,12 +71,12 @@ def steps_page(run: RunDirectory) -> str:
 
 
 def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:
-    """Where a run is seen, and the commands for it.
+    """Where a run can be looked at, and the commands for it.
 
     Args:
         run: The run.
-        mlflow: Addresses of its pages in MLflow, by what is found there.
-        resume: The command that continues it.
+        mlflow: [what is shown] -> address of the page in MLflow.
+        resume: The command that continues the run.
     """
     facts = {
         **({f"MLflow, {what}": f"[{address}]({address})" for what, address in mlflow.items()} or _NOT_IN_MLFLOW),
@@ -91,7 +91,7 @@ def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> 
 
 
 def rollouts_page(run: RunDirectory, step: int) -> str:
-    """The first prompts of a step with image, responses, rewards and advantages."""
+    """The first prompts of a step with images, responses, rewards and advantages."""
     records = read_rollouts(run.rollouts(step))
     groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
     images = ImageStore.open(run.data / IMAGES_FILE)
@@ -101,7 +101,7 @@ def rollouts_page(run: RunDirectory, step: int) -> str:
 
 
 def validation_page(run: RunDirectory) -> str:
-    """The first held-out prompts with image, and what was answered to them after each validation."""
+    """The first held-out prompts with images, and the responses to them in each validation."""
     steps, history = validated_steps(run), validation_history(run)
     images = ImageStore.open(run.data / IMAGES_FILE)
     parts = [_answers(answers, images) for answers in list(history.values())[:_PROMPTS]]
@@ -170,7 +170,7 @@ def _figure(value: Any) -> str:
 
 
 def _said(text: str) -> str:
-    """A model's or a data set's text as text, whatever it means in Markdown or HTML."""
+    """Escape a text of a model or a data set for Markdown and HTML, and shorten it."""
     short = text.strip() if len(text) <= _TEXT else f"{text[:_TEXT].strip()} ..."
     for character in "\\`*_[]|#":
         short = short.replace(character, f"\\{character}")
@@ -178,7 +178,7 @@ def _said(text: str) -> str:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested mappings as dotted names; long texts are left to their files."""
+    """(dotted name, value) of nested mappings; texts with several lines are left out."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

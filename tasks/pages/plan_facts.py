@@ -5,7 +5,7 @@ from rl_core.planning.batches import BatchPlan
 
 
 def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:
-    """What -> how much, from an epoch down to a micro-batch."""
+    """[what] -> how much, from an epoch to a micro-batch."""
     left_out = f"; {plan.rows_left_out_per_epoch} rows are left out" if plan.rows_left_out_per_epoch else ""
     facts = {
         "an epoch": f"{plan.train_rows} rows / {plan.prompts_per_step} = {plan.steps_per_epoch} steps{left_out}",

@@ -1,4 +1,4 @@
-"""A run's progress on Prefect's pages: every bar with the time that is left."""
+"""Progress artifacts in Prefect: every progress bar, with the remaining time."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_UPDATES = 5.0
 
 
 class FlowProgress:
-    """Shows every bar where another Progress shows it, and on the pages of the flow, every few seconds."""
+    """Shows every progress bar by another Progress, and every few seconds in Prefect."""
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
@@ -26,7 +26,7 @@ class FlowProgress:
 
     @contextmanager
     def calling(self, *listeners: Callable[[], None]) -> Iterator[None]:
-        """Call `listeners` after each advance of a bar: a tracker follows the steps without a thread of its own."""
+        """Call `listeners` after each advance of a bar, so that trackers follow the steps without a thread."""
         self._listeners = listeners
         try:
             yield
@@ -35,7 +35,7 @@ class FlowProgress:
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """As Progress.bar."""
+        """Show a progress bar; yields the function that advances it."""
         with self._shown.bar(description, total) as show:
             page = _ProgressPage(description, total)
 
@@ -49,7 +49,7 @@ class FlowProgress:
 
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """As Progress.wait; the run's log and the flow's page have a line, too."""
+        """Show that something is waited for, and log its start and its duration."""
         logger.info("%s ...", description)
         started = time.monotonic()
         with self._shown.wait(description):
@@ -79,11 +79,11 @@ class _ProgressPage:
 
 
 class Eta:
-    """How far work is and how long the rest takes at its mean pace. What was there before the first unit of this
-    process (a continued epoch) says nothing of the pace.
+    """The share of work that is done, and the time that the rest takes at the mean speed. Work that was done before
+    this process (in a continued epoch) does not count for the speed.
 
     Args:
-        total: Units of work; None where nobody knows: then there is no share and no end.
+        total: Units of work; None where it is not known: then there is neither a share nor a remaining time.
     """
 
     def __init__(self, total: int | None) -> None:
@@ -93,7 +93,7 @@ class Eta:
         self._left: float | None = None
 
     def advance(self, count: int, *, now: float) -> None:
-        """`count` more units are done at `now`, seconds on a clock that never goes back."""
+        """`count` more units are done at `now`, seconds of a monotonic clock."""
         self._done += count
         if self._begun is None:
             self._begun = now, self._done
@@ -104,7 +104,7 @@ class Eta:
 
     @property
     def percent(self) -> float:
-        """Share that is done, 0 to 100."""
+        """The share that is done, 0 to 100."""
         return 0.0 if self._total is None else min(100.0, 100.0 * self._done / self._total)
 
     @property

@@ -1,5 +1,5 @@
-"""Whether the hub gives what the config wants of it: asked once for each name, all at one time, before anything waits
-for an answer that does not come."""
+"""Whether the hub has what the config needs from it. All names are asked for at the same time and with a time limit, so
+that nothing else has to wait for a hub that does not answer."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,18 +18,18 @@ from rl_core.planning.source_rules import HubName, hub_names
 from rl_core.wording import shortened
 
 SECONDS_OF_PLAN: Final = 1.5
-"""A plan is to be quick, and says what it could not find out."""
+"""`sightline plan` should be quick, and says what it could not find out."""
 
 SECONDS_OF_RUN: Final = 10.0
-"""A run needs the answer."""
+"""A run needs the answer, so it waits longer."""
 
 _State = Literal["there", "missing", "away", "silent"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubAnswer:
-    """What the hub says of a name: it is there; it is missing, or not for this account; the hub cannot be reached; or
-    it has not answered yet."""
+    """The hub's answer for a name: "there"; "missing", or not visible for this account; "away": the hub cannot be
+    reached; "silent": it has not answered in time."""
 
     name: HubName
     state: _State
@@ -37,19 +37,22 @@ class HubAnswer:
 
 
 def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
-    """The answer for every name that the cache does not settle; nothing is asked while HF_HUB_OFFLINE is set."""
+    """Ask the hub for every name whose commit is not known from the cache. Nothing is asked while HF_HUB_OFFLINE is
+    set."""
     names = [name for name in hub_names(config) if not name.is_settled]
     return [] if constants.HF_HUB_OFFLINE else _asked(names, _ask, seconds=seconds)
 
 
 def hub_problems(answers: Sequence[HubAnswer]) -> list[Problem]:
-    """What is missing on the hub, and what only a hub that cannot be reached has."""
+    """Problems with names that are missing on the hub, and names that are not in the cache while the hub cannot be
+    reached."""
     return [problem for answer in answers if not answer.name.is_cached for problem in _problems(answer)]
 
 
 @contextmanager
 def no_waiting(answers: Sequence[HubAnswer]) -> Iterator[None]:
-    """Take everything from the cache where the hub has not answered: every library would try again and again."""
+    """Use only the cache in a `with` block if the hub has not answered, since every library would retry again and
+    again."""
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or any(answer.state in ("away", "silent") for answer in answers)
     try:
@@ -79,7 +82,7 @@ def _problems(answer: HubAnswer) -> Iterator[Problem]:
 
 
 def _asked(names: Sequence[HubName], ask: Callable[[HubName, float], HubAnswer], *, seconds: float) -> list[HubAnswer]:
-    """All answers that come in time. The threads are not waited for: name resolution cannot be interrupted."""
+    """The answers that come in time. The threads are not waited for, since name resolution cannot be interrupted."""
     answers: SimpleQueue[HubAnswer] = SimpleQueue()
     for name in names:
         threading.Thread(target=lambda name=name: answers.put(ask(name, seconds)), daemon=True).start()
@@ -100,7 +103,7 @@ def _ask(name: HubName, seconds: float) -> HubAnswer:
         api.repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
     except (RepositoryNotFoundError, RevisionNotFoundError, LocalTokenNotFoundError) as error:
         return HubAnswer(name=name, state="missing", reason=_first_line(error))
-    except Exception as error:  # noqa: BLE001 - whatever the client beneath raises, there is no answer
+    except Exception as error:  # noqa: BLE001 - whatever the HTTP client raises, there is no answer
         return HubAnswer(name=name, state="away", reason=_first_line(error))
     return HubAnswer(name=name, state="there")
 

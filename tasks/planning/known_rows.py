@@ -1,4 +1,4 @@
-"""How many rows training will have, as far as it is known before they are prepared."""
+"""The number of training rows, as far as it is known before the preparation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ class KnownRows:
     """A number of training rows.
 
     Attributes:
-        count: How many.
-        told: Where the number comes from, where training may have fewer; empty for the rows that it will have.
+        count: The number.
+        told: Where the number comes from, if training may have fewer rows; empty if it will have exactly this number.
         is_exact: False for an estimate.
     """
 
@@ -27,14 +27,14 @@ class KnownRows:
     is_exact: bool = True
 
     def plan(self, config: RunConfig) -> BatchPlan | None:
-        """The batch arithmetic; None when the sizes do not fit, which problems tell."""
+        """The batch arithmetic; None when the batch sizes do not fit, which `problems` reports."""
         try:
             return batch_plan(config, self.count)
         except PlanError:
             return None
 
     def problems(self, config: RunConfig) -> list[Problem]:
-        """What does not fit the number: certain where a batch is larger, and a hint where the exact number counts."""
+        """Problems with this number of rows: fatal where a batch is certainly larger, else a warning."""
         if not self.told or divisibility_problems(config):
             return []
         found = row_problems(config, self.count)
@@ -45,8 +45,8 @@ class KnownRows:
 def known_rows(
     config: RunConfig, run: RunDirectory, digests: Mapping[str, str], glance: Glance | None = None
 ) -> KnownRows | None:
-    """The rows as they were prepared, here or beside; else those that are counted beforehand, or at a glance, or were
-    published. None when nobody knows."""
+    """The number of training rows: from a finished preparation of this run or another one; else as the source knows it,
+    as a glance at it estimates it, or as it was published. None when it is not known."""
     prepared = _prepared_rows(run, digests["prepare"])
     if prepared is not None:
         return KnownRows(count=prepared)

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a run before it starts. Imports no Prefect, and torch only to try the data."""
+"""Finds the problems of a run before it starts. Imports no Prefect, and torch only to try the data."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,23 +34,23 @@ from tasks.planning.text_problems import text_problems
 from tasks.storage.address import VARIABLE, run_store, storage_settings
 
 _ROWS_TRIED = 8
-"""Rows of each source on whose true answer the reward is tried."""
+"""Number of rows of each source on whose true answers the reward is tried."""
 
 _SOURCES = ("data.train", "data.validation", "cold_start.source")
-"""Where problems of the data sources begin."""
+"""Beginnings of the keys of the data sources."""
 
 _NO_LIMIT = 1 << 20
 
 
 def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
-    """Every problem of the config, the machine, the sources, the hub, the reward and, when one of these stops the run
-    anyway, the data: rows that are alright so far are looked at by the preparation, which comes next and names its own
-    problems at once.
+    """Find every problem of the config, the machine, the sources, the hub and the reward. The rows are checked too if
+    one of these problems stops the run anyway; otherwise the preparation comes next and reports the problems of the
+    rows.
 
     Args:
         config: The config, with paths that can be read from here.
         run: The run.
-        is_prepared: Whether the rows were prepared already: their sources may be gone.
+        is_prepared: Whether the rows are already prepared, so that their sources may be gone.
     """
     if is_prepared:
         problems = planned_problems(config, run, {}, [])
@@ -68,14 +68,14 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
 def planned_problems(
     config: RunConfig, run: RunDirectory, glances: Mapping[str, Glance], answers: Sequence[HubAnswer]
 ) -> list[Problem]:
-    """What is known without calling the reward and reading every row: a source of
-    which a path is wrong is not named again.
+    """Problems that are found without calling the reward and without reading every row. A source with a wrong path is
+    reported once.
 
     Args:
         config: The config, with paths that can be read from here.
         run: The run.
-        glances: The data sources by their keys; empty where the rows were prepared already: their sources may be gone.
-        answers: What the hub says.
+        glances: [key of a data source] -> glance; empty where the rows are already prepared.
+        answers: The answers of the hub.
     """
     problems = static_problems(config, run)
     if not glances:
@@ -92,7 +92,7 @@ _OF_THE_REWARD = (
     "evaluation.accuracy_key",
     "algorithm.online_filtering.filter_key",
 )
-"""Keys without which the reward cannot be tried."""
+"""Keys whose problems make it impossible to try the reward."""
 
 _MEND = "mend the function, or its arguments in kwargs"
 
@@ -104,7 +104,7 @@ _OF_THE_ROWS = (
     "data.override_chat",
     "model.source",
 )
-"""Keys without which no row can be prepared."""
+"""Keys whose problems make it impossible to prepare rows."""
 
 
 def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
@@ -112,7 +112,7 @@ def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bo
 
 
 def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
-    """What config, small files and machine say by themselves, in milliseconds."""
+    """Problems that the config, small files and the machine show, found in milliseconds."""
     problems = check_config(config, gpu=find_gpu())
     named = {problem.where for problem in problems}
     problems += [problem for problem in text_problems(config) if problem.where not in named]
@@ -122,8 +122,8 @@ def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def storage_problems(config: RunConfig) -> list[Problem]:
-    """Whether an installed package knows the address that the run is copied to. The storage itself is not asked: it may
-    be away for a while."""
+    """Problems with the address that the run is copied to: no installed package knows its scheme. The storage itself is
+    not contacted, since it may be unreachable for a while."""
     settings = storage_settings(config)
     try:
         if settings is not None:
@@ -135,7 +135,7 @@ def storage_problems(config: RunConfig) -> list[Problem]:
 
 
 def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
-    """Whether the models and checkpoints that are still to be written find room."""
+    """Problems with the disk: there is no space for the models and checkpoints that are still to be written."""
     sizes = model_sizes(config.model.source)
     if sizes is None:
         return []
@@ -146,9 +146,9 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def reward_problems(config: RunConfig) -> list[Problem]:
-    """The reward tried on the ground truth of the first rows of every source that it will judge."""
+    """Problems that show when the reward is tried on the true answers of the first rows of each source."""
     prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
-    # Imported here: the pool's processes are not needed where only the config is looked at.
+    # Imported here: plans do not call the reward.
     from rl_core.rewards.preflight import try_on_ground_truth
 
     template = config.cold_start.target_template if config.cold_start else None
@@ -169,7 +169,7 @@ def reward_problems(config: RunConfig) -> list[Problem]:
 
 
 def trial_problems(config: RunConfig) -> list[Problem]:
-    """What the first rows of the data sources show."""
+    """Problems that the first rows of the data sources show."""
     return [
         Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
         for key, source in configured_sources(config)
@@ -178,7 +178,7 @@ def trial_problems(config: RunConfig) -> list[Problem]:
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
-    """A filter of the user's, tried on what the reward gives: as one group, those with the first one's components."""
+    """Problems of a user's filter, which is tried on one group of the given scores with equal components."""
     components = [score.components for score in scores if score.error is None]
     if not (isinstance(filtering, CustomFilter) and filtering.is_well_written and components):
         return
@@ -191,11 +191,11 @@ def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Scor
 
 
 def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
-    """A loss and an estimator of the user's, imported and tried on made-up inputs, where their text has no problem."""
+    """Problems of a user's loss and estimator, which are imported and tried on made-up inputs."""
     tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
     if not tried:
         return
-    # Imported here: it loads torch, which only functions of the user's need before the training.
+    # Imported here: it loads torch, which before the training only functions of the user need.
     from rl_core.algorithms.trial import advantage_problem, loss_problem
 
     for key, custom in tried.items():
@@ -209,8 +209,8 @@ def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
 
 
 def _asked(source: DataSource) -> list[Prompt]:
-    """The first readable rows as a reward sees them: they have no tokens and no images yet. None for a source that
-    cannot be opened; its own problem names it."""
+    """Prompts of the first readable rows for the reward, without tokens and images. Empty for a source that cannot be
+    opened, which is reported elsewhere."""
     try:
         rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
     except ValueError:
@@ -232,12 +232,12 @@ def _asked(source: DataSource) -> list[Prompt]:
 
 
 def data_problems(config: RunConfig) -> list[Problem]:
-    """What a preparation into a folder that is thrown away says."""
+    """Problems that a preparation in a temporary folder shows."""
     # Imported here: it loads transformers.
     from tasks.preparation import prepare_run
 
     if isinstance(config.model.source, TinyModel):
-        # Its tokenizer is trained on the rows: bad ones make another tokenizer, and lengths that mean nothing.
+        # The tokenizer is trained on the rows, so unusable rows change it, and prompt lengths would mean nothing.
         data = config.data.model_copy(update={"max_prompt_length": _NO_LIMIT})
         config = config.model_copy(update={"data": data})
     try:
@@ -250,8 +250,8 @@ def data_problems(config: RunConfig) -> list[Problem]:
 
 
 def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:
-    """What the config wants of the prepared rows and they do not give: they may have been prepared for a run that drew
-    otherwise from them (tasks.cache.stages)."""
+    """Problems of the config with the prepared rows, which may have been prepared for a run that uses them in another
+    way (tasks.cache.stages)."""
     rows = manifest.splits["train"]
     names = {name for split in manifest.splits.values() for name in split.data_sources}
     return [
@@ -262,11 +262,10 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
 
 
 def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
-    """Columns of the held-out rows that the evaluation will look for and that none of the prepared ones in `folder`
-    has."""
+    """Problems with columns that the evaluation needs and that no prepared held-out row in `folder` has."""
     if not config.evaluation.categories:
         return []
-    # Imported here: a plan opens no prepared rows.
+    # Imported here: plans open no prepared rows.
     from rl_core.data.prepared import PreparedDataset
 
     return list(category_problems(config, PreparedDataset.open(folder, "validation").extra_columns()))
@@ -275,7 +274,7 @@ def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
 def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:
     weights, batch_size = config.data.source_weights, prompts_a_draw(config)
     if weights is None or rows.rows < batch_size:
-        return  # of too few rows row_problems speaks
+        return  # row_problems reports that there are too few rows
     try:
         check_weighted_batches(weights, rows.data_sources, batch_size=batch_size)
     except ValueError as error:

@@ -1,5 +1,4 @@
-"""What the data sources of a config say of themselves at a glance, before anything is prepared, and what of it is
-wrong."""
+"""What is known of the data sources of a config without reading all their rows, and the problems that this shows."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
@@ -12,12 +11,12 @@ from rl_core.sources.source import DataSource, Glance
 
 
 def glance_at(config: RunConfig) -> dict[str, Glance]:
-    """Every source by its key, those of a mixture one by one."""
+    """[key] -> glance of every source; the sources of a mixture have keys of their own."""
     return {key: _glance(source) for key, source in configured_sources(config)}
 
 
 def split_glance(split: DataSource, key: str, glances: Mapping[str, Glance]) -> Glance:
-    """A whole split; one that cannot be read is as one of which nothing is known."""
+    """The glance of a split. Where the split cannot be read, nothing is known of it."""
     if not split.parts:
         return glances[key]
     parts = {name: glances[f"{key}.sources.{name}"] for name in split.parts}
@@ -32,7 +31,7 @@ def _glance(source: DataSource) -> Glance:
 
 
 def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Problem]:
-    """Sources that cannot be read, and names of sources and columns that there are not."""
+    """Problems with sources that cannot be read, and with names of sources and columns that do not exist."""
     problems = [
         Problem(where=key, what=glance.problem, fix="correct the path, the columns or the file")
         for key, glance in glances.items()
@@ -50,7 +49,8 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
 
 
 def weight_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
-    """Weights of data sources that the training rows do not have, and data sources without one."""
+    """Problems with weights of data sources that the training rows do not have, and with data sources without a
+    weight."""
     weights = config.data.source_weights
     if weights is not None and set(weights) != set(names):
         yield Problem(
@@ -61,8 +61,8 @@ def weight_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[
 
 
 def judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
-    """Rewards for data sources that no row has: a slip of the pen where one is called nearly so, and else a table that
-    serves other data too."""
+    """Problems with rewards for data sources that no row has: fatal where a data source has a similar name, which
+    suggests a typing error; else a warning, since the table may serve other data too."""
     for name in sorted(set(config.reward.by_source) - set(names)):
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
         meant = f"; did you mean {close[0]!r}?" if close else ""
@@ -75,7 +75,7 @@ def judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[
 
 
 def category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[Problem]:
-    """Columns that split the accuracy into tables, and that no held-out row has."""
+    """Problems with columns of `evaluation.categories` that no held-out row has."""
     for name in config.evaluation.categories:
         if name not in columns:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""What a run would do: which stages stand, here or in another run, and where training would go on."""
+"""What a run would do: which stages are finished, here or in another run, and where training would go on."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,32 +20,33 @@ from tasks.resuming.training_start import WantedTraining, last_step, training_st
 from tasks.resuming.training_state import longest_to_take, why_no_epochs
 
 _MOST_LINES = 20
-"""Epochs of one status that have a line each."""
+"""So many epochs of one status have a line each; more share one line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageStatus:
-    """A stage and what would become of it: "finished", "finished in RUN", "continues after step N" or "to do"; and why,
-    where it was made and is made again, or where other software goes on with it."""
+    """A stage and its status: "finished", "finished in RUN", "continues after step N" or "to do"; with the reason where
+    it is made again, or where other software goes on with it."""
 
     stage: str
     status: str
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is to be done for it."""
+        """Whether nothing has to be done for the stage."""
         return self.status.startswith("finished")
 
 
 def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> bool:
-    """Whether the rows of this very config were prepared in a run. Raises ValueError as stage_digests does."""
+    """Whether the rows of this config were prepared in a run. Raises ValueError where a data source or a file that the
+    config names cannot be read."""
     manifest = read_manifest(run, "prepare")
     return manifest is not None and manifest.digest == stage_digests(config, files)["prepare"]
 
 
 def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, *, reuse: bool) -> dict[str, str]:
-    """The digests of the stages. Where no run lies yet that could have one of them, no data are read to know them: they
-    are those of a run that nobody made.
+    """The digests of the stages. If there is no run that could have finished one of them, no data is read; the digests
+    then match no run.
 
     Raises:
         ValueError: a data source or a file that the config names cannot be read.
@@ -70,11 +71,11 @@ def stage_statuses(
 
     Args:
         config: The resolved config.
-        run: Its run.
-        digests: Of its stages.
+        run: The folder of the run.
+        digests: The digests of the stages.
         reuse: Whether stages of other runs may be taken over.
-        plan: Its batches, where the number of rows is known.
-        files: How what it names is read; where it says when None.
+        plan: The batch plan; None where the number of rows is not known.
+        files: How the files that the config names are read; when None, from where the config says.
         sources: The folder of this project's packages.
     """
     named = files or NamedFiles()
@@ -89,7 +90,8 @@ def stage_statuses(
 
 
 class _View:
-    """Looks at the stages in the order in which they run: whether one can be taken over depends on those before it."""
+    """Finds the status of the stages in the order in which they run, since whether a stage can be taken over depends on
+    the stages before it."""
 
     def __init__(
         self,
@@ -107,12 +109,12 @@ class _View:
         self._reuse = reuse
         self._parts = stage_parts(config, digests, files)
         is_asked = run.root.is_dir() or any(True for _ in self._others())
-        # Reading the sources takes a while, and without any other stage there is none to compare.
+        # Reading the sources takes a while, and without any finished stage there is nothing to compare with.
         self._software = software_of_stages(config, files, sources=sources) if is_asked else {}
         self._lineages: dict[str, str] = {}
 
     def status(self, stage: str) -> StageStatus:
-        """Of a stage that is no epoch."""
+        """The status of a stage that is not an epoch."""
         wanted = self._wanted(stage)
         own = own_manifest(self._run, wanted)
         if own is not None:
@@ -130,7 +132,7 @@ class _View:
         return StageStatus(stage=stage, status="; ".join(["to do", *filter(None, reasons)]))
 
     def training(self, chain: EpochChain | None) -> list[StageStatus]:
-        """Of every epoch; of training as a whole where their number is not known."""
+        """The status of every epoch, or of the whole training where the number of epochs is not known."""
         whole = self._wanted("training")
         self._lineages["training"] = whole.lineage
         if chain is None:
@@ -169,7 +171,7 @@ class _View:
 
 
 def _by_other_software(made_by: Software, now: Software) -> str:
-    """What is added to the status of a stage that stands; nothing where the same software would make it now."""
+    """The addition to the status of a finished stage that other software made; else empty."""
     if not now:
         return ""
     if not made_by:
@@ -190,7 +192,7 @@ def _epoch_statuses(
 
 
 def _same_status(first: int, last: int, status: str) -> list[StageStatus]:
-    """Epochs that are alike: a line each, or one line for many."""
+    """Epochs with the same status: one line for each, or one line for many."""
     if last - first >= _MOST_LINES:
         return [StageStatus(stage=f"{epoch_stage(first)} to {last:03d}", status=status)]
     return [StageStatus(stage=epoch_stage(epoch), status=status) for epoch in range(first, last + 1)]

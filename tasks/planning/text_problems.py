@@ -1,4 +1,4 @@
-"""Small texts that a config holds or names: templates, reward functions, the protocol of a published number."""
+"""Problems of small texts that a config contains or names: templates, reward functions, the name of a protocol."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from rl_core.user_code.function import is_user_function
 
 
 def text_problems(config: RunConfig) -> list[Problem]:
-    """What each of them says by itself. Nothing of a person's own code runs for that."""
+    """Problems that the texts themselves show. No code of the user is run."""
     return [*_template_problems(config), *_reward_problems(config), *_protocol_problems(config)]
 
 
@@ -42,7 +42,7 @@ def _template_problems(config: RunConfig) -> Iterator[Problem]:
 def _reward_problems(config: RunConfig) -> Iterator[Problem]:
     for key, term in config.reward.keyed_terms():
         if not is_user_function(term.function):
-            continue  # planning knows the built-in ones
+            continue  # rl_core.planning checks the built-in rewards
         try:
             resolve_function(term, grader=config.reward.grader)
         except ValueError as error:
@@ -53,7 +53,7 @@ def _reward_problems(config: RunConfig) -> Iterator[Problem]:
 def _protocol_problems(config: RunConfig) -> Iterator[Problem]:
     if config.published is None:
         return
-    # Imported here: few configs publish a number, and the protocols come with what evaluates.
+    # Imported here: few configs publish a number, and the protocols import the modules of the evaluation.
     from rl_core.evaluation.protocols.registry import protocol_named
 
     try:

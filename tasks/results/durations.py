@@ -1,4 +1,4 @@
-"""Times as a person says them."""
+"""Durations as text."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ def duration(seconds: float) -> str:
 
 
 def age(since: timedelta) -> str:
-    """How long something lies back: "just now", "12 min", "5 h", "3 days", "8 weeks"."""
+    """How long ago something was: "just now", "12 min", "5 h", "3 days", "8 weeks"."""
     minutes = since.total_seconds() / 60
     if minutes < 1:
         return "just now"

@@ -1,4 +1,4 @@
-"""The report's curves: matplotlib drawings as inline SVG that takes its colours from the page's style sheet."""
+"""The curves of the report: matplotlib drawings as inline SVG with the colours of the page's style sheet."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Final
 
-# Colours that stand for custom properties of the style sheet: matplotlib wants real colours, the page has a light and a
-# dark theme, so the drawing is made with these and they are replaced in its text.
+# Placeholders for custom properties of the style sheet. The page has a light and a dark theme, but matplotlib needs
+# real colours, so these are replaced in the text of the drawing.
 _THEME: Final[Mapping[str, str]] = {
     "#010101": "var(--series-1)",
     "#020202": "var(--series-2)",
@@ -21,7 +21,7 @@ _THEME: Final[Mapping[str, str]] = {
 _TEXT, _GRID = "#070707", "#080808"
 _SERIES_COLOURS = tuple(colour for colour in _THEME if colour not in (_TEXT, _GRID))
 MOST_SERIES = len(_SERIES_COLOURS)
-"""A chart has a colour for so many lines."""
+"""Number of lines that a chart has colours for."""
 _SIZE_INCHES = (4.6, 2.5)
 _MARKERS_UP_TO = 12
 _SETTINGS: Final[Any] = {
@@ -46,13 +46,13 @@ _SETTINGS: Final[Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A line: one value a step, in step order.
+    """A line with one value for each step.
 
     Attributes:
-        label: What it is.
-        steps: [S]
-        values: [S]
-        band: ([S], [S]) lower and upper ends of a band around the line; None draws none.
+        label: Name of the line.
+        steps: [S] steps, in order.
+        values: [S] values.
+        band: ([S], [S]) lower and upper ends of a band around the line; None for no band.
     """
 
     label: str
@@ -66,12 +66,12 @@ class Chart:
     """A curve card of the report.
 
     Attributes:
-        title: What is drawn.
+        title: Title of the chart.
         caption: How to read it, one sentence.
         series: One to six lines; a chart without a point is left out of the report.
-        unit: "share" draws 0 to 1 as percent, "plain" leaves the numbers alone.
-        bound: A horizontal limit with its label.
-        log: Logarithmic values.
+        unit: "share" shows 0 to 1 as percent, "plain" shows the numbers.
+        bound: A horizontal line with its label; None for no line.
+        log: Whether the values are on a logarithmic scale.
     """
 
     title: str
@@ -88,12 +88,12 @@ class Chart:
 
 
 def draw(chart: Chart) -> str:
-    """The chart as an `<svg>` element: text stays text, the same chart gives the same bytes."""
+    """The chart as an `<svg>` element. Text stays text, and equal charts give equal bytes."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    # The salt keeps the ids of clip paths apart: all charts share one page.
+    # The salt keeps the ids of clip paths different, since all charts are on one page.
     with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": chart.title}):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         FigureCanvasSVG(figure)
@@ -129,7 +129,7 @@ def _draw_on(axes: Any, chart: Chart) -> None:
 
 
 def _inline(svg: str, title: str) -> str:
-    """The bare element with the page's colours, without the ids that repeat from chart to chart."""
+    """The `<svg>` element with the page's colours, without ids that several charts would share."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)

@@ -1,4 +1,4 @@
-"""From a run's folder to the report's page."""
+"""Collects the contents of the report from a run's folder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,11 @@ Records = Sequence[Mapping[str, Any]]
 
 
 def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
-    """Everything the report shows. `commands`: title -> how the merged model is used.
+    """Everything that the report shows.
+
+    Args:
+        facts: The run.
+        commands: [title] -> how the merged model is used.
 
     Raises:
         FileNotFoundError: the run was not evaluated.
@@ -63,7 +67,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
 
 
 def charts(facts: RunFacts) -> list[Chart]:
-    """The curves: reward, accuracy, length, KL, entropy and the gap between engine and trainer."""
+    """The curves: reward, accuracy, response length, KL, entropy, and the difference between generator and trainer."""
     metrics, config = facts.metrics, facts.config
     accuracy = f"reward/{config.evaluation.accuracy_key}"
     bound = agreement_tolerance(config).largest
@@ -146,7 +150,7 @@ def gallery_rows(facts: RunFacts) -> list[GalleryRow]:
 
 
 def gallery_items(facts: RunFacts) -> list[GalleryItem]:
-    """The same with their images, and what was answered to them while training."""
+    """The gallery with images, and with the responses of validations."""
     rows = gallery_rows(facts)
     history = validation_history(facts.run) if rows else {}
     images = open_images(facts.run)
@@ -209,7 +213,7 @@ def _parameters(sizes: ModelSizes | None) -> str:
 
 
 def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
-    """The last epoch that was trained; None without one."""
+    """The last epoch that was trained; None where there is none."""
     return next((manifest for manifest in reversed(stages) if manifest.stage.startswith("train-epoch-")), None)
 
 

@@ -1,4 +1,4 @@
-"""What the report shows, as plain values, and how it becomes one HTML file."""
+"""The contents of the report as plain values, and its HTML file."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _LARGEST_IMAGE_SIDE = 320
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accuracy:
-    """A measured share: `accuracy` of `n` items, with the ends of its 95 % interval, all shares of 1."""
+    """An accuracy over `n` items, with the ends of its 95 % interval; all are shares of 1."""
 
     accuracy: float
     n: int
@@ -29,8 +29,8 @@ class Accuracy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationRow:
-    """One pass of one model over the held-out items. Rates are shares of 1 (None: the reward cannot tell), the
-    length is in tokens."""
+    """The result of one model in one mode. Rates are shares of 1 (None where they are not known), the length is in
+    tokens."""
 
     model: str
     mode: str
@@ -42,7 +42,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeShare:
-    """Seconds of a stage or a step phase. `note` says where the time was really spent ("reused from ...")."""
+    """Seconds of a stage or of a phase of a step. `note` says from which run a stage was taken over."""
 
     name: str
     seconds: float
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GalleryItem:
-    """A held-out item. `images` are data URIs; `while_training` are the answers of validations, by their steps."""
+    """A held-out item. `images` are data URIs; `while_training` are (step, response) of validations."""
 
     images: Sequence[str]
     question: str
@@ -78,7 +78,7 @@ class GalleryItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """A key figure: a label, its value as shown, and what it means."""
+    """A key figure: a label, its value as it is shown, and an explanation."""
 
     label: str
     value: str
@@ -87,7 +87,7 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportPage:
-    """Everything on the page."""
+    """Everything that the page shows."""
 
     run: str
     experiment: str
@@ -107,13 +107,13 @@ class ReportPage:
 
 
 def render(page: ReportPage) -> str:
-    """The page as one self-contained HTML document: no script, no file beside it, nothing from the network."""
+    """The page as one self-contained HTML document, without scripts, other files and network access."""
     charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
     return template("report.html.jinja").render(page=page, charts=charts, shares=_shares)
 
 
 def template(name: str) -> jinja2.Template:
-    """One of this package's templates, with the filters that they use."""
+    """Load a template, with the filters that the templates use."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -141,7 +141,7 @@ def p_value(value: float) -> str:
 
 
 def image_uri(image: Any) -> str:
-    """A PIL image as a PNG data URI, no side above 320 pixels."""
+    """A PIL image as a PNG data URI, scaled so that no side is longer than 320 pixels."""
     image = image.convert("RGB")
     image.thumbnail((_LARGEST_IMAGE_SIDE, _LARGEST_IMAGE_SIDE))
     buffer = BytesIO()
@@ -150,7 +150,7 @@ def image_uri(image: Any) -> str:
 
 
 def _shares(times: Sequence[TimeShare]) -> list[tuple[TimeShare, float, float]]:
-    """Each with its share of the sum and the length of its bar (the longest fills the row), percent."""
+    """Each time with its share of the sum and the length of its bar, in percent; the longest bar fills the row."""
     total = sum(time.seconds for time in times) or 1.0
     longest = max((time.seconds for time in times), default=0.0) or 1.0
     return [(time, 100 * time.seconds / total, 100 * time.seconds / longest) for time in times]

@@ -1,4 +1,4 @@
-"""What a run left in its folder, read back: the input of the summary, the report and `sightline show`."""
+"""Reads the results of a run from its folder, for the summary, the report and the command line."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _STAGES = (
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """A run's folder, read when asked."""
+    """The results in a run's folder; everything is read when it is asked for."""
 
     run: RunDirectory
 
@@ -53,24 +53,25 @@ class RunFacts:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One mapping a step, validation before the first step (step 0) included."""
+        """One mapping for each step; step 0 is the validation before training."""
         return read(self.run.metrics)
 
     @property
     def timings(self) -> list[dict[str, Any]]:
-        """One mapping a step."""
+        """One mapping for each step."""
         return read(self.run.timings)
 
     def results(self, evaluated: str) -> dict[Mode, EvaluationResult]:
-        """[mode] -> figures of one model."""
+        """[mode] -> result of one model."""
         return read_results(self.run.evaluation(evaluated))
 
     def headline(self, evaluated: str) -> EvaluationResult:
-        """The figures of the first configured mode."""
+        """The result of the first configured mode."""
         return self.results(evaluated)[self.config.evaluation.modes[0]]
 
     def paired_items(self) -> tuple[Sequence[EvaluationItem], Sequence[EvaluationItem]] | None:
-        """Base and trained items of the first mode with one response an item; None when there is no such mode."""
+        """Items of the base and of the trained model in the first mode with one response an item; None when there is no
+        such mode."""
         evaluation = self.config.evaluation
         mode = next((mode for mode in evaluation.modes if mode == "greedy" or evaluation.n == 1), None)
         if mode is None:
@@ -85,13 +86,13 @@ class RunFacts:
 
 
 def stage_order(stage: str) -> tuple[int, str]:
-    """Sorts stages as they run."""
+    """Key that sorts stages in the order in which they run."""
     kind = "train" if stage.startswith("train-epoch-") else stage
     return _STAGES.index(kind), stage
 
 
 def environment_facts() -> dict[str, str]:
-    """Versions of what numbers depend on, as they are installed now."""
+    """The installed versions of the packages that numbers depend on."""
     versions = {"python": platform.python_version(), PACKAGE: f"{code_version()}"}
     for package in _PACKAGES:
         try:
@@ -102,7 +103,7 @@ def environment_facts() -> dict[str, str]:
 
 
 def throughput(timings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Samples and tokens a second over all steps, from each step's rates and its length; zeros without a step."""
+    """Samples and tokens per second over all steps, from each step's rates and duration; 0 where there is no step."""
     seconds = sum(record["total_s"] for record in timings)
     rates = ("samples_per_s", "tokens_per_s")
     counts = {rate: sum(record[rate] * record["total_s"] for record in timings) for rate in rates}

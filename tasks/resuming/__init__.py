@@ -1,1 +1,1 @@
-"""Where training goes on, and how a run's files are brought into that state."""
+"""Where training goes on, and how a run's files are brought into this state."""

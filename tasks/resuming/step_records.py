@@ -1,4 +1,4 @@
-"""What the steps of training leave beside checkpoints, and what of it is lost."""
+"""The records of training steps (metrics, rollouts, validations), and which of them are lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,34 @@ from tasks.cache.manifests import Output, StageManifest, altered_output
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """The first step whose record is lost, and what of it, in words."""
+    """The first step with a lost record, and what is lost, in words."""
 
     step: int
     what: str
 
 
 def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Path]:
-    """The files of one step: its rollouts, and the answers of a validation after it. Those of the validation before
-    training belong to the first step."""
+    """The files of a step: its rollouts, and the responses of a validation after it. The validation before training
+    belongs to the first step."""
     asked = (0, 1) if step == 1 else (step,)
     return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
 
 
 def records_of(epoch: StageManifest) -> dict[str, Output]:
-    """What a finished epoch left beside checkpoints."""
+    """The files of a finished epoch other than checkpoints."""
     return {path: output for path, output in epoch.outputs.items() if not path.startswith("checkpoints/")}
 
 
 def first_loss(
     run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], *, until: int
 ) -> Loss | None:
-    """What is lost of the first step, up to `until`, that lacks something; None when all is there.
+    """Find the first step, up to `until`, with a lost record; None when all records are there.
 
-    The manifests of finished epochs know the hashes of their records; of later steps only what is missing can be told.
+    The manifests of finished epochs have the hashes of their records. Of later steps it can only be found out whether a
+    file is missing.
     """
     if until < 1:
-        return None  # before the first step nothing is there that could be lost: the validation there is made again too
+        return None  # nothing is lost before the first step, since the validation before training is repeated
     losses = [*_lost_metrics(run, trainer, finished, until), *_lost_files(run, trainer, finished, until)]
     return min(losses, key=lambda loss: loss.step, default=None)
 
@@ -72,7 +73,8 @@ def _lost_files(
 
 
 def _problem(run: RunDirectory, known: Mapping[str, Output], file: Path) -> str | None:
-    """What is wrong with a file, as a sentence; None when it is as its manifest says, or there without one."""
+    """What is wrong with a file, as a sentence; None when it is as its manifest says, or exists and is in no
+    manifest."""
     name = file.relative_to(run.root).as_posix()
     if name in known:
         problem = altered_output(run.root, {name: known[name]})

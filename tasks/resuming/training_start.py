@@ -1,9 +1,9 @@
-"""Where training goes on: after the newest intact checkpoint of this training, whatever else is there of it.
+"""Finds out where training goes on: after the newest intact checkpoint of this training.
 
 Training differs from the other stages: its epochs continue one another in the same files, and the store removes old
-checkpoints on purpose. So an epoch that is finished needs no checkpoint of its own to stand; it stands while an intact
-one of the same training lies at its end or behind it. What says that a checkpoint is of the same training is the note
-of the epoch that was begun last: its digest holds those of all epochs before it.
+checkpoints on purpose. So a finished epoch needs no checkpoint of its own to be valid; it is valid while there is an
+intact checkpoint of the same training at its end or after it. Whether a checkpoint belongs to the same training is
+decided by the note of the epoch that was started last: its digest covers all epochs before it.
 
 Nothing here writes.
 """
@@ -35,10 +35,10 @@ class WantedTraining:
     """The training that is asked for.
 
     Attributes:
-        chain: Its epochs.
-        trainer: Its checkpoints and validations.
-        parts: What its digests cover, part by part.
-        software: By which software it would be made now.
+        chain: The epochs.
+        trainer: The config of checkpoints and validations.
+        parts: The parts that the digests cover (tasks.cache.stage_parts).
+        software: The software that would make it now (tasks.cache.software).
         made_from: The lineages of the stages before it (tasks.cache.lineage).
     """
 
@@ -50,11 +50,11 @@ class WantedTraining:
 
     @classmethod
     def of(cls, whole: WantedStage, *, chain: Chain, trainer: TrainerConfig) -> Self:
-        """From all epochs together as one stage."""
+        """Create it from `whole`, the stage that stands for all epochs together."""
         return cls(chain=chain, trainer=trainer, parts=whole.parts, software=whole.software, made_from=whole.made_from)
 
     def epoch(self, number: int, *, made_by: Software) -> WantedStage:
-        """An epoch, counted from 1, that `made_by` has made with all before it."""
+        """An epoch, counted from 1, as `made_by` makes it and the epochs before it."""
         name, digest = self.chain[number - 1]
         return WantedStage(name=name, digest=digest, parts=self.parts, software=made_by, made_from=self.made_from)
 
@@ -64,15 +64,15 @@ class TrainingStart:
     """Where training goes on.
 
     Attributes:
-        epochs: The finished epochs that stand, in order.
-        step: It goes on after this step; 0 is the model that RL starts from.
-        again: Steps that were finished before and are done again.
-        ended: Every epoch stands: nothing is trained.
-        keep_until: Checkpoints of later steps are not continued from.
-        changed: Why what was begun here last is of another training, in words; None when it is of this one.
-        dropped: The last step of the other one; 0 when there is none.
-        lost: What of the steps before is not there any more, in words; None when all is.
-        trained_by: By which software the steps before were made; empty where nobody noted it.
+        epochs: The finished epochs that remain valid, in order.
+        step: Training goes on after this step; 0 is the model that reinforcement learning starts from.
+        again: Number of finished steps that are repeated.
+        ended: Whether every epoch is finished, so that nothing is trained.
+        keep_until: Checkpoints of later steps are removed.
+        changed: Why the training in the run's folder is another one, in words; None when it is this one.
+        dropped: The last step of the other training; 0 where there is none.
+        lost: Which record of the steps before is lost, in words; None when all are there.
+        trained_by: The software that made the steps before; empty where it was not recorded.
     """
 
     epochs: list[StageManifest]
@@ -86,16 +86,16 @@ class TrainingStart:
     trained_by: Software = field(default_factory=dict)
 
     def made_by(self, software: Software) -> Software:
-        """By which software the whole training is made that this one goes on with."""
+        """The software of the whole training if it goes on with `software`."""
         return continued(self.trained_by, software, step=self.step) if self.step else software
 
     @property
     def costs(self) -> bool:
-        """Whether more is lost than an interruption costs."""
+        """Whether more is lost than by an interruption."""
         return bool(self.dropped or self.lost)
 
     def __str__(self) -> str:
-        """A sentence for people; empty when there is nothing to tell."""
+        """A sentence for people; empty when there is nothing to say."""
         lost = f" ({self.lost})" if self.lost else ""
         if self.ended:
             return f"training is complete{lost}" if lost else ""
@@ -110,9 +110,9 @@ class TrainingStart:
 def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointStore) -> TrainingStart:
     """Find out where a training goes on in a run.
 
-    It is the newest intact checkpoint of this training. If the record of a step before it is lost, it is an older one
-    that has all records, as long as that is among those which the store keeps for their age: no more is done again for
-    a record's sake than for a damaged checkpoint's.
+    It goes on after the newest intact checkpoint of this training. If a record of a step before this checkpoint is
+    lost, it goes on after an older checkpoint with all records, provided that this is one of the newest that the store
+    keeps: no more steps are repeated for a lost record than for a damaged checkpoint.
     """
     finished = finished_epochs(run, wanted.chain)
     changed = _change(run, wanted)
@@ -140,7 +140,7 @@ def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointS
 
 
 def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
-    """The longest row of epochs of the chain, from the first, that were finished in this run."""
+    """The finished epochs of the chain in this run, from the first epoch up to the first one that is not finished."""
     finished: list[StageManifest] = []
     for stage, digest in chain:
         manifest = read_manifest(run, stage)
@@ -151,8 +151,8 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
 
 
 def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str | None) -> Software:
-    """By which software the steps that a training goes on from were made: the note of the epoch that was begun last
-    knows that of all before."""
+    """The software that made the steps from which training goes on. The note of the epoch that was started last has the
+    software of all epochs before it."""
     begun = begun_epoch(run) if changed is None else None
     if begun is not None:
         return begun.software
@@ -160,12 +160,12 @@ def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str |
 
 
 def started_file(run: RunDirectory) -> Path:
-    """The note of the epoch that was begun last."""
+    """The file with the note of the epoch that was started last."""
     return run.stage_manifest("training").with_suffix(".started")
 
 
 def last_step(epochs: Sequence[StageManifest]) -> int:
-    """The last step of the last of the epochs; 0 without any."""
+    """The last step of the last epoch; 0 where there is no epoch."""
     return int(epochs[-1].result["last_step"]) if epochs else 0
 
 
@@ -174,8 +174,9 @@ def _tells_its_steps(epoch: StageManifest) -> bool:
 
 
 def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
-    """Why training here was begun as another one, in words; None when it was not. Without a note of the epoch that was
-    begun last the finished ones tell; without any of them too, what lies in a run's folder is its own."""
+    """Why the training in this run is another training than the wanted one, in words; None when it is the same. This is
+    decided by the note of the epoch that was started last, else by the finished epochs; where there are neither, the
+    training is the same."""
     begun = begun_epoch(run)
     known = (
         [(begun.name, begun.digest, begun.parts)]
@@ -187,8 +188,8 @@ def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
 
 
 def begun_epoch(run: RunDirectory) -> WantedStage | None:
-    """The epoch that was begun last; None when there is no note of it, or a damaged one. Those of earlier versions tell
-    less of it."""
+    """The epoch that was started last; None when there is no note of it, or when the note is damaged. Notes of earlier
+    versions have fewer keys."""
     try:
         note = dict(read_json(started_file(run)))
         return WantedStage(
@@ -209,7 +210,7 @@ def _epochs_with_manifest(run: RunDirectory) -> Iterator[StageManifest]:
 
 
 def manifests_of_epochs(run: RunDirectory) -> list[Path]:
-    """The manifest files of all finished epochs, by number: 999 comes before 1000."""
+    """The manifest files of all finished epochs, sorted by number: 999 comes before 1000."""
     found = run.stage_manifest("any").parent.glob("train-epoch-*.json")
     return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 

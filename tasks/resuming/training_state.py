@@ -1,7 +1,6 @@
-"""Brings a run's files into the state that training starts from, and takes the epochs of another run over.
+"""Brings a run's files into the state from which training goes on, and takes over epochs of another run.
 
-Whatever is removed here is no part of the training that goes on (tasks.resuming.training_start): nothing that it could
-continue from is.
+Only files are removed that the training does not continue from (tasks.resuming.training_start).
 """
 
 import dataclasses
@@ -34,12 +33,13 @@ logger = logging.getLogger(__name__)
 def settle_training(
     run: RunDirectory, wanted: WantedTraining, store: CheckpointStore, *, elsewhere: bool
 ) -> TrainingStart:
-    """Decide what training starts from, once a run, and bring this run's files into that state.
+    """Decide from where training goes on, and bring this run's files into that state. Called once for each start of a
+    run.
 
-    Epochs of another run are taken over when it has more of them than stand here.
+    Epochs of another run are taken over when it has more finished epochs than this run.
 
     Returns:
-        Where training goes on. A loop that is opened now resumes there.
+        Where training goes on. A training loop that is opened now resumes there.
     """
     ensure_held(run.lock)
     _finish_taking_over(run)
@@ -54,8 +54,8 @@ def settle_training(
 
 
 def mark_started(run: RunDirectory, epoch: WantedStage) -> None:
-    """Note which epoch is being trained, and by which software, so that a later start knows whom half-finished state
-    belongs to."""
+    """Note which epoch is being trained, and by which software, so that a later start knows to which training
+    unfinished files belong."""
     path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     note = {"stage": epoch.name, "digest": epoch.digest, "parts": dict(epoch.parts), "software": dict(epoch.software)}
@@ -63,8 +63,8 @@ def mark_started(run: RunDirectory, epoch: WantedStage) -> None:
 
 
 def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageManifest]:
-    """The longest row of finished epochs that another run can take over from this one: the same software made them,
-    their records are as they were, and the last one still has its checkpoints."""
+    """The finished epochs, from the first, that another run can take over from this one: the same software made them,
+    their records are unchanged, and the last of them still has its checkpoints."""
     complete: list[StageManifest] = []
     for number, manifest in enumerate(finished_epochs(run, wanted.chain), start=1):
         reason = wanted.epoch(number, made_by=wanted.software).why_not_taken(manifest)
@@ -81,14 +81,15 @@ def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageMani
 def longest_to_take(
     runs: Iterable[RunDirectory], wanted: WantedTraining
 ) -> tuple[RunDirectory | None, list[StageManifest]]:
-    """The run that has most epochs to take over, and these; None where there is none."""
+    """The run with the most epochs that can be taken over, and these epochs; None and an empty list where there is
+    none."""
     candidates = [(other, complete_epochs(other, wanted)) for other in runs]
     return max(candidates, key=lambda candidate: len(candidate[1]), default=(None, []))
 
 
 def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_than: int) -> str | None:
-    """Why none of the runs that have finished more epochs gives them away, in words; None where none has. The first of
-    the runs tells."""
+    """Why no epochs are taken over from a run that has finished more than `more_than`, in words; None where no run has.
+    Of several runs, the reason of the first one."""
     for other in runs:
         finished = finished_epochs(other, wanted.chain)
         if len(finished) > more_than:
@@ -96,14 +97,14 @@ def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_
                 wanted.epoch(number, made_by=wanted.software).why_not_taken(epoch)
                 for number, epoch in enumerate(finished, start=1)
             ]
-            reason = next(filter(None, reasons), "its files are not what they were")
+            reason = next(filter(None, reasons), "its files have changed")
             return f"not taken over from {other.name}: {reason}"
     return None
 
 
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
-    """Remove what training does not continue from. What tells whose the rest is, goes last: a process that is killed in
-    between leaves the next one the same to do."""
+    """Remove the files that training does not continue from. The note that says to which training they belong is
+    removed last, so that the next process can finish this if it is killed in between."""
     if start.changed is None and not start.ended:
         mark_started(run, wanted.epoch(len(start.epochs) + 1, made_by=start.made_by(wanted.software)))
     later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
@@ -119,11 +120,11 @@ def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) 
 
 
 def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> list[StageManifest]:
-    """Take over the epochs of the run beside this one that has most of them, if it has more than this one."""
+    """Take over the epochs of the other run that has the most, if it has more than this one."""
     source, epochs = longest_to_take(other_runs(run), wanted)
     if source is None or len(epochs) <= more_than:
         return []
-    # The other run may change under our hands: this one gives up its own epochs when it holds all files of the other's.
+    # The other run may change meanwhile, so this run's own epochs are removed only once all files have been linked.
     with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
         take_timings(source.timings, held.timings, last_step=last_step(epochs))
@@ -136,8 +137,8 @@ def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> l
 
 
 def _finish_taking_over(run: RunDirectory) -> None:
-    """Put epochs that are held whole into the place of this run's own. They stay held until they are there, so that a
-    process which is killed in between leaves the next one the same to do."""
+    """Replace this run's own epochs by the epochs in the folder `taken`. The folder is removed last, so that the next
+    process can finish this if it is killed in between."""
     held = RunDirectory(run.taken)
     if not held.root.is_dir():
         return
@@ -154,14 +155,14 @@ def _finish_taking_over(run: RunDirectory) -> None:
 
 
 def take_timings(source: Path, target: Path, *, last_step: int) -> None:
-    """Copy the timings of the steps up to `last_step`: they are no result, so no manifest speaks for them."""
+    """Copy the timings of the steps up to `last_step`. They are not results, so no manifest contains them."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"".join(lines_until(source, last_step)))
 
 
 def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:
-    """The manifest without the checkpoints of which retention has removed one after a later epoch."""
+    """The manifest without checkpoints, if retention has removed one of them after a later epoch."""
     if _has_checkpoints(run, manifest):
         return manifest
     return dataclasses.replace(manifest, outputs=records_of(manifest))
@@ -174,6 +175,6 @@ def _has_checkpoints(run: RunDirectory, manifest: StageManifest) -> bool:
 
 
 def _step_of(path: Path) -> int:
-    """The step in `step-000032`; 0 for every other name, which the store judges."""
+    """The step in a name such as `step-000032`; 0 for any other name."""
     number = path.name.removeprefix("step-")
     return int(number) if number.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Where a run is copied to, and who decides it. Imports neither Prefect nor torch."""
+"""The address that a run is copied to. Imports neither Prefect nor torch."""
 
 import os
 
@@ -10,8 +10,8 @@ VARIABLE = "SIGHTLINE_STORAGE"
 
 
 def storage_settings(config: RunConfig) -> StorageConfig | None:
-    """The environment's address, else the config's: where a run is copied to belongs to the machine that runs it. None
-    where neither names one."""
+    """The storage settings, with the address of the environment variable if it is set, else of the config. The variable
+    comes first, since the address depends on the machine that runs. None where neither names an address."""
     address = os.environ.get(VARIABLE)
     if not address:
         return config.storage
@@ -19,8 +19,8 @@ def storage_settings(config: RunConfig) -> StorageConfig | None:
 
 
 def run_store(settings: StorageConfig, run_name: str) -> RunStore:
-    """The copy of a run. Raises ValueError where no installed package knows the address."""
-    # Imported here: it loads fsspec, and most runs are copied nowhere.
+    """The copy of a run. Raises ValueError where no installed package can open the address."""
+    # Imported here: it loads fsspec, and most runs are not copied.
     from rl_core.storage.place import Place
 
     return RunStore(Place.at(settings.address).below(run_name), verify=settings.verify)

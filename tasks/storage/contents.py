@@ -1,9 +1,9 @@
-"""What of a run's folder belongs into its copy, as records: a function of the folder at one moment.
+"""The records of a run's copy, as the run's folder is at one moment.
 
-`settings`        the config with what it names, and the events
+`settings`        the config, the files that it names, and the events
 `stage-NAME`      a finished stage: its outputs and its manifest
 `checkpoint-N`    a kept checkpoint
-`progress`        the records of training up to its newest checkpoint that no finished epoch holds
+`progress`        the records of training up to its newest checkpoint that are in no finished epoch
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,18 +30,18 @@ def stage_record(stage: str) -> str:
 
 
 def is_of_training(record: str) -> bool:
-    """Whether a record holds a part of training, whose parts belong together, and no stage that stands for itself."""
+    """Whether a record is a part of training, whose parts belong together, and not a stage of its own."""
     return record == PROGRESS or record.startswith((_CHECKPOINT, _EPOCH))
 
 
 def checkpoint_records(records: Sequence[Record]) -> list[Record]:
-    """Those of checkpoints, the newest first."""
+    """The records of checkpoints, the newest first."""
     found = [record for record in records if record.name.startswith(_CHECKPOINT)]
     return sorted(found, key=lambda record: -int(record.facts["step"]))
 
 
 def progress_of(progress: Record | None, chain: Chain) -> int:
-    """The step that training had come to, as a copy tells; 0 where it is none of this chain."""
+    """The step that training had reached when it was copied; 0 where it is another training than this chain."""
     if progress is None:
         return 0
     begun = progress.facts["begun"]
@@ -49,14 +49,14 @@ def progress_of(progress: Record | None, chain: Chain) -> int:
 
 
 class Contents:
-    """Reads a run's folder; the hash of a file that is never written again is computed once."""
+    """Reads a run's folder. The hash of a file that does not change is computed once."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._hashes: dict[tuple[Path, int, int], str] = {}
 
     def records(self) -> list[Record]:
-        """The records, in the order in which they are copied: what speaks of others comes after them."""
+        """The records, in the order in which they are copied: a record comes after the records that it refers to."""
         run = self._run
         stages = [self._stage(manifest) for manifest in _manifests(run)]
         checkpoints = complete_checkpoints(run)
@@ -69,7 +69,7 @@ class Contents:
         ]
 
     def _stage(self, manifest: StageManifest) -> Record:
-        """Without checkpoints that retention removed since: a later epoch has others."""
+        """The record of a stage, without checkpoints that retention has removed."""
         files = {
             path: StoredFile(sha256=output.sha256, size=output.size)
             for path, output in manifest.outputs.items()
@@ -108,7 +108,7 @@ class Contents:
         return {path.relative_to(self._run.root).as_posix(): self._described(path) for path in paths if path.is_file()}
 
     def _described(self, path: Path) -> StoredFile:
-        """Of a log the bytes up to now: more are appended while it is copied."""
+        """Size and hash of a file; of a log only its present bytes, since more are appended while it is copied."""
         status = path.stat()
         if path.suffix == ".jsonl":
             return StoredFile(sha256=hash_of_start(path, status.st_size), size=status.st_size)
@@ -119,7 +119,7 @@ class Contents:
 
 
 def complete_checkpoints(run: RunDirectory) -> list[Checkpoint]:
-    """Those whose files are there in their sizes, oldest first."""
+    """The checkpoints whose files are there with their sizes, oldest first."""
     found = []
     for folder in run.checkpoints.glob("step-*"):
         try:

@@ -1,7 +1,7 @@
-"""Keeps the copy of a run up to date beside the training: in a thread, from the run's folder, never in its way.
+"""Keeps the copy of a run up to date during training, in a thread.
 
-The folder is the truth and the storage follows it. An outage is a warning and an event; what is missing is copied the
-next time, as it is compared what is there with what should be.
+The folder is the truth and the storage follows it. An outage is a warning and an event. What is missing is copied the
+next time, since each time the records in the storage are compared with the records of the folder.
 """
 
 import itertools
@@ -30,12 +30,12 @@ class _Snapshot:
     """The run at one moment.
 
     Attributes:
-        records: What should be in the storage.
+        records: The records that should be in the storage.
         root: The run's folder.
-        links: Second names of the files that are to be copied, so that nothing takes away or replaces what is being
-            copied: retention removes checkpoints, and the next epoch's note replaces that of the last one.
-        chain: The epochs of this run; None while they are not known, and training is left alone.
-        asked_in: Where it was asked for: what the thread logs belongs to the same flow run.
+        links: Folder with hard links to the files that are to be copied, so that they are not removed or replaced
+            meanwhile: retention removes checkpoints, and the next epoch replaces the note of the last one.
+        chain: The epochs of this run; None while they are not known, and training is not copied.
+        asked_in: The context of the request, so that the thread's log messages belong to the same flow run.
     """
 
     records: Sequence[Record]
@@ -45,17 +45,18 @@ class _Snapshot:
     asked_in: Context
 
     def locate(self, path: str) -> Path:
-        """The file to be read for a path of a record."""
+        """The file to read for a path of a record."""
         linked = self.links / path
         return linked if linked.is_file() else self.root / path
 
     def discard(self) -> None:
-        """Remove the second names."""
+        """Remove the links."""
         shutil.rmtree(self.links, ignore_errors=True)
 
 
 class Copier:
-    """Copies a run's folder each time it is asked to; one copy at a time, and of those that wait the newest."""
+    """Copies a run's folder when asked to. One copy runs at a time; of several requests that wait, the newest is
+    carried out."""
 
     def __init__(self, store: RunStore, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._store = store
@@ -69,12 +70,12 @@ class Copier:
         self._numbers = itertools.count()
         self._copied_step = 0
         self.failure: str | None = None
-        """Why the last copy failed; None when it did not."""
+        """Why the last copy failed; None when it did not fail."""
         self.chain: Chain | None = None
         """The epochs of this run, once they are known."""
 
     def copy(self) -> None:
-        """Copy the run as it is now, soon. Raises OSError when the run's own folder cannot be read."""
+        """Request a copy of the run as it is now. Raises OSError when the run's folder cannot be read."""
         snapshot = self._snapshot()
         with self._turn:
             overtaken, self._waiting = self._waiting, snapshot
@@ -84,20 +85,20 @@ class Copier:
             overtaken.discard()
 
     def copy_checkpoints(self) -> None:
-        """Copy the run if it has a newer checkpoint than the last time; cheap enough for every step."""
+        """Request a copy if the run has a newer checkpoint than the last time. This is fast enough for every step."""
         checkpoints = complete_checkpoints(self._run)
         if checkpoints and checkpoints[-1].step != self._copied_step:
             self._copied_step = checkpoints[-1].step
             self.copy()
 
     def finish(self) -> None:
-        """Copy the run as it ends, and wait until that is done or failed."""
+        """Copy the run at its end, and wait until the copy is done or has failed."""
         self.copy()
         self.wait()
         self._thread.shutdown()
 
     def wait(self) -> None:
-        """Wait until what was asked for is done or failed."""
+        """Wait until all requests are done or have failed."""
         with self._turn:
             self._turn.wait_for(lambda: not self._busy)
 
@@ -113,7 +114,7 @@ class Copier:
 
     def _begin(self) -> None:
         snapshot, self._waiting = self._waiting, None
-        assert snapshot is not None, "called with one that waits"
+        assert snapshot is not None, "called when a request waits"
         self._busy = True
         copying = self._thread.submit(snapshot.asked_in.run, self._copy, snapshot)
         copying.add_done_callback(lambda done: snapshot.asked_in.run(self._copied, done, snapshot))
@@ -128,7 +129,7 @@ class Copier:
             self._turn.notify_all()
 
     def _report(self, error: BaseException | None) -> None:
-        """Whatever a file system answers with ends the copy, never the training."""
+        """Report how a copy ended. An error of the file system ends the copy, but not the training."""
         self.failure = None if error is None else f"{type(error).__name__}: {error}"
         if error is None:
             return
@@ -151,7 +152,7 @@ class Copier:
         self._store.drop(name for name in stale if self._may_be_copied(name, snapshot))
 
     def _may_be_copied(self, name: str, snapshot: _Snapshot) -> bool:
-        """Training that has come further elsewhere is not replaced by what is behind it."""
+        """Training that has come further elsewhere is not replaced by an earlier state."""
         if not is_of_training(name):
             return True
         if snapshot.chain is None:
@@ -165,5 +166,5 @@ def _link(file: Path, link: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, link)
-    except OSError:  # two records name it, or there are no links here: what changes meanwhile is copied the next time
+    except OSError:  # two records have this file, or there are no hard links here: a change is copied the next time
         return

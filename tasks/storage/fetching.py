@@ -1,7 +1,6 @@
-"""Brings from the copy of a run what its folder on this machine has not: the config, a finished stage, training.
+"""Fetches from the copy of a run what its folder on this machine lacks: the config, a finished stage, training.
 
-Everything is fetched beside its place first, and its hashes compared, so that what breaks off in between changes
-nothing here.
+Files are fetched to a temporary folder first, where their hashes are compared, so that an interruption changes nothing.
 """
 
 import logging
@@ -21,11 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 def bring_settings(store: RunStore, run: RunDirectory) -> bool:
-    """Fetch the config of a run that this machine has not, what it names, and the events. Returns whether there is a
-    copy of the run.
+    """Fetch the config of a run, the files that it names, and the events. Returns whether there is a copy of the run.
 
     Raises:
-        StorageDamaged: the copy is not what it was.
+        StorageDamaged: the copy is damaged.
         OSError: the storage does not answer.
     """
     record = store.records().get(SETTINGS)
@@ -39,8 +37,12 @@ def bring_settings(store: RunStore, run: RunDirectory) -> bool:
 
 
 def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str | None = None) -> bool:
-    """Fetch a finished stage, if the copy has it, and with this digest where one is given. Returns whether it has.
-    Raises as bring_settings."""
+    """Fetch a finished stage if the copy has it, with this digest where one is given. Returns whether it was fetched.
+
+    Raises:
+        StorageDamaged: the copy is damaged.
+        OSError: the storage does not answer.
+    """
     record = store.records().get(stage_record(stage))
     if record is None or digest not in (None, record.facts["digest"]):
         return False
@@ -54,14 +56,14 @@ def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str |
 
 def bring_training(store: RunStore, run: RunDirectory, chain: Chain, *, further_than: int) -> int:
     """Fetch the training of this chain if the copy has come further than this machine: finished epochs, the newest
-    checkpoint, the best one, and the records of all steps. What is here of training is replaced.
+    checkpoint, the best one, and the records of all steps. The training in this run's folder is replaced.
 
     Returns:
         The step that was fetched; 0 where there was nothing to fetch.
 
     Raises:
-        StorageDamaged: no checkpoint of the copy is what it was.
-        OSError: the storage does not answer, or not to the end.
+        StorageDamaged: all checkpoints of the copy are damaged.
+        OSError: the storage does not answer.
     """
     records = store.records()
     progress = records.get(PROGRESS)
@@ -80,8 +82,8 @@ def bring_training(store: RunStore, run: RunDirectory, chain: Chain, *, further_
 
 
 def finish_fetching(run: RunDirectory) -> None:
-    """Put training that was fetched whole into the place of this run's own. It is held until it is there, so that a
-    process which is killed in between leaves the next one the same to do."""
+    """Replace this run's training by the training in the folder `fetched`. The folder is removed last, so that the next
+    process can finish this if it is killed in between."""
     if not run.fetched.is_dir():
         return
     started_file(run).unlink(missing_ok=True)
@@ -94,7 +96,8 @@ def finish_fetching(run: RunDirectory) -> None:
 
 
 def _finished_epochs(records: Mapping[str, Record], chain: Chain, *, until: int) -> list[Record]:
-    """Those of the chain up to a step: of a copy that broke off, later ones may be there without their metrics."""
+    """The records of the chain's finished epochs up to a step. If a copy was interrupted, later epochs may be there
+    without their metrics."""
     found: list[Record] = []
     for stage, digest in chain:
         record = records.get(stage_record(stage))
@@ -105,7 +108,7 @@ def _finished_epochs(records: Mapping[str, Record], chain: Chain, *, until: int)
 
 
 def _fetch_checkpoints(store: RunStore, held: RunDirectory, *, until: int) -> int:
-    """The newest one that is what it was, and the best of them. Returns the newest one's step."""
+    """Fetch the newest undamaged checkpoint and the best checkpoint. Returns the step of the newest."""
     candidates = [
         record for record in checkpoint_records(list(store.records().values())) if record.facts["step"] <= until
     ]
@@ -120,11 +123,12 @@ def _fetch_checkpoints(store: RunStore, held: RunDirectory, *, until: int) -> in
             continue
         _fetch_best(store, held, [one for one in candidates if one.facts["step"] <= newest.facts["step"]])
         return int(newest.facts["step"])
-    raise damage or StorageDamaged(f"the storage tells of step {until} and has no checkpoint")
+    raise damage or StorageDamaged(f"the storage should have a checkpoint of step {until}, and has none")
 
 
 def _fetch_best(store: RunStore, held: RunDirectory, checkpoints: Iterable[Record]) -> None:
-    """The best checkpoint by validation, the earliest of equals, which evaluation and merge may ask for."""
+    """Fetch the best checkpoint by its validation score, the earliest of equals, which evaluation and merge may
+    need."""
     scored = [record for record in checkpoints if record.facts["validation_score"] is not None]
     if scored:
         best = max(scored, key=lambda record: (record.facts["validation_score"], -record.facts["step"]))
@@ -132,13 +136,13 @@ def _fetch_best(store: RunStore, held: RunDirectory, checkpoints: Iterable[Recor
 
 
 def _files(records: Iterable[Record], *, checkpoints: bool) -> dict[str, StoredFile]:
-    """The files of the records, of a path that several name the last one's."""
+    """The files of the records; where several records have a path, the file of the last record."""
     files = {path: file for record in records for path, file in record.files.items()}
     return {path: file for path, file in files.items() if checkpoints or not path.startswith("checkpoints/")}
 
 
 def _place(source: Path, root: Path, paths: Iterable[str]) -> None:
-    """Give the files at `paths` below `source` their names below `root`. What tells of other files comes last."""
+    """Link or copy the files at `paths` from `source` to `root`. Files that refer to other files come last."""
     fsync_tree(source)
     for path in sorted(paths, key=lambda path: (path.startswith("stages/"), path.endswith("/manifest.json"), path)):
         target = root / path

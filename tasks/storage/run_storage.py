@@ -1,4 +1,4 @@
-"""The copy of a run that is being worked on: what is fetched from it, and when it is brought up to date."""
+"""The copy of a run during its flow: what is fetched from it, and when it is updated."""
 
 import logging
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _PREPARATION = "prepare"
 
 
 class RunStorage:
-    """Fetches at the start of a stage, copies after it. What the storage does not answer costs nothing that is here.
+    """Fetches at the start of a stage, and copies after it. An outage of the storage does not affect the run's folder.
 
     Args:
-        store: The copy; None for a run that is copied nowhere, for which every method does nothing.
+        store: The copy; None for a run that is not copied, for which every method does nothing.
         run: The run's folder.
-        log_event: Takes the reports of outages.
+        log_event: Records outages as events.
     """
 
     def __init__(self, store: RunStore | None, run: RunDirectory, *, log_event: LogEvent) -> None:
@@ -37,27 +37,29 @@ class RunStorage:
 
     @classmethod
     def of_config(cls, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> Self:
-        """The copy that the environment or the config names. Raises ValueError where nobody can reach its address."""
+        """The copy that the environment or the config names. Raises ValueError where no installed package can open the
+        address."""
         settings = storage_settings(config)
         return cls(run_store(settings, run.name) if settings else None, run, log_event=log_event)
 
     def bring_beginnings(self) -> None:
-        """Fetch what a run needs before it can tell what else it needs: the config, the files that it names, and the
-        preparation, where this machine has none."""
+        """Fetch what a run needs first, where it is not on this machine: the config with the files that it names, and
+        the preparation."""
         if not self._run.config.is_file():
             self._tried("the config", lambda store: bring_settings(store, self._run))
         if not self._run.stage_manifest(_PREPARATION).is_file():
             self._tried(_PREPARATION, lambda store: bring_stage(store, self._run, _PREPARATION))
 
     def bring_stage(self, stage: str, digest: str) -> bool:
-        """Fetch a finished stage, if the copy has it with this digest. Returns whether it is here now."""
+        """Fetch a finished stage if the copy has it with this digest. Returns whether it was fetched."""
         return bool(self._tried(stage, lambda store: bring_stage(store, self._run, stage, digest=digest)))
 
     def bring_training(self, chain: Chain, *, here: Callable[[], int]) -> None:
-        """Fetch the training of this chain if the copy has come further than the step at which it goes on `here`.
+        """Fetch the training of this chain if the copy has come further than the step that `here` returns, at which
+        training would go on without it.
 
         Raises:
-            StorageDamaged, OSError: the copy has come further, and it cannot be fetched: training would begin again.
+            StorageDamaged, OSError: the copy has come further and cannot be fetched; training would repeat these steps.
         """
         if self._store is None or self._copier is None:
             return
@@ -68,17 +70,17 @@ class RunStorage:
         self._copier.chain = chain
 
     def copy(self) -> None:
-        """Bring the copy up to date, beside what goes on."""
+        """Request an update of the copy, in the background."""
         if self._copier is not None:
             self._copier.copy()
 
     def copy_checkpoints(self) -> None:
-        """The same if there is a new checkpoint."""
+        """Request an update of the copy if there is a new checkpoint."""
         if self._copier is not None:
             self._copier.copy_checkpoints()
 
     def close(self) -> None:
-        """Bring the copy up to date and wait for it."""
+        """Update the copy and wait for it."""
         if self._copier is None:
             return
         self._copier.finish()
@@ -86,12 +88,12 @@ class RunStorage:
             logger.warning("the copy of %s is not complete; `sightline run --resume` completes it", self._run.name)
 
     def _tried(self, what: str, ask: Callable[[RunStore], Result]) -> Result | None:
-        """What the copy answers; None where there is none, or where it does not answer."""
+        """The result of `ask`; None where there is no copy, or where it does not answer."""
         if self._store is None:
             return None
         try:
             return ask(self._store)
-        except Exception as error:  # noqa: BLE001 - every file system raises errors of its own; the stage is made here
+        except Exception as error:  # noqa: BLE001 - every file system raises its own errors; the stage is then made here
             reason = f"{type(error).__name__}: {error}"
             self._log_event("storage-failed", reason=reason)
             logger.warning("%s cannot be fetched from the storage (%s): the run goes on without", what, reason)

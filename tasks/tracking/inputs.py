@@ -1,4 +1,4 @@
-"""Prepared rows as the inputs of MLflow's runs."""
+"""Logs prepared rows as inputs of MLflow runs."""
 
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -14,7 +14,7 @@ _CONTEXTS: Final = {"train": "training", "validation": "evaluation"}
 
 
 def log_split(mlflow_run: "MlflowRun", run: RunDirectory, split: Split) -> None:
-    """Name a split of the run's data as an input, with the fingerprint of the whole preparation as its digest.
+    """Log a split of the run's data as an input, with the fingerprint of the whole preparation as its digest.
 
     Raises:
         TrackerUnavailable: MLflow does not answer.

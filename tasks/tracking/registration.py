@@ -1,6 +1,6 @@
-"""The merged model in MLflow's registry, with its evaluation, and whether it becomes the champion.
+"""Registers the merged model in MLflow, with its evaluation, and decides whether it becomes the champion.
 
-A view like everything in MLflow: it is made from the run's folder, once, whenever the registry can be reached.
+The version is made from the run's folder, once, as soon as the registry can be reached.
 """
 
 import logging
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DECISION = "champion.decision"
-"""Tag of a version that says whether it became the champion, and why."""
+"""Tag of a version: whether it became the champion, and why."""
 
 
 def register_model(tracking: PipelineTracking, run: RunDirectory) -> None:
     """Register the merged model of a run under the experiment's name, unless it is registered.
 
-    The alias `champion` goes to it if it is significantly better than the version that has it, on the same items
-    measured in the same way; if none has it yet, it must be significantly better than the model it was trained from.
+    The alias `champion` moves to it if it is significantly better than the version that has the alias, on the same
+    items and measured in the same way. If no version has the alias yet, it must be significantly better than its base
+    model.
     """
     tracking.show_pipeline("the registered model", lambda pipeline: _register(pipeline, RunFacts(run)))
 
@@ -48,7 +49,7 @@ def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
         return  # a process ended between the alias and the tag
     decided = _decide(registry, champion, version, facts)
     if decided.is_champion:
-        registry.crown(version)
+        registry.set_champion(version)
     registry.tag(version, decision_tags(decided))
     logger.info("%s is version %s of the registered model: %s", facts.run.name, version.version, decided.reason)
 
@@ -72,7 +73,7 @@ def _make(
 
 
 def evaluation_tags(facts: RunFacts) -> dict[str, str]:
-    """`greedy/trained/accuracy` and the like, for every model and mode that was evaluated."""
+    """Tags such as `greedy/trained/accuracy`, for every model and mode that was evaluated."""
     return {
         f"{mode}/{evaluated}/{name}": value
         for evaluated in EVALUATED_MODELS
@@ -96,7 +97,7 @@ def decision_tags(decided: ChampionDecision) -> dict[str, str]:
 
 
 def describe(facts: RunFacts) -> str:
-    """The version's description, Markdown."""
+    """The description of the version, in Markdown."""
     base, trained = (facts.headline(evaluated) for evaluated in EVALUATED_MODELS)
     return (
         f"Held-out accuracy {base.accuracy:.1%} → **{trained.accuracy:.1%}** ({trained.mode}, {trained.n} items), "
@@ -129,7 +130,7 @@ def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
 
 
 def weight_hashes(facts: RunFacts) -> dict[str, str]:
-    """SHA-256 of the merged model's files by name, its card apart.
+    """[name] -> SHA-256 of the merged model's files, without its card.
 
     Raises:
         LookupError: the run has no merged model.

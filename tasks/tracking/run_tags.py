@@ -11,11 +11,11 @@ from tasks.cache.stages import config_digest, protocol_digest, recipe_digest
 
 
 def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
-    """What a run is about.
+    """The tags that describe a run.
 
     `config` is the digest in the run's name; `recipe` leaves the seed out, so that runs with one recipe are repetitions
     of one experiment; runs with one `protocol` were measured in the same way; runs with one `dataset` saw the same rows
-    (there from the preparation on).
+    (this tag exists from the preparation on).
     """
     tags = {
         "model": model_name(config.model),
@@ -33,14 +33,14 @@ def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
 
 
 def code_tags() -> dict[str, str]:
-    """What code this process runs; the commit under the name that MLflow's pages know."""
+    """The version of the code that this process runs; the commit has the name that MLflow's pages use."""
     version = code_version()
     commit = {"mlflow.source.git.commit": version.commit} if version.commit else {}
     return {"code": f"{version}", "mlflow.source.name": "sightline", **commit}
 
 
 def model_name(model: ModelConfig) -> str:
-    """The last part of a folder or hub name; the family of a tiny model."""
+    """The last part of a folder or hub name; for a tiny model, its family."""
     source = model.source
     if isinstance(source, TinyModel):
         return f"tiny-{source.family}"
@@ -48,7 +48,8 @@ def model_name(model: ModelConfig) -> str:
 
 
 def algorithm_name(algorithm: AlgorithmConfig) -> str:
-    """The estimator, and what is added to it: `grpo`, `grpo-gspo-filtered`."""
+    """The advantage estimator, with loss, filter and KL where they differ from the default: `grpo`,
+    `grpo-gspo-filtered`."""
     parts: list[str] = [algorithm.advantage.label]
     if algorithm.loss.type != "ppo":
         parts.append(algorithm.loss.label)

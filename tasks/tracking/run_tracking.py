@@ -1,8 +1,8 @@
-"""A run in MLflow (a parent, and a nested run a stage), and its steps in the other trackers. Views: what they show is
-read from the run's folder.
+"""A run in MLflow (a parent, and a nested run for each stage), and its steps in the other trackers. Everything that
+they show is read from the run's folder.
 
-Every stage that stands is shown, whether it was just run, recognised or taken over; what a nested run says it shows
-already is not sent again. So an outage, a deleted database and a resumed run need nothing else.
+Every finished stage is shown, whether it was just made, recognised or taken over. What a nested run already shows is
+not sent again. So an outage, a deleted database and a resumed run need no special treatment.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rl_core.tracking.tracker import Tracker
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
-"""Shows a finished stage in its nested run; reads the run's folder only."""
+"""Shows a finished stage in its nested run; reads only the run's folder."""
 
 ITEMS_TABLE = "items.json"
 """Artifact of an evaluation's run in MLflow: every graded response."""
@@ -32,7 +32,7 @@ _SHOWN_TAG = "sightline.shown"
 
 
 class PipelineTracking:
-    """One run's place in the trackers; none in MLflow where `tracking.mlflow_uri` is null."""
+    """A run in the trackers; it is not in MLflow where `tracking.mlflow_uri` is null."""
 
     def __init__(self, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._config = config
@@ -43,7 +43,8 @@ class PipelineTracking:
 
     @contextmanager
     def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
-        """Show the parent run as running, with the config as its parameters; the end closes the trackers."""
+        """Show the parent run as running, with the config as its parameters. The end of the block closes the
+        trackers."""
         try:
             with self._parent_running(flow_run_id):
                 yield
@@ -67,8 +68,8 @@ class PipelineTracking:
             yield
 
     def addresses(self) -> dict[str, str]:
-        """Where a browser finds in MLflow the run, and its experiment's runs with the columns that matter first, by
-        what is found there; empty where MLflow is off or does not answer."""
+        """[what is shown] -> address in MLflow: the run, and the view of the experiment's runs. Empty where MLflow is
+        off or does not answer."""
         if self._pipeline is None:
             return {}
         from rl_core.tracking.tracker import TrackerUnavailable, report_outage
@@ -81,7 +82,7 @@ class PipelineTracking:
 
     @contextmanager
     def stage_running(self, stage: str) -> Iterator[None]:
-        """Show the stage's nested run as running for the length of the block."""
+        """Show the stage's nested run as running during the block."""
         if self._pipeline is None:
             yield
             return
@@ -89,7 +90,7 @@ class PipelineTracking:
             yield
 
     def show(self, stage: str, manifest: StageManifest, show: Show) -> None:
-        """Show a finished stage in its nested run unless it says that it has been."""
+        """Show a finished stage in its nested run, unless the run's tag says that it is shown."""
         if self._pipeline is None:
             return
         from rl_core.tracking.tracker import tolerated_outage
@@ -105,8 +106,8 @@ class PipelineTracking:
                 run.set_status("FINISHED")
 
     def show_pipeline(self, what: str, show: "Callable[[MlflowPipeline], None]") -> None:
-        """Show what concerns more than one stage; an outage is a warning. It is called whenever the pipeline is carried
-        out, so what it shows must be the same when it is shown again."""
+        """Show what concerns several stages; an outage is a warning. This is called whenever the pipeline runs, so
+        `show` must give the same result when it is called again."""
         if self._pipeline is None:
             return
         from rl_core.tracking.tracker import tolerated_outage
@@ -115,7 +116,7 @@ class PipelineTracking:
             show(self._pipeline)
 
     def show_headline(self, metrics: Mapping[str, float]) -> None:
-        """The figures by which pipelines are compared, on the parent run, unless it has them."""
+        """Log the metrics by which pipelines are compared on the parent run, unless it has them."""
 
         def show(pipeline: "MlflowPipeline") -> None:
             shown = pipeline.parent.latest_metric
@@ -125,7 +126,8 @@ class PipelineTracking:
 
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:
-        """Yields a function that sends the steps of metrics.jsonl that the trackers have not; the end sends the rest.
+        """Yields a function that sends the steps of metrics.jsonl that the trackers lack; the end of the block sends
+        the rest.
 
         Args:
             stage: The stage whose nested run shows the steps in MLflow.
@@ -143,7 +145,7 @@ class PipelineTracking:
                 follower.catch_up()
 
     def _follow(self, stage: str) -> "list[TrackerFollower]":
-        """The trackers stay open from the first epoch to the end of the pipeline."""
+        """Open the trackers, which stay open from the first epoch to the end of the pipeline."""
         if self._followers is None:
             from rl_core.tracking.follower import TrackerFollower
             from rl_core.tracking.generations import generation_tables

@@ -160,7 +160,7 @@ def test_retries_after_a_failure_in_epoch_3_and_a_stop_in_the_evaluation_make_th
         "train epoch 2",
         "train epoch 3",
     ]
-    assert "3 of 10 responses were drawn before" in run.log.read_text()
+    assert "3 of 10 responses were generated before" in run.log.read_text()
     assert not list(run.evaluation("base").parent.glob("*.jsonl"))
 
     unbroken = Parameters(tmp_path / "unbroken", broken.broken)

@@ -82,4 +82,4 @@ def test_an_epoch_whose_rollouts_are_lost_is_shown_as_far_as_it_can_be(tmp_path:
         show_stage(Training(config_with("experiment=lost"), run), manifest)
 
     shown()
-    assert "What belongs here cannot be read" in validation_pages("lost")[0]
+    assert "This page cannot be shown" in validation_pages("lost")[0]

@@ -99,7 +99,7 @@ def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) ->
             number,
         )
     said, config = init(tmp_path / "pets")
-    assert "9 rows of imagefolder; held-out rows are those of" in said
+    assert "9 rows of imagefolder; held-out rows come from" in said
     assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
     assert "reward r1v on the first true answers: 1, 1" in said
 

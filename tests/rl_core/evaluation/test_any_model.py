@@ -75,7 +75,10 @@ def test_the_number_format_is_the_checkpoints_own(tmp_path: Path, named: dict, d
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"is no model: it has no config\.json"), found_model(str(tmp_path)):
+    with pytest.raises(ValueError, match=r"is not a model: it has no config\.json"), found_model(str(tmp_path)):
         pass
-    with pytest.raises(ValueError, match="there is no folder nowhere, and it is no owner/name"), found_model("nowhere"):
+    with (
+        pytest.raises(ValueError, match="there is no folder nowhere, and it is not an owner/name"),
+        found_model("nowhere"),
+    ):
         pass

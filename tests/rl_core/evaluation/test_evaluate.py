@@ -124,13 +124,15 @@ def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, capl
 
 def test_a_missing_response_and_an_unknown_accuracy_key_are_errors(pool: RewardPool) -> None:
     silent = TableEngine(lambda request: None if request.prompt.uid == "p4" else right(request))
-    with pytest.raises(RuntimeError, match=r"1 of 6 responses never came, the first for \('p4', 0\)"):
+    with pytest.raises(RuntimeError, match=r"1 of 6 responses were not generated, the first of them for \('p4', 0\)"):
         evaluate(silent, pool, modes=("greedy",))
-    with pytest.raises(ValueError, match="'correct' is no component of the reward; it has accuracy, format, overall"):
+    with pytest.raises(
+        ValueError, match="'correct' is not a component of the reward; it has accuracy, format, overall"
+    ):
         evaluate(TableEngine(right), pool, accuracy_key="correct")
 
 
 @pytest.mark.parametrize("prompts", [[], [PROMPTS[0], PROMPTS[0]]])
 def test_prompts_without_a_uid_of_their_own_are_refused(prompts: list[Prompt], pool: RewardPool) -> None:
-    with pytest.raises(ValueError, match="each with a uid of its own"):
+    with pytest.raises(ValueError, match="prompts with different uids"):
         evaluate(TableEngine(right), pool, prompts)

@@ -81,8 +81,8 @@ def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path:
     [
         ("a.csv", "", r"read from \.json, \.jsonl, \.parquet"),
         ("a.json", "{", "cannot be read"),
-        ("a.json", "[1]", "no list of rows"),
-        ("a.json", '{"rows": []}', "no list of rows"),
+        ("a.json", "[1]", "neither a list of rows"),
+        ("a.json", '{"rows": []}', "neither a list of rows"),
         ("a.json", "[]", "holds no greedy response"),
         ("a.parquet", "not one", "cannot be read"),
         (

@@ -71,7 +71,7 @@ def test_wilson_gives_the_published_examples(successes: int, n: int, interval: t
 
 @pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
 def test_what_is_no_proportion_is_refused(arguments: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="is no proportion"):
+    with pytest.raises(ValueError, match="is not a proportion"):
         wilson_interval(*arguments)
     with pytest.raises(ValueError, match=r"confidence 1\.0"):
         wilson_interval(1, 2, confidence=1.0)

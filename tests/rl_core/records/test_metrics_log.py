@@ -139,7 +139,7 @@ def test_a_step_is_recorded_once(run: RunDirectory) -> None:
     logs.log_step(0, {"val/accuracy": 0.25})
     logs.log_step(1, {"loss": np.float32(0.5), "tokens": 7})
     for opened in (logs, RunLogs(run)):
-        with pytest.raises(ValueError, match="step 1 come after those of step 1"):
+        with pytest.raises(ValueError, match="step 1 come after the metrics of step 1"):
             opened.log_step(1, {"loss": 0.1})
     assert logs.metrics_of(1) == {"loss": 0.5, "tokens": 7.0}
     with pytest.raises(KeyError, match="no step 2"):

@@ -163,5 +163,5 @@ def test_a_merged_model_stays_while_nobody_can_tell_whether_it_is_a_champion(tmp
     unmerged.merged_model.rmdir()
     assert names(planned(tmp_path)) == {unmerged.name}
     reason = kept(tmp_path)[run.name]
-    assert reason is not None and reason.startswith("whether its model is a champion cannot be asked")
+    assert reason is not None and reason.startswith("it cannot be found out whether its model is a champion")
     assert not Path("no-such-folder").exists()
