@@ -1,4 +1,4 @@
-"""The baseline: from a config to a trained, evaluated, merged model and its report."""
+"""The flow `baseline`: from a config to a trained, evaluated and merged model with its report."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ def baseline(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any] | None:
-    """Train, evaluate and merge what a config describes; called again, it continues.
+    """Train, evaluate and merge as a config says. Called again, the flow continues its run.
 
     Args:
         config: A config file, such as configs/quickstart.yaml.
         overrides: Changes to single keys of the config, each `key.path=value`.
         resume: Name of a run to continue, with the config that it was started with.
         stages: How far to go: up to this stage, with everything that it needs.
-        fresh: Make a run of its own that takes nothing over from others, as a scheduled run should.
+        fresh: Make a new run that takes nothing over from other runs, as a scheduled run should.
         runs_dir: Folder of the runs.
 
     Returns:
-        Accuracies of the base and the trained model, when the run went on to its report.
+        Accuracies of the base and the trained model, if the run went as far as its report.
     """
     request = RunRequest(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
     return in_run(request, lambda run: carry_out(run, stages))

@@ -1,4 +1,5 @@
-"""The flow that compares runs, for deployments: the same page as `sightline compare`, and its figures in Prefect."""
+"""The flow that compares runs, for deployments. It writes the page of `sightline compare`, and its figures to
+Prefect."""
 
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,14 @@ def compare(
     mlflow_uri: str | None = None,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any]:
-    """Compare runs; those that differ in the seed alone are one group, and the first group is the reference.
+    """Compare runs. Runs that differ only in the seed are one group; the first group is the reference.
 
     Args:
         runs: Folders or names of runs.
-        groups: Runs to take as one group, each `NAME=RUN,RUN`.
-        out: The page to write; the figures go beside it as JSON.
-        items: How many flipped items of each group to show.
-        mlflow_uri: Where it is shown too; the first run's place when not said.
+        groups: Groups of runs, each `NAME=RUN,RUN`.
+        out: The page to write; the figures are written beside it as JSON.
+        items: How many flipped items to show for each group.
+        mlflow_uri: Address of the MLflow to show it in; by default the address of the first run.
         runs_dir: Folder of the runs.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a person asks to compare. Imports no Prefect, so that the command is quick."""
+"""Compares the runs that a command or a flow names. Imports no Prefect, so that the command is quick."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +12,15 @@ from tasks.comparison.record import show_comparison, write_comparison
 
 
 def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -> list[RunGroup]:
-    """The groups that were asked for.
+    """The groups that a command or a flow names.
 
     Args:
         runs: Folders or names of runs.
         groups: `NAME=RUN,RUN` texts.
-        runs_dir: Where runs that are named lie.
+        runs_dir: Folder of runs that are given by name.
 
     Raises:
-        ValueError: a run is not there, or a group is not written so.
+        ValueError: there is no such run, or a group is not written as `NAME=RUN,RUN`.
     """
     named = dict(_named_group(text, runs_dir) for text in groups)
     if len(named) < len(groups):
@@ -41,13 +41,13 @@ def compare_run_groups(
     """Write the comparison and show it in MLflow.
 
     Args:
-        groups: What is compared.
+        groups: The groups to compare.
         out: The HTML file.
-        num_items: Flipped items to show of each group.
-        mlflow_uri: Where it is shown; None takes the first run's place, and none where that run has none.
+        num_items: Number of flipped items to show for each group.
+        mlflow_uri: Address of the MLflow to show it in; None takes the address of the first run, which may have none.
 
     Raises:
-        ValueError: the groups cannot be shown side by side.
+        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
         OSError: a file cannot be written.
     """
     page = write_comparison(groups, out, num_items=num_items)

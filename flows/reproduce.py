@@ -1,4 +1,4 @@
-"""The flow that reproduces baselines, for a schedule: one page, and Failed when one of them became worse."""
+"""The flow that reproduces baselines, for a schedule. It writes one page, and fails when a baseline is not good."""
 
 import logging
 from datetime import datetime
@@ -31,27 +31,27 @@ Baselines = Annotated[list[str], Field(min_length=1)]
 
 
 class Regressed(RuntimeError):
-    """A baseline of the set is not good; the message names all of them."""
+    """A baseline of the set is not good; the message names all such baselines."""
 
 
 def explain_set(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """A hook for flow runs whose process was killed: how to go on."""
+    """A hook for flow runs whose process was killed: it writes how to continue."""
     parameters = get_parameter_defaults(flow.fn) | flow_run.parameters  # a deployment's run has those that were given
     show_ending(flow_run.id, last_word(state), command=_command(parameters, planned_start(flow_run)))
 
 
 def _command(parameters: dict[str, Any], start: datetime) -> str | None:
-    """The command that goes on with a set; None when it was refused before there was one."""
+    """The command that continues a set; None when the set was refused before it was saved."""
     try:
         baseline_set = BaselineSet.of_parameters(parameters, start)
     except ValueError as error:
-        logger.warning("the set has no name: %s", error)
+        logger.warning("the set cannot be named: %s", error)
         return None
     return baseline_set.command if baseline_set.is_saved else None
 
 
 def name_of_set() -> str:
-    """Name of a flow run: its start, and the name of its set."""
+    """Name of a flow run, from its start and the name of its set."""
     try:
         return flow_run_name(
             "reproduction", start(), BaselineSet.of_parameters(runtime.flow_run.parameters, start()).name
@@ -68,17 +68,19 @@ def reproduce_baselines(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run published baselines one after the other, compare each with its number and with its earlier good runs.
+    """Run published baselines one after the other, and compare each with its published number and its earlier good
+    runs.
 
     Args:
         baselines: Names of configs/baselines, config files, or `all`.
         overrides: Changes to single keys of every config, each `key.path=value`.
-        resume: Name of a set to go on with; it wins over the others.
-        fresh: Make runs of their own that take nothing over from others, as a scheduled set should.
+        resume: Name of a set to continue; it wins over the other parameters.
+        fresh: Make new runs that take nothing over from other runs, as a scheduled set should.
         runs_dir: Folder of the runs.
 
     Returns:
-        Every baseline's figures. A set with a baseline that is not good ends as Failed, after all others were run.
+        The result of every baseline. A set with a baseline that is not good ends as Failed, after all baselines were
+        run.
     """
     parameters = {"baselines": baselines, "overrides": overrides, "resume": resume, "fresh": fresh}
     outlive_the_worker()
@@ -111,7 +113,7 @@ def _member(plan: PlannedBaseline) -> Member:
 
 @task(name="reproduce", task_run_name="reproduce {name}", cache_policy=NO_CACHE)
 def reproduce(name: str, resolved: ResolvedRun) -> State[Any]:
-    """Carry one baseline's run out in a process of its own, unless it is finished."""
+    """Carry out the run of a baseline in a process of its own, unless it is finished."""
     if is_finished(resolved.config, resolved.run):
         return Completed(name="Cached", message=f"{resolved.run.name} was finished before")
     failure = run_alone(resolved, current_watcher().stop)

@@ -1,4 +1,4 @@
-"""The set of baselines that a person asks for. Imports neither Prefect nor torch, so that a dry run is quick."""
+"""A set of baselines as it is asked for. Imports neither Prefect nor torch, so that a dry run is quick."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from tasks.reproduction.record import FIGURES
 BASELINES = Path("configs/baselines")
 
 ALL = "all"
-"""Stands for every baseline of that folder."""
+"""Stands for every baseline in BASELINES."""
 
 DEFAULT_SET = (
     "qwen2_5_vl_3b_geo3k_grpo",
@@ -32,7 +32,7 @@ _SETS = "reproductions"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedBaseline:
-    """A baseline of a set: its name, its config as it is shipped, and the run that is asked for."""
+    """A baseline of a set: its name, its config as it is shipped, and its run."""
 
     name: str
     baseline: RunConfig
@@ -41,13 +41,13 @@ class PlannedBaseline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineSet:
-    """A set of baselines.
+    """A set of baselines to reproduce.
 
     Attributes:
         baselines: Names, config files, or ALL.
-        overrides: `key.path=value` texts laid over every config.
-        tag: Makes runs of their own that take nothing from others; None continues those without a tag.
-        runs_dir: Where runs lie, and the set's folder beside them.
+        overrides: `key.path=value` texts that change keys of every config.
+        tag: Makes new runs that take nothing over from other runs; None continues the runs without a tag.
+        runs_dir: Folder of the runs, in which the folder of the set is, too.
     """
 
     baselines: Sequence[str]
@@ -57,10 +57,10 @@ class BaselineSet:
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """From a flow run's parameters and its planned start.
+        """The set in the parameters of a flow run, which is planned to start at `start`.
 
         Raises:
-            ValueError: the set to resume is not there, or no baseline is named.
+            ValueError: there is no set to resume, or no baseline is named.
         """
         runs_dir = parameters["runs_dir"]
         if parameters["resume"]:
@@ -84,36 +84,35 @@ class BaselineSet:
 
     @property
     def name(self) -> str:
-        """A digest of what is asked for, and the tag: the same name continues, and sets that start at one time are not
-        each other."""
+        """Name of the set: a digest of what is asked for, and the tag. The same name continues the same set."""
         digest = digest_of([sorted(self.names), sorted(self.overrides)])
         return digest if self.tag is None else f"{digest}-{self.tag}"
 
     @property
     def names(self) -> list[str]:
-        """The baselines by name, each once."""
+        """The names of the baselines, each once."""
         asked = [name for one in self.baselines for name in (all_baselines() if one == ALL else [one])]
         return list(dict.fromkeys(asked))
 
     @property
     def folder(self) -> Path:
-        """Where the set's page lies."""
+        """Folder of the set's page."""
         return Path(self.runs_dir) / _SETS / self.name
 
     @property
     def command(self) -> str:
-        """The command that goes on with the set."""
+        """The command that continues the set."""
         elsewhere = [] if self.runs_dir == RUNS_DIR else ["--runs-dir", self.runs_dir]
         return command_line(["sightline", "reproduce", "--resume", self.name, *elsewhere])
 
     @property
     def is_saved(self) -> bool:
-        """Whether it can be resumed by its name."""
+        """Whether the set can be resumed by its name."""
         return self._file.is_file()
 
     def save(self) -> None:
-        """Note what is asked for, so that the set can be resumed by its name. The baselines are named each: ALL may be
-        others by then."""
+        """Write what is asked for, so that the set can be resumed by its name. Each baseline is named, since ALL may
+        mean others by then."""
         asked = {"baselines": self.names, "overrides": list(self.overrides), "tag": self.tag}
         atomic_write_json(self._file, asked)
 
@@ -122,10 +121,10 @@ class BaselineSet:
         return self.folder / "set.json"
 
     def planned(self) -> list[PlannedBaseline]:
-        """Every baseline's config and run.
+        """The config and the run of every baseline.
 
         Raises:
-            ValueError: naming every baseline that is not there or whose config is refused.
+            ValueError: baselines do not exist or their configs are refused; the message names all of them.
         """
         planned, refused = [], []
         for name in self.names:
@@ -145,9 +144,9 @@ class BaselineSet:
 
 
 def runs_of_unfinished_sets(runs_dir: str) -> dict[str, str]:
-    """Name of each run of a set that has no page yet -> a sentence that says so: the set reads them all at its end.
+    """[name of a run] -> why it is needed: it belongs to a set that has no page yet and will read all its runs.
 
-    A set whose baselines are no longer there cannot be continued, so that it needs no run.
+    A set whose baselines no longer exist cannot be continued, so it needs no run.
     """
     needed: dict[str, str] = {}
     for path in sorted(Path(runs_dir).glob(f"{_SETS}/*/set.json")):
@@ -165,12 +164,12 @@ def runs_of_unfinished_sets(runs_dir: str) -> dict[str, str]:
 
 
 def all_baselines(folder: Path = BASELINES) -> list[str]:
-    """The names of the baselines that there are."""
+    """The names of all baselines."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def baseline_path(name: str, folder: Path = BASELINES) -> Path:
-    """The config of a baseline, by its name or its path. Raises ValueError with the nearest name and all there are."""
+    """The config of a baseline, given by name or path. Raises ValueError with the most similar name and all names."""
     for path in (Path(name), folder / f"{name}.yaml"):
         if path.is_file():
             return path
@@ -181,7 +180,7 @@ def baseline_path(name: str, folder: Path = BASELINES) -> Path:
 
 
 def refuse_fatal(planned: Sequence[PlannedBaseline]) -> None:
-    """Raise ValueError with every problem that would stop one of the baselines, before any of them starts."""
+    """Raise ValueError with every problem that would stop one of the baselines."""
     problems = [
         f"{plan.name}: {problem}"
         for plan in planned

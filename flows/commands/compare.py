@@ -1,4 +1,4 @@
-"""A comparison of runs at a terminal."""
+"""Prints a comparison of runs."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tasks.comparison.page import ComparisonPage
 
 
 def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
-    """The figures of a comparison, and where its page is."""
+    """Print the figures of a comparison, and the path of its page."""
     for remark in page.remarks:
         say(console, remark, label="[yellow]note[/yellow]")
     console.print(_table(page))

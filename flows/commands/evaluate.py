@@ -21,7 +21,8 @@ def evaluate(
     changes: Changes = None,
     overrides: Overrides = None,
     protocols: Annotated[
-        list[str] | None, typer.Option("--protocol", metavar="NAME@VERSION", help="Measure by it; may be repeated.")
+        list[str] | None,
+        typer.Option("--protocol", metavar="NAME@VERSION", help="A protocol to measure by; may be repeated."),
     ] = None,
     model: Annotated[
         str | None,
@@ -31,19 +32,25 @@ def evaluate(
     items: Annotated[
         list[str] | None, typer.Option(metavar="PROTOCOL=FILE", help="Ask these items, not those on the hub.")
     ] = None,
-    media_dir: Annotated[Path | None, typer.Option(help="Where relative image paths of --items start.")] = None,
+    media_dir: Annotated[
+        Path | None, typer.Option(help="Folder that relative image paths of --items start from.")
+    ] = None,
     prompt: Annotated[Path | None, typer.Option(help="Ask with this Jinja file, such as the published text.")] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Responses an item, for pass@k and majority@k.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Number of responses to each item, for pass@k and majority@k.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first items.")] = None,
-    dtype: Annotated[Literal["float32", "bfloat16"] | None, typer.Option(help="The model's own by default.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Keys the sampled responses.")] = 1,
+    dtype: Annotated[
+        Literal["float32", "bfloat16"] | None, typer.Option(help="Number format; by default the format of the model.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled responses.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; below evaluations/ by default.")] = None,
     against: Annotated[
         Path | None, typer.Option(help="Folder of earlier results to compare with, item by item.")
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Evaluate base and trained model of a CONFIG; or, by published protocols, any model or saved responses."""
+    """Evaluate the base and the trained model of a CONFIG; or any model, or saved responses, by published protocols."""
     if not (protocols or model or outputs):
         if config is None:
             raise ValueError("give a CONFIG; or --protocol NAME@VERSION with --model or --outputs")
@@ -77,9 +84,9 @@ def evaluate(
 
 
 def _refuse(context: typer.Context, names: Collection[str], beside: str) -> None:
-    """Raises ValueError when one of these options was given: it would change nothing."""
+    """Raise ValueError when one of these options was given, since it would have no effect."""
     options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
     for name in sorted(names):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise ValueError(f"{options[name]} says nothing beside {beside}")
+            raise ValueError(f"{options[name]} has no effect with {beside}")

@@ -21,7 +21,7 @@ from tasks.reproduction.published_result import dry_run_problems, obstacles, pub
 
 
 def print_baseline_plan(plan: PlannedBaseline, console: Console) -> bool:
-    """Show what a baseline's run would be. Returns whether it could work.
+    """Print what the run of a baseline would be. Returns whether it could work.
 
     Raises:
         ValueError: the config has no section `published`.
@@ -58,7 +58,7 @@ def _published_table(published: PublishedConfig) -> Table:
 
 
 def published_words(published: PublishedConfig) -> str:
-    """The published number and what reproduces it."""
+    """The published number and the accuracies that reproduce it."""
     band = published_band(published)
     if published.accuracy is None or band is None:
         return "none"
@@ -87,7 +87,7 @@ def _memory_table(config: RunConfig) -> Table:
 def _hours_words(published: PublishedConfig) -> str:
     speed = published.speed
     if speed is None:
-        return "expected hours: not known, the reference tells no speed"
+        return "expected hours: not known, the reference gives no speed"
     hours = published.total_steps * speed.seconds_per_step / 3600
     return (
         f"expected hours: {hours:.1f} on {speed.num_devices} x {speed.device} at the reference's "

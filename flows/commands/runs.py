@@ -1,4 +1,4 @@
-"""`sightline runs` and `sightline clean`: every run at a glance, and the removal of those that a rule chooses."""
+"""`sightline runs` and `sightline clean`: an overview of all runs, and the removal of runs that a rule chooses."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _LONGEST_REMARK = 100
 
 
 def print_runs(runs_dir: Path, console: Console) -> None:
-    """A line a run, the one that was written to last at the top."""
+    """Print one line for each run, the most recently written one first."""
     runs = sorted(overviews(runs_dir), key=lambda run: run.written_at, reverse=True)
     now = datetime.now(UTC)
     table = Table()
@@ -45,7 +45,7 @@ def print_runs(runs_dir: Path, console: Console) -> None:
         )
     console.print(table)
     total = size_on_disk(run.run.root for run in runs)
-    say(console, f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; what runs share counts once")
+    say(console, f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; files that runs share count once")
 
 
 def _state(run: RunOverview) -> str:
@@ -62,10 +62,10 @@ def _accuracy(run: RunOverview) -> str:
 
 
 def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:
-    """Show what the rule would remove, and with `remove` do it.
+    """Print what the rule would remove, and with `remove` remove it.
 
     Returns:
-        The exit code: 1 when a run that was to go could not be removed.
+        The exit code: 1 when a run could not be removed.
     """
     planned = cleaning(rule, runs_dir, datetime.now(UTC))
     if not remove:

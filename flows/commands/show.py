@@ -1,4 +1,4 @@
-"""`sightline show`: the rollouts of a step, or the answers of a validation, also while the run trains."""
+"""`sightline show`: the rollouts of a step or the responses of a validation, also while the run trains."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -23,7 +23,7 @@ _PNG = b"\x89PNG"
 
 
 def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
-    """Show the first prompts of a step with their responses; the newest step when none is named.
+    """Print the first prompts of a step with their responses; by default of the newest step.
 
     Raises:
         ValueError: the run has no such step.
@@ -50,11 +50,11 @@ def newest_step(run: RunDirectory) -> int:
 
 
 def print_validation(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
-    """Show how many held-out prompts were answered rightly after a step, and the answers to the first of them; the
-    newest validation when no step is named.
+    """Print how many held-out prompts were answered rightly after a step, and the responses to the first prompts; by
+    default of the newest validation.
 
     Raises:
-        ValueError: the run has not validated there, or not at all.
+        ValueError: the run has no validation after this step, or none at all.
     """
     answered = [number for number, _ in step_files(run.validation(0).parent)]
     if not answered:
@@ -131,7 +131,7 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
 
 
 def _cells(record: RolloutRecord) -> tuple[str, str, str, str, str]:
-    """What a model or a reward says may look like markup, LaTeX above all: plain text, never markup."""
+    """The cells of a rollout's row: plain text, since responses may look like markup (LaTeX for example)."""
     return (
         f"{record.sample_index}",
         _response(record.response, cut=record.finish_reason == "length"),
@@ -154,7 +154,7 @@ def _parts(components: Mapping[str, float]) -> str:
 
 
 def image_files(run: RunDirectory, uids: Sequence[str]) -> list[Path]:
-    """The images as files that a viewer opens, written out of the image store when first asked for."""
+    """Paths of the images as files that a viewer can open; a file is written when it is first needed."""
     images = ImageStore.open(run.data / IMAGES_FILE)
     paths = []
     for uid in uids:

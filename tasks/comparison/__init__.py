@@ -1,1 +1,1 @@
-"""The comparison of runs: one page, its figures, and both in MLflow."""
+"""The comparison of runs: an HTML page and its figures, which are also shown in MLflow."""

@@ -1,4 +1,4 @@
-"""The curves of a comparison: a line a group, with the range of its seeds."""
+"""The curves of a comparison: one line for each group, with the range of its seeds."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,16 +8,16 @@ from tasks.results.report_charts import Chart, Series
 
 
 def charts(groups: Sequence[RunGroup]) -> list[Chart]:
-    """The curves: a line a group, with the range of its seeds."""
+    """The charts, with one line for each group and the range of its seeds."""
     accuracy = f"reward/{groups[0].runs[0].config.evaluation.accuracy_key}"
     shown = [
         ("Reward", "Mean of the optimised reward over a step's rollouts.", "reward/overall", "plain"),
-        ("Training accuracy", "Share of right answers among a step's rollouts.", accuracy, "share"),
-        ("Held-out accuracy", "Greedy, on the rows that are validated on in training.", "val/accuracy", "share"),
-        ("Response length", "Mean tokens a response.", "response_length/mean", "plain"),
-        ("Entropy", "Mean entropy of the next token, nats.", "actor/entropy", "plain"),
-        ("KL", "How far a step moves the policy.", "actor/approx_kl", "plain"),
-        ("Gradient norm", "Before it is scaled down.", "actor/grad_norm", "plain"),
+        ("Training accuracy", "Share of right responses among a step's rollouts.", accuracy, "share"),
+        ("Held-out accuracy", "Greedy, on the held-out rows, during training.", "val/accuracy", "share"),
+        ("Response length", "Mean number of tokens of a response.", "response_length/mean", "plain"),
+        ("Entropy", "Mean entropy of the next token in nats.", "actor/entropy", "plain"),
+        ("KL", "How far a step changes the policy.", "actor/approx_kl", "plain"),
+        ("Gradient norm", "Before clipping.", "actor/grad_norm", "plain"),
     ]
     return [
         Chart(title=title, caption=caption, unit=unit, series=[_series(group, metric) for group in groups])

@@ -1,4 +1,4 @@
-"""From the folders of runs to the page that compares them."""
+"""Collects the contents of the page that compares runs."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -16,17 +16,17 @@ from tasks.results.report_page import Accuracy
 
 
 def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> ComparisonPage:
-    """Everything that the page shows of the groups; the first one is the reference.
+    """Everything that the page shows. The first group is the reference.
 
     Args:
-        groups: What is compared.
-        num_items: Flipped items to show of each group against the reference.
+        groups: The groups to compare.
+        num_items: Number of flipped items to show for each group.
 
     Raises:
-        ValueError: there are more groups than colours, or no mode in which all were evaluated.
+        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
     """
     if len(groups) > MOST_SERIES:
-        raise ValueError(f"{len(groups)} groups: a chart is readable with at most {MOST_SERIES}; compare fewer runs")
+        raise ValueError(f"{len(groups)} groups: a chart can show at most {MOST_SERIES}; compare fewer runs")
     mode = common_mode(groups)
     shares = [group_shares(group, mode) for group in groups]
     comparisons, remarks = _compare(groups, shares)
@@ -45,10 +45,10 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
 
 
 def common_mode(groups: Sequence[RunGroup]) -> Mode:
-    """The first mode of the first evaluated run in which every run was evaluated.
+    """The first mode of the first evaluated run in which all evaluated runs were evaluated.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such mode.
     """
     evaluated = [run for group in groups for run in group.evaluated]
     if not evaluated:
@@ -61,17 +61,17 @@ def common_mode(groups: Sequence[RunGroup]) -> Mode:
 
 
 def group_shares(group: RunGroup, mode: Mode) -> list[Shares]:
-    """Share of right responses by item, of each evaluated run."""
+    """Share of right responses to each item, for each evaluated run."""
     return [item_shares(run.trained[mode]) for run in group.evaluated]
 
 
 def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> tuple[list[ComparisonRow], list[str]]:
-    """Every group against the first; and why a group cannot be."""
+    """Compare every group with the first one. Returns the comparisons, and why some groups cannot be compared."""
     done: dict[int, Comparison] = {}
     remarks = []
     for place in range(1, len(groups)):
         if not shares[0] or not shares[place]:
-            continue  # a run that is not evaluated has a remark of its own
+            continue  # runs that are not evaluated have their own remark
         try:
             done[place] = compare_groups(shares[0], shares[place])
         except ValueError as error:
@@ -127,7 +127,7 @@ def _accuracy(items: Sequence[EvaluationItem]) -> Accuracy:
 def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     runs = [run for group in groups for run in group.runs]
     remarks = [
-        f"{run.run.name} is not evaluated yet: it is in the curves only." for run in runs if not run.is_evaluated
+        f"{run.run.name} is not evaluated yet: it is only in the curves." for run in runs if not run.is_evaluated
     ]
     if len(protocols_of(runs)) > 1:
         remarks.append(
@@ -137,5 +137,5 @@ def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     for group in groups:
         seeds = [run.config.seed for run in group.runs]
         if len(set(seeds)) < len(seeds):
-            remarks.append(f"{group.label} has runs with one seed: they are no independent repetitions.")
+            remarks.append(f"{group.label} has several runs with one seed, which are not independent repetitions.")
     return remarks

@@ -1,4 +1,4 @@
-"""Runs that are compared, in groups: runs of one recipe that differ in the seed alone are repetitions of each other."""
+"""Groups of runs to compare. Runs that differ only in the seed have one recipe and are one group."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ _ABSENT = "-"
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run, read when asked and once."""
+    """A run of a comparison. Its files are read when they are needed, and once."""
 
     facts: RunFacts
 
     @property
     def run(self) -> RunDirectory:
-        """Its folder."""
+        """The run's folder."""
         return self.facts.run
 
     @cached_property
@@ -37,7 +37,7 @@ class ComparedRun:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """One mapping a step."""
+        """One mapping for each step."""
         return self.facts.metrics
 
     @property
@@ -47,18 +47,18 @@ class ComparedRun:
 
     @cached_property
     def base(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
-        """Answers of the model that reinforcement learning starts from."""
+        """[mode] -> items of the base model."""
         return read_evaluation(self.run.evaluation("base"))
 
     @cached_property
     def trained(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
-        """Answers of the trained model."""
+        """[mode] -> items of the trained model."""
         return read_evaluation(self.run.evaluation("trained"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
-    """Runs that repeat one experiment, by seed, with the name that people see."""
+    """Runs that repeat one experiment, sorted by seed, and the name of the group."""
 
     label: str
     runs: tuple[ComparedRun, ...]
@@ -72,14 +72,14 @@ class RunGroup:
 def group_runs(
     runs: Sequence[RunDirectory], named: Mapping[str, Sequence[RunDirectory]] | None = None
 ) -> list[RunGroup]:
-    """The named groups, and a group for each recipe among the other runs, in the order in which they are given.
+    """The named groups, and one group for each recipe of the other runs, in the given order.
 
     Args:
-        runs: Folders of runs; one that is in a named group too belongs there alone.
-        named: Groups by name, whatever their runs' configs are.
+        runs: Folders of runs; a run that is also in a named group belongs only to that group.
+        named: [name] -> runs of a group, whatever their configs are.
 
     Raises:
-        ValueError: no run is left, a run is named twice, or two groups have one name.
+        ValueError: there is no run, a run is in two groups, or two groups have one name.
         ConfigError: a run's config is refused.
     """
     groups = {label: [ComparedRun(RunFacts(run)) for run in folders] for label, folders in (named or {}).items()}
@@ -105,12 +105,12 @@ def group_runs(
 def _refuse_repeated(groups: Mapping[str, Sequence[ComparedRun]]) -> None:
     folders = [run.run.root.resolve() for members in groups.values() for run in members]
     if repeated := {folder.name for folder in folders if folders.count(folder) > 1}:
-        raise ValueError(f"{min(repeated)} is in more than one place of the groups")
+        raise ValueError(f"{min(repeated)} is named more than once in the groups")
 
 
 def label_groups(configs: Sequence[RunConfig]) -> list[str]:
-    """A name for each config: its experiment where these differ, else its algorithm, else its values of the keys that
-    differ."""
+    """A name for each config: the experiment if all experiments are different, else the algorithm if all algorithms
+    are, else the values of the keys that differ."""
     for name_of in (lambda config: config.experiment, lambda config: algorithm_name(config.algorithm)):
         names = [name_of(config) for config in configs]
         if len(set(names)) == len(names):
@@ -127,7 +127,7 @@ def label_groups(configs: Sequence[RunConfig]) -> list[str]:
 
 
 def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
-    """[dotted key] -> its value in each config, of the keys in which they differ; the seed apart."""
+    """[dotted key] -> its value in each config, for the keys in which the configs differ, without the seed."""
     flat = [dict(_dotted({**settings(config), "seed": None})) for config in configs]
     keys = dict.fromkeys(key for one in flat for key in one)
     rows = {key: [one.get(key, _ABSENT) for one in flat] for key in keys}
@@ -135,7 +135,8 @@ def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
 
 
 def protocols_of(runs: Sequence[ComparedRun]) -> set[str]:
-    """Digests of what the configs say of measuring; the files that they name may be gone by now."""
+    """Digests of the parts of the configs that decide how a run is evaluated. The files that they name may be gone by
+    now."""
     return {
         digest_of(
             [

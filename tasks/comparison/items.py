@@ -1,4 +1,4 @@
-"""The items that groups of models answered differently, for people to look at."""
+"""Chooses items that groups of models answered differently, to be shown on the page."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,18 @@ from tasks.comparison.page import FlippedItem, GroupAnswers, Said
 from tasks.results.report_page import image_uri
 
 Answers = Mapping[str, Sequence[EvaluationItem]]
-"""[uid] -> a model's responses to the item."""
+"""[uid] -> responses of a model to the item."""
 
 
 def flipped_items(
     groups: Sequence[RunGroup], mode: Mode, comparisons: Mapping[int, Comparison], *, count: int
 ) -> list[FlippedItem]:
-    """For each group, `count` items: what it gained and what it lost by turns, those with the largest difference first.
+    """Choose `count` items for each group: alternately items that it gained and that it lost, those with the largest
+    difference first.
 
     Args:
         groups: All groups; the first is the reference.
-        mode: The mode whose answers are shown.
+        mode: The mode whose responses are shown.
         comparisons: [place of a group] -> its comparison with the reference.
         count: Items to choose for each group.
     """
@@ -47,7 +48,7 @@ def _by_uid(items: Sequence[EvaluationItem]) -> Answers:
 
 
 def _open_images(groups: Sequence[RunGroup]) -> ImageStore | None:
-    """Every run has the images of its held-out rows; the first one whose data is still there serves all."""
+    """Every run has the images of its held-out rows, so the first run whose data is still there is enough."""
     paths = (run.run.data / IMAGES_FILE for group in groups for run in group.evaluated)
     path = next((path for path in paths if path.is_file()), None)
     return ImageStore.open(path) if path else None

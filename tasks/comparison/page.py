@@ -1,4 +1,4 @@
-"""What a comparison shows, as plain values, and how it becomes one HTML file."""
+"""The contents of a comparison as plain values, and its HTML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from tasks.results.report_page import Accuracy, points, template
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
-    """A group: its name, its runs' seeds, and how it did; None where nothing of it was evaluated."""
+    """A group: its name, the seeds of its runs, the base model's accuracy and its own; None where no run is
+    evaluated."""
 
     label: str
     seeds: Sequence[int]
@@ -21,7 +22,7 @@ class GroupRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonRow:
-    """A group against the reference. p-values are adjusted for the number of groups (statistics.holm)."""
+    """A group compared with the reference. p-values are adjusted for the number of groups (statistics.holm)."""
 
     label: str
     place: int
@@ -32,20 +33,20 @@ class ComparisonRow:
 
     @property
     def conclusion(self) -> str:
-        """One sentence."""
+        """What the comparison says, in one sentence."""
         direction = "better" if self.comparison.difference > 0 else "worse"
         if self.p_items >= SIGNIFICANT:
             return f"No significant difference between {self.label} and {self.reference}."
-        models = f"The models of {self.label} are {direction} than those of {self.reference}"
+        models = f"The models of {self.label} are {direction} than the models of {self.reference}"
         if self.p_seeds is None:
-            return f"{models}; without repetitions nothing is known of other seeds."
+            return f"{models}; without repetitions nothing is known about other seeds."
         if self.p_seeds < SIGNIFICANT:
             return f"{models}, and so is the recipe, whatever the seed."
-        return f"{models}; whether the recipe is, the seeds leave open."
+        return f"{models}; the seeds do not show whether the recipe is."
 
     @property
     def css_class(self) -> str:
-        """ "higher", "lower" or "open": the class that colours the difference."""
+        """CSS class that colours the difference: "higher", "lower" or "open"."""
         if self.p_items >= SIGNIFICANT:
             return "open"
         return "higher" if self.comparison.difference > 0 else "lower"
@@ -58,7 +59,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRow:
-    """One run. `place` is its group's, from 0; rewards are those of its first and last step."""
+    """A run. `place` is the number of its group, from 0; `rewards` are the rewards of the first and the last step."""
 
     name: str
     place: int
@@ -80,7 +81,7 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAnswers:
-    """What a group's models said to an item: how many of them were right, and the different responses."""
+    """The responses of a group's models to an item: how many of them are right, and the different responses."""
 
     label: str
     right: int
@@ -102,7 +103,7 @@ class FlippedItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonPage:
-    """Everything on the page. `differing`: config key -> its value in each group."""
+    """Everything that the page shows. `differing`: config key -> its value in each group."""
 
     mode: str
     num_items: int
@@ -116,15 +117,15 @@ class ComparisonPage:
 
     @property
     def title(self) -> str:
-        """The groups' names."""
+        """The names of the groups."""
         return " vs ".join(group.label for group in self.groups)
 
     def num_shown(self, kind: str) -> int:
-        """How many of the items that are shown are of a kind, such as `gained-1`."""
+        """How many of the shown items are of a kind, such as `gained-1`."""
         return sum(kind in item.kinds for item in self.items)
 
 
 def render_comparison(page: ComparisonPage) -> str:
-    """The page as one self-contained HTML document: no script, no file beside it, nothing from the network."""
+    """The page as one self-contained HTML document, without scripts, other files and network access."""
     charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
     return template("comparison.html.jinja").render(page=page, charts=charts, significant=SIGNIFICANT)

@@ -1,4 +1,4 @@
-"""Comparing runs: one self-contained page, its figures as JSON, and both in MLflow."""
+"""Records a comparison: a self-contained page, its figures as JSON, and both in MLflow."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -
     """Write the page to `out`, and its figures beside it with the ending `.json`.
 
     Args:
-        groups: What is compared; the first group is the reference.
+        groups: The groups to compare; the first is the reference.
         out: The HTML file.
-        num_items: Flipped items to show of each group.
+        num_items: Number of flipped items to show for each group.
 
     Raises:
-        ValueError: as comparison_page does.
+        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
         OSError: a file cannot be written.
     """
     page = comparison_page(groups, num_items=num_items)
@@ -38,7 +38,7 @@ def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -
 
 
 def show_comparison(page: ComparisonPage, groups: Sequence[RunGroup], out: Path, *, mlflow_uri: str) -> None:
-    """Show a written comparison in MLflow, in place of an earlier one of the same runs. An outage is a warning."""
+    """Show a comparison in MLflow, where it replaces an earlier one of the same runs. An outage is a warning."""
     from rl_core.tracking.mlflow_access import MlflowAccess
     from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
     from rl_core.tracking.tracker import tolerated_outage
@@ -101,7 +101,7 @@ def _comparison_json(row: ComparisonRow) -> dict[str, Any]:
 
 
 def headline_metrics(page: ComparisonPage) -> Mapping[str, float]:
-    """The figures that MLflow shows: accuracy of each group, difference and p-value of each comparison."""
+    """The metrics in MLflow: accuracy of each group, difference and p-values of each comparison."""
     metrics = {f"accuracy/{row.label}": row.accuracy.mean for row in page.groups if row.accuracy is not None}
     for row in page.comparisons:
         metrics[f"difference/{row.label}"] = row.comparison.difference

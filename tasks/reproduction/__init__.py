@@ -1,1 +1,1 @@
-"""Published baselines: whether a run reproduces one, and a set of them."""
+"""Published baselines: whether a run reproduces one, and sets of baselines."""

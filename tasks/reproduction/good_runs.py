@@ -1,4 +1,4 @@
-"""The good runs of a baseline, among the runs that lie beside a new one. Imports neither Prefect nor torch."""
+"""Finds the good runs of a baseline among the runs in the same folder. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

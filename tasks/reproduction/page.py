@@ -1,4 +1,4 @@
-"""What the page of a set of baselines shows, as plain values, and how it becomes one HTML file."""
+"""The contents of the page of a set of baselines as plain values, and its HTML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ class BaselineRow:
 
     @property
     def headline(self) -> str:
-        """The difference to the last good run in percentage points; empty where there is none."""
+        """The difference from the last good run in percentage points; empty where there is no such run."""
         return points(self.result.drift.comparison.difference) if self.result.drift else ""
 
 
@@ -76,7 +76,7 @@ class ReproductionPage:
 
 
 def headline(results: Sequence[BaselineResult]) -> str:
-    """How a set ended, in one sentence."""
+    """The status of a set in one sentence."""
     alarms = [f"{result.name} {result.status}" for result in results if result.is_alarm]
     if alarms:
         return f"{len(alarms)} of {len(results)} baselines need a look: {', '.join(alarms)}"
@@ -84,7 +84,7 @@ def headline(results: Sequence[BaselineResult]) -> str:
 
 
 def reproduction_page(name: str, results: Sequence[BaselineResult], *, command: str) -> ReproductionPage:
-    """Everything that the page shows of a judged set.
+    """Everything that the page of a judged set shows.
 
     Args:
         name: Name of the set.
@@ -95,7 +95,7 @@ def reproduction_page(name: str, results: Sequence[BaselineResult], *, command: 
 
 
 def render_reproduction(page: ReproductionPage) -> str:
-    """The page as one self-contained HTML document: no script, no file beside it, nothing from the network."""
+    """The page as one self-contained HTML document, without scripts, other files and network access."""
     drawn = [(row, draw(row.chart)) for row in page.rows if row.chart is not None and not row.chart.empty]
     return template("reproduction.html.jinja").render(page=page, charts=drawn, significant=SIGNIFICANT)
 

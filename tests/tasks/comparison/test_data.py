@@ -83,7 +83,7 @@ def test_a_run_that_is_not_evaluated_is_in_the_curves_alone(groups: list[RunGrou
     shutil.rmtree(run.run.evaluation("trained"))
     page = page_of(groups)
     assert page.groups[1].accuracy.by_seed == (0.7,)
-    assert page.remarks == [f"{run.run.name} is not evaluated yet: it is in the curves only."]
+    assert page.remarks == [f"{run.run.name} is not evaluated yet: it is only in the curves."]
     assert [row.accuracy is None for row in page.runs] == [False, False, True, False]
     shutil.rmtree(groups[1].runs[1].run.evaluation("trained"))
     page = page_of(groups)
@@ -101,7 +101,7 @@ def test_what_stands_in_the_way_of_a_comparison_is_said(tmp_path: Path) -> None:
     assert "4 and 5 items, 1 of them on one side only" in page.remarks[0]
     assert "not measured in the same way" in page_of(group_runs([first, otherwise])).remarks[0]
     (repeated,) = page_of(group_runs([first, twice])).remarks
-    assert "runs with one seed" in repeated
+    assert "several runs with one seed" in repeated
 
 
 def test_a_reward_file_that_is_gone_stands_in_no_ones_way(tmp_path: Path) -> None:

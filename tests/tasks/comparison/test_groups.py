@@ -34,7 +34,7 @@ def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
     run = finish_run(tmp_path)
     with pytest.raises(ValueError, match="name the runs"):
         group_runs([])
-    with pytest.raises(ValueError, match=f"{run.name} is in more than one place"):
+    with pytest.raises(ValueError, match=f"{run.name} is named more than once"):
         group_runs([], {"a": [run], "b": [RunDirectory(tmp_path / "." / run.name)]})
     with pytest.raises(ValueError, match="two groups are called counting"):
         group_runs([run], {"counting": [finish_run(tmp_path, "seed=2")]})

@@ -58,9 +58,9 @@ def test_differences_intervals_p_values_and_flips_are_there(tmp_path: Path) -> N
     ("groups", "conclusion", "css_class"),
     [
         ([[ODD], [ODD]], "No significant difference between 3 and 2.", "open"),
-        ([[ODD], [BEST]], "The models of 3 are better than those of 2; without repetitions", "higher"),
-        ([[BEST], [WORSE]], "The models of 3 are worse than those of 2; without repetitions", "lower"),
-        ([[ODD, WORSE], [BEST, ODD]], "; whether the recipe is, the seeds leave open.", "higher"),
+        ([[ODD], [BEST]], "The models of 3 are better than the models of 2; without repetitions", "higher"),
+        ([[BEST], [WORSE]], "The models of 3 are worse than the models of 2; without repetitions", "lower"),
+        ([[ODD, WORSE], [BEST, ODD]], "; the seeds do not show whether the recipe is.", "higher"),
         ([[ODD, ODD, "+" + ODD[1:]], [BEST, BEST, "-" + BEST[1:]]], "and so is the recipe, whatever", "higher"),
     ],
 )
@@ -80,4 +80,4 @@ def test_what_a_model_said_is_text_and_never_markup(tmp_path: Path) -> None:
 def test_a_single_group_is_shown_without_comparison(tmp_path: Path) -> None:
     html = render_comparison(page(tmp_path, [ODD, WORSE]))
     assert "no group could be compared with the first" in html
-    assert "Nothing but the seeds" in html
+    assert "Only the seeds differ" in html

@@ -42,7 +42,7 @@ def test_what_is_published_is_no_part_of_a_run() -> None:
     [
         ("data.rollout_batch_size=256", "published.steps_per_epoch: the run would take 8, the reference takes 4"),
         ("trainer.total_epochs=3", "published.total_steps: the run would take 12, the reference takes 60"),
-        ("actor.global_batch_size=100", "512 prompts a step do not split"),
+        ("actor.global_batch_size=100", "a step of 512 prompts does not split"),
         ("data.prompt_template=nowhere.jinja", "there is no file nowhere.jinja"),
     ],
 )
