@@ -202,7 +202,7 @@ def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_
 
 MINE = {
     "loss": ("loss", "def mine(tokens): return 1 / 0", "ZeroDivisionError: division by zero (mine.py line 1)"),
-    "estimator": ("advantage", "def mine(inputs): return []", "must give one array a rollout"),
+    "estimator": ("advantage", "def mine(inputs): return []", "for each token: lengths"),
     "filter": ("online_filtering", "def mine(scores): return scores['acuracy'] > 0", "KeyError: 'acuracy' (mine.py"),
     "import": ("loss", "raise OSError('no licence')\ndef mine(tokens): ...", "its import failed: OSError: no licence"),
     "name": ("loss", "def yours(tokens): ...", "defines no `mine`"),
