@@ -53,7 +53,7 @@ demo: $(STAMP) ## train, evaluate and merge a small vision-language model on thi
 test: lint ## every check and every test but the slow ones
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))
 
-lint: $(STAMP)-dev ## format, style, types, the contracts between the rooms, and the files of containers and CI
+lint: $(STAMP)-dev ## format, style, types, the contracts between the packages, and the files of containers and CI
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

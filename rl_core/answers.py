@@ -1,24 +1,24 @@
-"""The true answer of a row: a JSON value of the type that its column has. Imports no library: the scoring processes
-load it."""
+"""The true answer of a row: a JSON value of the type that its column has. Imports no library, because the scoring
+processes load this module."""
 
 import json
 import math
 from typing import Any
 
 Answer = str | int | float | bool | list[Any] | dict[str, Any]
-"""A text, a number, a truth value, or lists and mappings of them (boxes, say). Rewards get it as it is."""
+"""A text, a number, a truth value, or lists and mappings of them (boxes, for example). Rewards get it unchanged."""
 
 
 def answer_text(answer: Answer) -> str:
-    """The answer as people and graders of text read it: a text unchanged, every other value as JSON."""
+    """The answer as text, for people and graders: a text unchanged, any other value as JSON."""
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
 def read_answer(value: Any) -> Answer:
-    """What a row holds in its answer column, as the plain values that JSON gives back.
+    """The value of a row's answer column as a JSON value.
 
     Raises:
-        ValueError: it is missing, blank, no finite number, or nothing that JSON can hold; the message says which.
+        ValueError: the value is missing, blank, not a finite number, or not a JSON value; the message says which.
     """
     if value is None or value == "" or value != value:
         raise ValueError("the answer is missing")

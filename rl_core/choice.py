@@ -1,4 +1,4 @@
-"""Sections of which one is chosen by its `type`: their list, and the annotation of the field that holds the choice."""
+"""Sections that are chosen by their `type`: the list of choices, and the annotation of the field for the choice."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -16,24 +16,25 @@ Choices = Mapping[str, type[Section]]
 
 
 def choices_in(names: Mapping[str, object], base: type[Any]) -> Choices:
-    """The sections among a module's `names` that a config can choose as a `base`: those with a `type` of their own."""
+    """The sections among a module's `names` that a config can choose: subclasses of `base` with a `type` of their
+    own."""
     classes = (value for value in names.values() if isinstance(value, type))
     sections = (each for each in classes if issubclass(each, Section) and issubclass(each, base))
     return {kind_of(section): section for section in sections if get_args(section.model_fields[TYPE].annotation)}
 
 
 def kind_of(section: type[BaseModel]) -> str:
-    """The `type` that chooses a section."""
+    """The `type` of a section."""
     return str(get_args(section.model_fields[TYPE].annotation)[0])
 
 
 def has_option(choices: Choices, kind: object, name: str) -> bool:
-    """Whether the section of this `type`, if there is one, has a key of this name."""
+    """Whether there is a section of this `type`, and it has a key of this name."""
     return isinstance(kind, str) and kind in choices and name in choices[kind].model_fields
 
 
 def one_of(choices: Choices, *, default: str) -> Any:
-    """The annotation of a field that holds one of these; a mapping without a `type` is the `default`."""
+    """The annotation of a field for one of these sections. A mapping without a `type` gets the `default`."""
 
     def with_type(value: Any) -> Any:
         return {TYPE: default, **value} if isinstance(value, Mapping) else value

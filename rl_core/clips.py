@@ -1,4 +1,4 @@
-"""A clip in the one form that engine and trainer take: its frames and their times."""
+"""A video clip in the form that both generator and trainer take: its frames and their times."""
 
 from typing import Any, Protocol
 
@@ -10,17 +10,17 @@ from rl_core.types import VideoClip
 
 
 class ImageSource(Protocol):
-    """Where the bytes of images and frames come from."""
+    """Gives images and video frames by their uid."""
 
     def image(self, uid: str) -> Image.Image:
-        """The decoded RGB image. Raises KeyError for a uid it does not hold."""
+        """The decoded RGB image. Raises KeyError for an unknown uid."""
 
 
 def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
     """A clip as processors take it: frames [T, H, W, 3] and their times.
 
-    The frames are described as a video of their own, of which every frame is shown: a processor that samples once
-    more, or guesses a pace, would see other frames or times than another one.
+    The frames are described as a complete video. A processor that sampled frames again, or guessed the frame rate,
+    would not see the same frames and times as another one.
     """
     frames = np.stack([np.asarray(images.image(uid)) for uid in clip.frame_uids])
     count = len(frames)

@@ -14,17 +14,17 @@ from rl_core.files import hash_file, is_regular
 
 
 def digest_of(value: object) -> str:
-    """The first 12 hexadecimal digits of the SHA-256 of a value's canonical JSON; pydantic models are dumped first."""
+    """The first 12 hexadecimal digits of the SHA-256 of a value's canonical JSON; a pydantic model is dumped first."""
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content, remembered in this process while its size and time of change stay the same.
+    """SHA-256 of a file's content, cached in this process while size and modification time stay the same.
 
     Raises:
-        ValueError: The file cannot be read.
+        ValueError: the file cannot be read.
     """
     try:
         status = path.stat()
@@ -34,8 +34,11 @@ def file_digest(path: Path) -> str:
 
 
 def file_digests(paths: Iterable[Path]) -> list[str | None]:
-    """`file_digest` of each, in order; None for a file that is not there, whose appearance is then a change. Raises
-    ValueError as file_digest does."""
+    """`file_digest` of each file, in order; None for a file that does not exist, so that its creation is a change.
+
+    Raises:
+        ValueError: a file cannot be read.
+    """
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda path: file_digest(path) if is_regular(path) else None, paths))
 

@@ -1,9 +1,9 @@
-"""Settings of the process that must stand before a library is imported."""
+"""Environment variables that must be set before libraries are imported."""
 
 import os
 
-# Every library that reports its use to its makers, turned off. `DO_NOT_TRACK` alone is not enough: MLflow wants the
-# word `true`, Ray and Prefect's server do not read it at all.
+# Turns off the telemetry of all libraries. `DO_NOT_TRACK` alone is not enough: MLflow needs the word `true`, and Ray
+# and Prefect's server do not read it.
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "true",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -16,20 +16,20 @@ TELEMETRY_OFF = {
 
 
 def disable_telemetry() -> None:
-    """Turn the telemetry of every library off, for this process and its children.
+    """Turn off the telemetry of all libraries, for this process and its children.
 
-    A variable that is set already keeps its value, so a person can still decide otherwise. The libraries read theirs
-    when they are imported: entry points call this first.
+    A variable that is already set keeps its value. Libraries read these variables when they are imported, so entry
+    points must call this first.
     """
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
 
 
 def share_cores() -> None:
-    """Let OpenMP threads sleep while they wait for one another, unless a variable says otherwise already.
+    """Let OpenMP threads sleep while they wait for each other, unless the variable is already set.
 
-    By default they spin. On a machine that does anything else (two engines, a browser) the spinning threads take the
-    cores from the very thread they wait for: with two threads on two busy cores a training step took five times as
-    long. libgomp reads the variable when torch loads it: entry points call this first.
+    By default they spin. On a machine that does anything else, the spinning threads take cores away from the thread
+    that they wait for: with two threads on two busy cores, a training step took five times as long. libgomp reads the
+    variable when torch loads it, so entry points must call this first.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -1,10 +1,10 @@
-"""How any room reports an incident without knowing who writes it down."""
+"""The interface for reporting an incident, independent of where it is written."""
 
 from typing import Protocol
 
 
 class LogEvent(Protocol):
-    """Writes an incident of the run down."""
+    """Records an incident of the run."""
 
     def __call__(self, kind: str, **facts: object) -> None:
-        """`kind` names the incident ("checkpoint-damaged"); the facts are JSON values."""
+        """Record an incident of a kind ("checkpoint-damaged") with facts, which are JSON values."""

@@ -1,9 +1,9 @@
-"""Files and folders that are there whole or not at all, whatever kills the process in between.
+"""Atomic files and folders: each is there completely or not at all, even if the process is killed.
 
-Everything is written beside its final name, flushed to the disk, and renamed; the containing folder is flushed after
-the rename, so that the name survives a power cut too. A full disk (OSError, ENOSPC) passes through as it is, with the
-old state intact and the temporary removed. Temporaries are hidden siblings `.<name>.tmp-<pid>`; a killed process
-leaves them behind, and `sweep_temporaries` removes them at the next start.
+Everything is written beside its final name, flushed to the disk, and renamed. The containing folder is flushed after
+the rename, so that the new name survives a power failure too. A full disk raises OSError (ENOSPC), with the old state
+intact and the temporary file removed. Temporary files and folders are hidden siblings `.<name>.tmp-<pid>`. A killed
+process leaves them behind, and `sweep_temporaries` removes them at the next start.
 """
 
 import errno
@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 NOTHING_THERE = "nothing is there"
-"""Why there is no file, in the usual case."""
+"""The usual reason why there is no file."""
 
 _WHY_NOT = {
     errno.ENOENT: NOTHING_THERE,
-    errno.ENOTDIR: "a file is named as a folder on the way to it",
-    errno.ELOOP: "symbolic links lead round in a circle",
+    errno.ENOTDIR: "a part of its path is a file, not a folder",
+    errno.ELOOP: "its symbolic links form a circle",
     errno.ENAMETOOLONG: "the name is too long for the file system",
     errno.EACCES: "it may not be read",
 }
 _LONGEST_NAME = 255
-"""Bytes of one part of a path, on the file systems of Linux."""
+"""Most bytes of one part of a path, on the file systems of Linux."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -45,7 +45,8 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
-    """Replace the file `path` by `data`; its folder is made if need be. Raises OSError with the old file intact."""
+    """Write `data` to the file `path`, or replace it; its folder is created if necessary. If OSError is raised, the old
+    file is intact."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path, "tmp")
     try:
@@ -61,27 +62,27 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """`atomic_write_bytes` of UTF-8 text."""
+    """Write UTF-8 text with `atomic_write_bytes`."""
     atomic_write_bytes(path, text.encode())
 
 
 def atomic_write_json(path: Path, value: object) -> None:
-    """`atomic_write_text` of indented JSON with sorted keys: equal values give equal bytes.
+    """Write indented JSON with sorted keys with `atomic_write_text`: equal values give equal bytes.
 
     Raises:
-        TypeError: `value` holds something that JSON does not know; nothing is written then.
-        ValueError: `value` holds NaN or an infinity, which JSON does not know either.
+        TypeError: a part of `value` is not a JSON value; nothing is written.
+        ValueError: a number in `value` is NaN or infinite; nothing is written.
     """
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     atomic_write_text(path, text + "\n")
 
 
 def check_regular(path: Path) -> None:
-    """Make sure that `path` leads to a regular file. Whoever opens a named pipe waits for its writer, for ever if there
-    is none; a device may have no end.
+    """Make sure that `path` is a regular file. Opening a named pipe would wait for its writer, and reading a device may
+    never end.
 
     Raises:
-        ValueError: it is something else, or cannot be looked at; says which.
+        ValueError: it is something else, or cannot be accessed; the message says which.
     """
     try:
         _check_kind(path)
@@ -90,26 +91,26 @@ def check_regular(path: Path) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether `path` leads to a regular file."""
+    """Whether `path` is a regular file, or a link to one."""
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises on a name that is too long
 
 
 def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
-    """The content of a regular file. Raises ValueError naming it where it is none, cannot be read, or has more than
-    `most_bytes`."""
+    """The content of a regular file. Raises ValueError, with the path, if it is not a regular file, cannot be read, or
+    has more than `most_bytes`."""
     check_regular(path)
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if most_bytes is not None and size > most_bytes:
-                raise ValueError(f"{path} has {size} bytes, more than the {most_bytes} that are read")
+                raise ValueError(f"{path} has {size} bytes, more than the limit of {most_bytes}")
             return file.read()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_utf8(path: Path) -> str:
-    """A text file that somebody wrote. Raises ValueError naming it where it is not UTF-8 or no regular file, and
+    """The content of a text file. Raises ValueError, with the path, if it is not UTF-8 or not a regular file; and
     OSError."""
     _check_kind(path)
     try:
@@ -120,41 +121,41 @@ def read_utf8(path: Path) -> str:
 
 
 def cut_file(path: Path, size: int) -> None:
-    """Drop what follows the first `size` bytes of a file that is appended to. No byte before them is written again."""
+    """Cut a file to its first `size` bytes, which are not written again."""
     with path.open("rb+") as file:
         os.ftruncate(file.fileno(), size)
         os.fsync(file.fileno())
 
 
 def read_json(path: Path) -> Any:
-    """The value that `atomic_write_json` wrote. Raises ValueError when what is there is no JSON or no regular file, and
-    OSError."""
+    """The value in a JSON file. Raises ValueError if the file is not JSON or not a regular file, and OSError."""
     _check_kind(path)
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
 
 
 def lies_below(path: Path, folder: Path) -> bool:
-    """Whether `path` is in `folder` or is it, wherever `..` and symlinks on the way to either lead."""
-    # realpath, because Path.resolve raises on a circle of symlinks.
+    """Whether `path` is `folder` or lies below it, after `..` and symlinks in both are resolved."""
+    # realpath, because Path.resolve raises an error for a circle of symlinks.
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def relative_name(name: str) -> str:
-    """`name`, by which a manifest calls a file below its own folder. What lies there may be linked to another disk.
+    """Check the `name` of a file in a manifest, which must lie below the manifest's folder; it may be a link to another
+    disk. Returns the name.
 
     Raises:
-        ValueError: it is absolute or climbs out by `..`.
+        ValueError: the name is absolute or contains `..`.
     """
     if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"{name!r} is no name of a file below the manifest's folder")
+        raise ValueError(f"{name!r} does not name a file below the manifest's folder")
     return name
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder's list of names to the disk: a rename in it is durable only after this."""
+    """Flush a folder's list of names to the disk, after which a rename in it is durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -172,40 +173,40 @@ def fsync_tree(folder: Path) -> None:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Every regular file below `folder`, in the order of their names."""
+    """All regular files below `folder`, sorted by path."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def files_named(path: Path) -> list[Path]:
-    """What is at `path`; where nothing is and its last part has a `*`, the files of its folder whose names it fits, in
-    order. Every other letter stands for itself."""
+    """The path itself if it exists; else, if its last part contains `*`, the matching files of its folder, sorted. Only
+    `*` is special."""
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
         return [path]
-    if "*" not in path.name or not os.path.isdir(path.parent):  # noqa: PTH112 - likewise
+    if "*" not in path.name or not os.path.isdir(path.parent):  # noqa: PTH112 - Path.is_dir raises in the same way
         return []
     pattern = re.compile(".*".join(map(re.escape, path.name.split("*"))), re.DOTALL)
     return sorted(file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_file())
 
 
 def why_no_file(path: Path) -> str | None:
-    """Why `path` leads to no regular file, in words; None when it does. A named pipe or a device would keep whoever
-    opens it waiting."""
+    """Why `path` is not a regular file, in words; None if it is one. Opening a named pipe or a device could wait for
+    ever."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        return _WHY_NOT.get(error.errno or 0) or (error.strerror or "it cannot be looked at")
+        return _WHY_NOT.get(error.errno or 0) or (error.strerror or "it cannot be accessed")
     except UnicodeEncodeError:
-        return "the name holds half a character"
+        return "the name contains half a character"
     except ValueError:
-        return "the name holds a null character"
+        return "the name contains a null character"
     return None if stat.S_ISREG(mode) else f"it is {_kind(mode)}"
 
 
 def why_no_folder(path: Path) -> str | None:
-    """Why `path` is no folder and cannot become one, in words; None when it is or can. Where it is not there, the
-    folders on the way to it decide."""
+    """Why `path` is not a folder and cannot become one, in words; None if it is or can. If it does not exist, its
+    parent folders decide."""
     if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        return _WHY_NOT[errno.ENAMETOOLONG]  # of a part that is still to be made, nothing else tells
+        return _WHY_NOT[errno.ENAMETOOLONG]  # the file system does not report this for parts that do not exist yet
     for place in (path, *path.parents):
         why = why_no_file(place)
         if why is None:
@@ -218,7 +219,7 @@ def why_no_folder(path: Path) -> str | None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a finished file, or a copy where the file system has no links between the two places."""
+    """Create a hard link to a finished file, or a copy if the file system does not allow a link."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -228,26 +229,26 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content, hexadecimal. Raises ValueError for what is no regular file, and OSError."""
+    """The SHA-256 of a file's content, hexadecimal. Raises ValueError if it is not a regular file, and OSError."""
     _check_kind(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
-    """Relative path (with `/`) -> SHA-256, of every file below `folder`."""
+    """Relative path (with `/`) -> SHA-256, for every file below `folder`."""
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files_below(folder)}
 
 
 @contextmanager
 def committed_folder(final: Path) -> Iterator[Path]:
-    """Yields an empty temporary folder beside `final`; leaving the block flushes it and puts it in `final`'s place.
+    """Yields an empty temporary folder beside `final`. At the end of the block it is flushed and takes `final`'s place.
 
-    An exception inside the block removes the temporary and leaves `final` as it was.
+    If the block raises an exception, the temporary folder is removed and `final` is not changed.
     """
     temporary = _sibling(final, "tmp")
     _put_back(final)
-    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, in a container above all
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, mainly in a container
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -259,10 +260,10 @@ def committed_folder(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, on its file system, that is gone after the block; `sweep_temporaries`
-    removes what a killed process leaves of it."""
+    """Yields an empty folder beside `path`, on its file system, which is removed after the block. If the process is
+    killed, `sweep_temporaries` removes it later."""
     temporary = _sibling(path, "tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, in a container above all
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, mainly in a container
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -272,8 +273,8 @@ def scratch_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def plain_path(folder: Path) -> Iterator[Path]:
-    """The folder under a path that libraries can look into which take `*`, `?` and `[` for a pattern, as vLLM does: its
-    own, or for the length of the block that of a link to it."""
+    """A path of the folder without `*`, `?` and `[`, which libraries such as vLLM take for a pattern: its own path or,
+    inside the block, a link to it."""
     if glob.escape(str(folder)) == str(folder):
         yield folder
         return
@@ -284,11 +285,11 @@ def plain_path(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(temporary: Path, final: Path) -> None:
-    """Flush the folder `temporary` and give it the name `final`, on the same file system.
+    """Flush the folder `temporary` and rename it to `final`, on the same file system.
 
-    No file system lets one rename replace a folder that has files in it, so an existing `final` steps aside first.
-    A process killed between the two renames leaves no `final`, but its content waits beside it, and
-    `sweep_temporaries` or the next `committed_folder` of that name puts it back.
+    A rename cannot replace a folder that has files, so an existing `final` is first renamed too. If the process is
+    killed between the two renames, there is no `final`, but its content is still beside it, and `sweep_temporaries` or
+    the next `committed_folder` of that name restores it.
     """
     fsync_tree(temporary)
     aside = _sibling(final, "old")
@@ -304,7 +305,7 @@ def replace_folder(temporary: Path, final: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder such that a killed process leaves it whole or gone, never half there under its name."""
+    """Remove a folder in such a way that, if the process is killed, it is either complete or gone."""
     temporary = _sibling(folder, "tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     os.rename(folder, temporary)
@@ -313,10 +314,10 @@ def remove_folder(folder: Path) -> None:
 
 
 def sweep_temporaries(parent: Path) -> None:
-    """Remove what killed processes left in `parent`, and put a folder back that was caught between its two renames.
+    """Remove what killed processes have left in `parent`, and restore a folder whose replacement was interrupted.
 
-    Only for the owner of `parent` (the holder of the run's lock), before it starts to write: the temporaries of a
-    living writer would go too. A missing `parent` has nothing to sweep.
+    Only the owner of `parent` (the holder of the run's lock) may call this, before it starts to write, because it would
+    remove the temporary files of another writer. A missing `parent` is fine.
     """
     if not parent.is_dir():
         return
@@ -333,7 +334,7 @@ def sweep_temporaries(parent: Path) -> None:
 
 
 def _check_kind(path: Path) -> None:
-    """Raises ValueError for what is no regular file, and OSError where nothing can be looked at."""
+    """Raises ValueError if `path` is not a regular file, and OSError if it cannot be accessed."""
     try:
         mode = path.stat().st_mode
     except ValueError:
@@ -347,7 +348,7 @@ def _sibling(path: Path, kind: str) -> Path:
 
 
 def _put_back(final: Path) -> None:
-    """Undo the first rename of an unfinished replacement; drop what a finished one left behind."""
+    """Undo the first rename of an unfinished replacement; remove what a finished one has left."""
     for aside in sorted(final.parent.glob(f".{glob.escape(final.name)}.old-*")):
         if final.exists():
             shutil.rmtree(aside)

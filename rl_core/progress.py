@@ -1,4 +1,4 @@
-"""How long work tells a person how far it is, without knowing who shows it."""
+"""The interface for showing the progress of long work, independent of where it is shown."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -6,21 +6,20 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Moves one bar on by `count` units and shows the newest figures beside it ("reward 0.41")."""
+    """Advances a progress bar by `count` units, and shows the newest figures beside it ("reward 0.41")."""
 
     def __call__(self, count: int = 1, figures: str = "") -> None:
-        """Move on."""
+        """Advance the bar."""
 
 
 class Progress(Protocol):
-    """Opens bars. The command line draws them with rich, a flow also writes artifacts, tests show nothing."""
+    """Opens progress bars. The command line draws them with rich, a flow also writes artifacts, tests show nothing."""
 
     def bar(self, description: str, total: int | None) -> AbstractContextManager[Advance]:
-        """A bar that is open for the length of a `with`, which yields an Advance. `total` is None where nobody knows
-        how much there is."""
+        """A bar that is open during the `with` block and yields an Advance. `total` is None if it is unknown."""
 
     def wait(self, description: str) -> AbstractContextManager[None]:
-        """Shows what is being waited for, for the length of a `with` of which nobody knows how far it is ("start the
+        """Shows during the `with` block what the run is waiting for, for work without measurable progress ("start the
         generation engine")."""
 
 

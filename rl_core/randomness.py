@@ -1,4 +1,4 @@
-"""Every draw is seeded by what it is for (docs/architecture.md, "Keyed randomness")."""
+"""Seeds that depend only on what they are used for (docs/architecture.md, "Keyed randomness")."""
 
 import hashlib
 
@@ -9,13 +9,13 @@ def keyed_seed(run_seed: int, purpose: str, *key: SeedKey) -> int:
     """A 63-bit seed from (run seed, purpose, epoch, step, prompt uid, sample index, ...).
 
     The same key gives the same seed on every machine and in every order of arrival, so an interrupted run continues
-    exactly and nothing depends on the number of workers. The upper half of a SHA-256 makes seeds of neighbouring keys
-    unrelated, which `seed + i` schemes are not.
+    exactly, and nothing depends on the number of workers. Because the seed is taken from a SHA-256, seeds of similar
+    keys are unrelated, unlike with `seed + i`.
 
     Args:
         run_seed: The run's configured seed.
-        purpose: What the draw is for ("rollout", "shuffle", ...); separates streams with equal keys.
-        key: The rest of the identity of the draw.
+        purpose: What the random numbers are used for ("rollout", "shuffle", ...); separates uses with equal keys.
+        key: Identifies the use within its purpose.
 
     Returns:
         An integer in [0, 2**63), which torch, numpy and vLLM all accept.

@@ -1,8 +1,8 @@
-"""Keeps secrets out of what is written down: logs, events, trackers, reports, model cards.
+"""Keeps secrets out of everything that is written: logs, events, trackers, reports, model cards.
 
-Secrets come from the environment and from nowhere else. A value is one when its variable's name says so, or when it is
-the password inside an address; whatever is about to be written is searched for these values themselves, so that it does
-not matter how one got into the text (a library's error message, an address, an answer of a server).
+Secrets come from the environment only. The value of a variable is a secret if the variable's name says so; so is a
+password inside an address. Every text is searched for these values before it is written, so it does not matter how a
+secret got into it (by a library's error message, an address, a server's answer).
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Any
 HIDDEN = "***"
 
 SHORTEST_SECRET = 6
-"""Characters. Shorter values are words and numbers of any text, so they are left standing."""
+"""Fewest characters of a secret. Shorter values are not replaced, because they occur in any text."""
 
 _SECRET_NAME = re.compile(
     r"(^|_)(TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|APIKEY|KEY|AUTH_STRING)(_|$)|PASSWORD|PASSWD", re.I
@@ -41,7 +41,7 @@ def redact_addresses(text: str) -> str:
 
 
 def redact_tree(value: Any) -> Any:
-    """Nested mappings and lists with every text in them redacted; other values as they are."""
+    """Nested mappings and lists with every text redacted; other values are not changed."""
     match value:
         case str():
             return redact(value)
@@ -54,14 +54,14 @@ def redact_tree(value: Any) -> Any:
 
 
 def is_secret_name(variable: str) -> bool:
-    """Whether an environment variable of that name holds a secret."""
+    """Whether the value of an environment variable with this name is a secret."""
     return _SECRET_NAME.search(variable) is not None
 
 
 def redact_logs() -> None:
-    """From now on no log record of this process holds a secret, whoever logs it and whichever handler writes it.
+    """From now on, remove secrets from all log records of this process.
 
-    Records are changed where they are made: handlers come and go (the run's log, Prefect's, a terminal's).
+    Records are changed when they are created, because handlers come and go (the run's log, Prefect's, a terminal's).
     """
     if not isinstance(logging.getLogRecordFactory(), _RedactingFactory):
         logging.setLogRecordFactory(_RedactingFactory(logging.getLogRecordFactory()))
@@ -75,7 +75,7 @@ class _RedactingFactory:
         record = self._make(*args, **kwargs)
         try:
             message = record.getMessage()
-        except (TypeError, ValueError, KeyError):  # arguments that do not fit: the handler reports it, with the place
+        except (TypeError, ValueError, KeyError):  # the arguments do not fit the message; the handler reports it
             return record
         redacted = redact(message)
         if redacted != message:
@@ -85,9 +85,9 @@ class _RedactingFactory:
         return record
 
 
-@lru_cache(maxsize=1)  # torch logs two records a tensor that it saves, and an environment hardly ever changes
+@lru_cache(maxsize=1)  # torch logs two records for each tensor that it saves, and the environment rarely changes
 def _secrets(environment: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """(secret value, name of its variable), the longest value first."""
+    """(secret value, name of its variable), longest value first."""
     found = {value: name for name, value in _candidates(environment) if len(value) >= SHORTEST_SECRET}
     return tuple(sorted(found.items(), key=lambda secret: -len(secret[0])))
 

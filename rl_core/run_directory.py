@@ -1,4 +1,4 @@
-"""One class that knows where everything of a run lies (docs/architecture.md, "The run directory is the truth")."""
+"""The paths of everything that belongs to a run (docs/architecture.md, "The run directory is the truth")."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Paths of one run. Makes no folder and reads no file; those who write make what they need."""
+    """The paths of one run. It creates no folder and reads no file."""
 
     root: Path
 
@@ -22,13 +22,13 @@ class RunDirectory:
 
     @property
     def inputs(self) -> Path:
-        """Copies of the templates and of the files with a user's code that the configuration names, with a record of
-        them and the data."""
+        """Copies of the templates and of the files with a user's code that the configuration names, and a record of
+        them and of the data."""
         return self.root / "inputs"
 
     @property
     def lock(self) -> Path:
-        """Held (flock) by the one process that writes here; its text is the owner's pid."""
+        """The lock file, held (flock) by the one process that writes the run; it contains the pid of its owner."""
         return self.root / "lock"
 
     def stage_manifest(self, stage: str) -> Path:
@@ -37,7 +37,7 @@ class RunDirectory:
 
     @property
     def data(self) -> Path:
-        """Prepared rows and images with their manifest."""
+        """The prepared rows and images with their manifest."""
         return self.root / "data"
 
     @property
@@ -52,26 +52,26 @@ class RunDirectory:
 
     @property
     def metrics(self) -> Path:
-        """One JSON line a step: functions of config, data and seed only."""
+        """One JSON line for each step: functions of config, data and seed only."""
         return self.root / "metrics.jsonl"
 
     @property
     def timings(self) -> Path:
-        """One JSON line a step: wall-clock seconds a phase, tokens a second."""
+        """One JSON line for each step: wall-clock seconds by phase, tokens per second."""
         return self.root / "timings.jsonl"
 
     @property
     def events(self) -> Path:
-        """One JSON line an incident: start, resume, failed reward, skipped step."""
+        """One JSON line for each incident: start, resume, failed reward, skipped step."""
         return self.root / "events.jsonl"
 
     def rollouts(self, step: int) -> Path:
-        """Parquet of one step's rollouts with scores and advantages."""
+        """Parquet file with the rollouts of one step, their scores and advantages."""
         return self.root / "rollouts" / f"step-{step:06d}.parquet"
 
     def validation(self, step: int) -> Path:
-        """Parquet of the answers to the held-out prompts after one step, with their verdicts; 0 is the time before the
-        first step."""
+        """Parquet file with the responses to the held-out prompts after one step, and their scores; step 0 is before
+        the first step."""
         return self.root / "validations" / f"step-{step:06d}.parquet"
 
     @property
@@ -81,27 +81,28 @@ class RunDirectory:
 
     @property
     def wandb(self) -> Path:
-        """What Weights & Biases keeps on this machine."""
+        """The local files of Weights & Biases."""
         return self.root / "wandb"
 
     @property
     def swanlab(self) -> Path:
-        """What SwanLab keeps on this machine."""
+        """The local files of SwanLab."""
         return self.root / "swanlab"
 
     @property
     def checkpoints(self) -> Path:
-        """Complete checkpoints `step-NNNNNN`; anything else in it is unfinished."""
+        """Complete checkpoints `step-NNNNNN`; any other folder in it is unfinished."""
         return self.root / "checkpoints"
 
     @property
     def taken(self) -> Path:
-        """Epochs of another run on their way into this one: whole, and there only while they are moved."""
+        """Epochs of another run that are being moved into this one: complete, and only there during the move."""
         return self.root / "taken"
 
     @property
     def fetched(self) -> Path:
-        """Training of this run from its copy elsewhere, on its way in: whole, and there only while it is moved."""
+        """Training of this run that is being moved in from its copy elsewhere: complete, and only there during the
+        move."""
         return self.root / "fetched"
 
     def evaluation(self, name: str) -> Path:
@@ -120,12 +121,12 @@ class RunDirectory:
 
     @property
     def summary(self) -> Path:
-        """summary.json: accuracies, timings, throughput, where things are."""
+        """summary.json: accuracies, timings, throughput and paths."""
         return self.root / "summary.json"
 
     @property
     def reproduction(self) -> Path:
-        """reproduction.json: what the run says of its baseline's published number."""
+        """reproduction.json: how the run compares with its baseline's published number."""
         return self.root / "reproduction.json"
 
     @property

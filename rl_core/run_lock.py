@@ -1,4 +1,4 @@
-"""One writer a run: a lock file that the kernel releases when its owner dies, however it dies."""
+"""The lock of a run, for a single writer: a lock file that the kernel releases when its owner ends in any way."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from typing import Final, Self
 
 
 class RunLocked(RuntimeError):
-    """Another process writes this run; `owner` is its pid as text ("unknown" for the moment before it is written)."""
+    """Another process writes this run; `owner` is its pid as text, or "unknown" if it has not written it yet."""
 
     def __init__(self, path: Path, owner: str) -> None:
         super().__init__(
@@ -19,21 +19,21 @@ class RunLocked(RuntimeError):
 
 
 class RunLockLost(RuntimeError):
-    """This process held the run's lock, and cannot know any more that it alone writes the run: it must not go on."""
+    """This process held the run's lock, but another process may be writing the run now: it must not continue."""
 
 
 class RunLock:
     """Context manager that holds `path` (flock) and writes this process's pid into it.
 
-    The file stays when the lock is released: removing it would let two processes lock two files of one name. The lock
-    belongs to the open file, which is closed in programs that this process starts (PEP 446), so children do not keep
-    a dead owner's run locked; an `os.fork` without exec would.
+    The file is not removed when the lock is released, because then two processes could lock two files with the same
+    name. The lock belongs to the open file, which is closed in programs that this process starts (PEP 446), so child
+    processes do not keep the run of a dead owner locked; after an `os.fork` without exec they would.
 
-    Somebody may remove the file all the same, and the lock on it then keeps nobody out: whoever writes the run calls
-    `ensure_held` before.
+    If somebody removes the file, the lock has no effect any more. Code that writes the run therefore calls
+    `ensure_held` first.
 
     Raises:
-        RunLocked: on entry, when a living process holds it.
+        RunLocked: on entry, if another process holds the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,11 +61,11 @@ _HELD: Final[dict[Path, int]] = {}
 
 
 def ensure_held(path: Path) -> None:
-    """Called before a run is written: if this process holds the lock file `path`, that the file is still there under
-    its name. One that was removed is made again, as nobody can have taken it: who does, leaves a file of that name.
+    """Make sure, before a run is written, that the lock file `path` still exists, if this process holds it. A lock file
+    that was removed is created again, unless another process has created one, which may then hold the lock.
 
     Raises:
-        RunLockLost: another file has its name, or the run's folder is gone.
+        RunLockLost: there is another file with this name, or the run's folder is gone.
     """
     descriptor = _HELD.get(path.absolute())
     if descriptor is None or _is_at(path, descriptor):
@@ -78,16 +78,16 @@ def ensure_held(path: Path) -> None:
         raise RunLockLost(f"{path.parent} was removed while this process wrote it") from None
     if made is None:
         raise RunLockLost(
-            f"{path} was removed while this process held it, and another one has written {path.parent} since, or does "
-            "so now; this one stops and writes nothing more"
+            f"{path} was removed while this process held it, and another process has written {path.parent} since then, "
+            "or is writing it now; this process stops and writes nothing more"
         )
     _HELD[path.absolute()] = made
     os.close(descriptor)
 
 
 def _locked(path: Path, flags: int) -> int | None:
-    """Open and lock a file, with this process's pid in it. Returns its descriptor; None when the file that was locked
-    no longer has the name. Raises RunLocked."""
+    """Open and lock a file, and write this process's pid into it. Returns its descriptor; None if the locked file no
+    longer has this name. Raises RunLocked."""
     descriptor = os.open(path, os.O_RDWR | flags, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,12 +120,12 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def lock_owner(path: Path) -> str | None:
-    """The pid, as text, of the process that holds the lock file `path`; None when nobody does, or there is none.
+    """The pid, as text, of the process that holds the lock file `path`; None if no process does.
 
-    For who only looks: nothing is written. While it looks (microseconds) a starter would be refused.
+    This writes nothing. For some microseconds, while it looks, a process that starts would be refused.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # whatever has the name: a named pipe would wait
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a named pipe would wait otherwise
     except FileNotFoundError:
         return None
     try:

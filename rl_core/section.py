@@ -1,4 +1,4 @@
-"""The base of every configuration section."""
+"""The base class of all configuration sections."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from rl_core.redaction import HIDDEN, redact
 
 SECRET_ERROR = "secret"
-"""pydantic's type of an error whose input must not be shown."""
+"""The type of pydantic errors whose input must not be shown."""
 
 Kwargs = dict[str, JsonValue]
 """Keyword arguments of a user's function."""
@@ -21,9 +21,9 @@ _SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|ap
 
 
 class Section(BaseModel):
-    """A section of the run configuration: immutable, unknown keys refused, every field with a sentence and bounds.
+    """A section of the run configuration: immutable, without unknown keys; every field has a description and bounds.
 
-    A default stands in the section's class and nowhere else; code that reads a field has no fallback of its own.
+    Defaults are in the section's class and nowhere else; code that reads a field has no fallback of its own.
     """
 
     model_config = ConfigDict(
@@ -33,14 +33,14 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _whole_numbers_have_64_bits(cls, value: Any) -> Any:
-        """More than that neither files nor libraries take."""
+        """Refuse larger integers, which files and libraries do not support."""
         if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in _parts_of(value)):
             raise PydanticCustomError("beyond_64_bits", "Input should be a whole number of at most 64 bits")
         return value
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """A value of a field, or what its lists and mappings hold; sections look after their own."""
+    """A field's value, or the items of its lists and mappings; nested sections check their own."""
     if isinstance(value, dict | list | tuple):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts_of(item)
@@ -49,20 +49,21 @@ def _parts_of(value: Any) -> Iterator[Any]:
 
 
 def refused_secret(message: str) -> PydanticCustomError:
-    """What a validator raises for a value that may be a secret: a config is written down in many places, so that
-    secrets come from the environment alone. The error's report leaves the value out."""
+    """The error of a validator for a value that may be a secret, which its report does not show. A config is copied to
+    many places, so secrets must come from the environment."""
     return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})
 
 
 def refuse_secrets(kwargs: Kwargs) -> Kwargs:
-    """The arguments of a user's function, as a validator of their field. Raises where one is named like a secret."""
+    """Validate the arguments of a user's function. Raises PydanticCustomError if the name of one looks like a
+    secret's."""
     if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
         raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
     return kwargs
 
 
 def _names_in(value: JsonValue) -> Iterator[str]:
-    """Every key of a value, those of dicts inside it too."""
+    """Every key of a value, including the keys of nested dicts."""
     if isinstance(value, dict):
         yield from value
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -70,13 +71,13 @@ def _names_in(value: JsonValue) -> Iterator[str]:
 
 
 def names_a_secret(key: str) -> bool:
-    """Whether a value under this key looks like a secret. Other names than those of the environment: `prompt_key` and
-    `max_tokens` are words of a config."""
+    """Whether the value of this key may be a secret. The rule differs from the one for environment variables, because
+    `prompt_key` and `max_tokens` are ordinary keys of a config."""
     return _SECRET_NAME.search(key) is not None
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
-    """A value of a config, found under `key`, as a message may repeat it."""
+    """The config value of `key` without secrets, for messages."""
     if names_a_secret(key):
         return HIDDEN
     match value:

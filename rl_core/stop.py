@@ -1,4 +1,4 @@
-"""A request to stop, honoured at the end of the current step, or at once where nothing would be lost."""
+"""A request to stop, which takes effect at the end of the current step, or at once if nothing would be lost."""
 
 import logging
 import signal
@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(RuntimeError):
-    """The run stopped on request, in training after writing a checkpoint. `exit_code` is the shell's: 130 after Ctrl-C,
-    143 after SIGTERM."""
+    """The run stopped on request; in training, after writing a checkpoint. `exit_code` follows the shell's convention:
+    130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}; what was finished is kept")
@@ -20,7 +20,7 @@ class Interrupted(RuntimeError):
 
 
 class StopRequest:
-    """Remembers the first signal; the second one gets the default treatment and ends the process at once."""
+    """Remembers the first signal. The second one has its default effect and ends the process at once."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
@@ -40,19 +40,19 @@ class StopRequest:
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """Let a signal end the block wherever it is, a download or a tokenizer's training included. For work that
-        leaves nothing half done and is made anew; not for nesting.
+        """Let a signal end the block at any point, even in a download or in the training of a tokenizer. For work that
+        can be repeated and leaves nothing incomplete. Cannot be nested.
 
         Raises:
-            Interrupted: a signal came before the block or in it.
+            Interrupted: a signal came before the block or inside it.
         """
         self.raise_if_requested()
         self._breaks_off = True
         try:
             yield
-        except KeyboardInterrupt:  # and nothing that a library's `except Exception` would take for its own failure
+        except KeyboardInterrupt:  # used because a library's `except Exception` does not catch it
             if self.signum is not None:
-                logger.warning("%s: what is being prepared is dropped", signal.Signals(self.signum).name)
+                logger.warning("%s: unfinished preparation is dropped", signal.Signals(self.signum).name)
             self.raise_if_requested()
             raise
         finally:
@@ -60,15 +60,15 @@ class StopRequest:
         self.raise_if_requested()
 
     def raise_if_requested(self) -> None:
-        """Raises Interrupted when a signal has come."""
+        """Raises Interrupted if a signal has come."""
         if self.signum is not None:
             raise Interrupted(self.signum)
 
 
 @contextmanager
 def stopped_by_signals(stop: StopRequest) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the work to stop; a second one ends the process at once. Only the main thread may set
-    handlers; a flow that runs elsewhere is stopped by whoever started it."""
+    """Inside the block, Ctrl-C and SIGTERM request a stop, and a second signal ends the process at once. Outside the
+    main thread, which alone may set signal handlers, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""Texts with Jinja in them, as a person writes them into a config or a file beside it.
+"""Jinja templates that a user writes into a config or a file beside it.
 
-They are compiled in Jinja's sandbox and rendered within bounds, so that each of them becomes a text or a sentence: no
-other file is read, loops and macros have a number of turns, products and powers a size.
+They are compiled in Jinja's sandbox and rendered within limits, so that each gives a text or an error message: no other
+file is read, and the number of loop iterations and the size of texts and numbers are limited.
 """
 
 import threading
@@ -18,14 +18,14 @@ import jinja2.visitor
 from rl_core.wording import shortened
 
 MOST_TURNS: Final = 200_000
-"""Turns of all loops and calls of macros in one rendering."""
+"""Most loop iterations and macro calls in one rendering."""
 
 _LARGEST_TEMPLATE = 1 << 18
 _LONGEST_TEXT = 1 << 26
 _READS_OTHERS = (jinja2.nodes.Include, jinja2.nodes.Import, jinja2.nodes.FromImport, jinja2.nodes.Extends)
 
 _MISTAKES = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""What an expression raises that does not fit its values."""
+"""Exceptions of expressions that do not fit their values."""
 
 
 class TextTemplate:
@@ -36,11 +36,11 @@ class TextTemplate:
 
     Args:
         source: The text.
-        name: What messages call it: a key or a file.
-        variables: The variables that there are.
+        name: Its name in messages: a key or a file.
+        variables: The variables that it may use.
 
     Raises:
-        ValueError: it is no Jinja, or names a variable that there is not, or another template.
+        ValueError: the text is not Jinja, or uses an unknown variable or another template.
     """
 
     def __init__(self, source: str, *, name: str, variables: Collection[str]) -> None:
@@ -57,8 +57,12 @@ class TextTemplate:
             )
 
     def render(self, **values: Any) -> str:
-        """The text for these values. Raises ValueError, within seconds whatever the template does; of the kind
-        Unending when that has nothing to do with the values."""
+        """The text for these values.
+
+        Raises:
+            Unending: the rendering exceeds the limits, for any values.
+            ValueError: these values cannot be rendered.
+        """
         try:
             return _rendered(self._template, self._environment, values)
         except ValueError as error:
@@ -66,10 +70,10 @@ class TextTemplate:
 
 
 def target_template(source: str) -> TextTemplate:
-    """The template of a response to imitate (`cold_start.target_template`), of an `answer` and its `question`.
+    """The template of a response to imitate (`cold_start.target_template`), with the variables `answer` and `question`.
 
     Raises:
-        ValueError: as TextTemplate, and for one that goes on for ever.
+        ValueError: the text is not Jinja, uses an unknown variable or another template, or exceeds the limits.
     """
     template = TextTemplate(source, name="cold_start.target_template", variables=("answer", "question"))
     try:
@@ -77,16 +81,16 @@ def target_template(source: str) -> TextTemplate:
     except Unending:
         raise
     except ValueError:
-        return template  # answers may be of a form that this one has not; the trial of the reward renders real ones
+        return template  # it may need answers of another form; the trial of the reward renders real answers
     return template
 
 
 def check_chat_template(source: str) -> None:
-    """Whether a model's folder could have this chat template: compiled as transformers does, and tried on one question
-    to see that it comes to an end. What it says to other conversations is not known beforehand.
+    """Check a chat template: it is compiled as in transformers, and rendered for one question to see that it ends. How
+    it renders other conversations is not checked.
 
     Raises:
-        ValueError: it is no Jinja, names another template, or goes on for ever.
+        ValueError: the text is not Jinja, uses another template, or exceeds the limits.
     """
     environment = _Bounded(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationBlocks]
@@ -100,32 +104,32 @@ def check_chat_template(source: str) -> None:
     except Unending:
         raise
     except ValueError:
-        return  # of this conversation; the preparation says what it finds with the real ones
+        return  # another conversation may work; the preparation renders the real ones
 
 
 class Unending(ValueError):
-    """A rendering goes beyond its bounds."""
+    """A rendering exceeds its limits."""
 
 
 def _compiled(source: str, environment: "_Bounded") -> tuple[jinja2.Template, frozenset[str]]:
-    """A template that stands alone, in which every loop and macro counts its turns and every text its length, and the
-    variables that it uses. Raises ValueError with the line where it cannot be made."""
+    """The compiled template, in which loops and macros count their iterations and texts their length, and the variables
+    that it uses. Raises ValueError, with the line, if it cannot be compiled."""
     if len(source) > _LARGEST_TEMPLATE:
-        raise ValueError(f"has {len(source)} characters, more than a template may have, {_LARGEST_TEMPLATE}")
+        raise ValueError(f"has {len(source)} characters, more than the limit of {_LARGEST_TEMPLATE}")
     try:
         tree = environment.parse(source)
         for node in tree.find_all(_READS_OTHERS):
-            raise ValueError(f"names another template in line {node.lineno}, and there is none: write its text here")
+            raise ValueError(f"uses another template in line {node.lineno}, which is not possible: write its text here")
         used = frozenset(jinja2.meta.find_undeclared_variables(tree))
         return environment.from_string(_Counted().visit(tree)), used
     except jinja2.TemplateSyntaxError as error:
-        raise ValueError(f"is no Jinja, line {error.lineno}: {shortened(error.message or '')}") from None
-    except (RecursionError, SyntaxError, MemoryError):  # Python's own compiler takes what Jinja makes of it
+        raise ValueError(f"is not valid Jinja, line {error.lineno}: {shortened(error.message or '')}") from None
+    except (RecursionError, SyntaxError, MemoryError):  # from Python's compiler, which compiles the generated code
         raise ValueError("has expressions or blocks that are nested too deeply") from None
 
 
 class _Counted(jinja2.visitor.NodeTransformer):
-    """Puts a call of the environment into the body of every loop and macro, and in the place of every `~`."""
+    """Inserts a call of the environment into the body of every loop and macro, and replaces every `~` by one."""
 
     def _begin_with_turn(self, node: Any) -> Any:
         self.generic_visit(node)
@@ -150,9 +154,9 @@ def _rendered(template: jinja2.Template, environment: "_Bounded", values: dict[s
     except Unending:
         raise
     except MemoryError:
-        raise Unending("makes a text larger than the memory") from None
+        raise Unending("gives a text that does not fit into memory") from None
     except RecursionError:
-        raise Unending("calls itself without end") from None
+        raise Unending("calls itself endlessly") from None
     except _MISTAKES as error:
         raise ValueError(f"cannot be rendered: {shortened(str(error))}") from None
 
@@ -162,7 +166,7 @@ def _refuse(message: str) -> None:
 
 
 class _Bounded(jinja2.sandbox.SandboxedEnvironment):
-    """Jinja's sandbox, with a number of turns for each rendering and a size for values."""
+    """Jinja's sandbox with limits on loop iterations and on the size of values."""
 
     intercepted_binops = frozenset(["+", "*", "**"])
 
@@ -176,20 +180,20 @@ class _Bounded(jinja2.sandbox.SandboxedEnvironment):
         self._turns.left = MOST_TURNS
 
     def take_turn(self) -> str:
-        """A loop or macro begins its body once more. Raises Unending after too many of them."""
+        """Count a loop iteration or macro call. Raises Unending if there are too many."""
         self._turns.left -= 1
         if self._turns.left < 0:
-            raise Unending(f"has loops that go on after {MOST_TURNS} turns")
+            raise Unending(f"has loops that take more than {MOST_TURNS} iterations")
         return ""
 
     def join_texts(self, *parts: object) -> str:
-        """What `~` makes of its parts. Raises Unending for a text that nobody reads."""
+        """The result of `~`. Raises Unending if the text is too long."""
         texts = [str(part) for part in parts]
         _check_length(sum(map(len, texts)))
         return "".join(texts)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """The value of a sum, product or power. Raises Unending for one that is none of a text."""
+        """The value of a sum, product or power. Raises Unending if it is too large."""
         lengths = [len(value) for value in (left, right) if isinstance(value, str | list | tuple)]
         numbers = [value for value in (left, right) if isinstance(value, int)]
         if operator == "+":
@@ -198,17 +202,18 @@ class _Bounded(jinja2.sandbox.SandboxedEnvironment):
             _check_length(lengths[0] * numbers[0])
         elif len(numbers) == 2:
             bits = left.bit_length() * max(right, 1) if operator == "**" else left.bit_length() + right.bit_length()
-            _check_length(bits << 6)  # a number is longer work than a text
+            _check_length(bits << 6)  # computing with numbers takes longer than with texts
         return super().call_binop(context, operator, left, right)
 
 
 def _check_length(length: int) -> None:
     if length > _LONGEST_TEXT:
-        raise Unending(f"makes a text of {length} characters")
+        raise Unending(f"gives a text of {length} characters, more than the limit of {_LONGEST_TEXT}")
 
 
 class _GenerationBlocks(jinja2.ext.Extension):
-    """`{% generation %}`, by which transformers marks what a model says; here it is its content."""
+    """`{% generation %}`, with which transformers marks the model's part of a conversation; only its content is
+    rendered here."""
 
     tags = {"generation"}
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class PhaseTimer:
-    """Adds up the seconds of named phases; what no phase covers is `other`."""
+    """Adds up the seconds of named phases; time outside of all phases is `other`."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -14,7 +14,7 @@ class PhaseTimer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Times the body of a `with`."""
+        """Measure the body of a `with` block."""
         start = time.perf_counter()
         try:
             yield
@@ -22,13 +22,13 @@ class PhaseTimer:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
 
     def split(self, name: str, parts: Mapping[str, float]) -> None:
-        """Give the seconds of a phase that is over to its `parts`; the phase keeps what no part covers."""
+        """Split the seconds of a finished phase into `parts`; the phase keeps the time outside of all parts."""
         self._seconds[name] -= sum(parts.values())
         self._seconds |= parts
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, so far."""
+        """Seconds by phase up to now."""
         return self._seconds
 
     def result(self) -> dict[str, float]:

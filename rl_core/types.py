@@ -1,6 +1,6 @@
-"""The values that cross rooms and processes: token ids, log-probs, scalars and image uids.
+"""The values that packages and processes exchange: token ids, log-probs, scalars and image uids.
 
-Every sequence is an array of its own length; nothing here is padded and nothing here is a model tensor, so all of it
+Every sequence is an array of its own length. Nothing is padded, and nothing is a tensor of a model, so everything here
 pickles cheaply (docs/architecture.md, "Ragged, never padded").
 """
 
@@ -21,19 +21,19 @@ Float32Array = npt.NDArray[np.float32]
 FinishReason = Literal["stop", "length"]
 
 EvaluatedModel = Literal["base", "trained"]
-"""Which of a run's models answers the held-out prompts: the one that RL starts from, or the one that it made."""
+"""Which of a run's models is evaluated: the model that RL starts from, or the trained model."""
 
 RolloutKey = tuple[str, int]
-"""(prompt uid, sample index): names a rollout within a step."""
+"""(prompt uid, sample index): identifies a rollout within a step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VideoClip:
-    """The frames of a video that are shown.
+    """The frames of a video that the model gets.
 
     Attributes:
-        frame_uids: Image uids of the frames, an even number of them.
-        fps: Frames a second; the first frame is at 0 s.
+        frame_uids: Image uids of the frames, an even number.
+        fps: Frames per second; the first frame is at 0 s.
     """
 
     frame_uids: tuple[str, ...]
@@ -41,24 +41,24 @@ class VideoClip:
 
     @property
     def uid(self) -> str:
-        """Stands for the clip in caches: frames and pace."""
+        """Identifies the clip in caches, by its frames and frame rate."""
         return hashlib.sha256(f"{self.frame_uids} {self.fps}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """One prepared row: what is asked, in text and in token ids.
+    """One prepared row: the prompt as text and as token ids.
 
     Attributes:
-        uid: Stable identity of the row (a content hash); keys every random draw made for it.
-        data_source: Name of the source it came from.
+        uid: Stable identity of the row (a content hash); part of the key of its random seeds.
+        data_source: Name of the row's source.
         question: The user's text before the prompt template.
-        text: The rendered chat prompt, as it was tokenised (one placeholder an image or video).
-        answer: Ground truth, of the type that its column has; only ever shown to the reward and the cold start.
-        token_ids: [P] int32, every image and video expanded to its placeholder tokens; what the trainer sees.
-        engine_token_ids: [E] int32, one placeholder token an image or video; what vLLM takes and expands itself.
-        image_uids: One uid an image, in the order of their places in the prompt.
-        videos: The videos, in the order of their places in the prompt.
+        text: The rendered chat prompt as it was tokenised (one placeholder for each image or video).
+        answer: Ground truth, of the type that its column has; only the reward and the cold start get it.
+        token_ids: [P] int32, every image and video expanded to its placeholder tokens, for the trainer.
+        engine_token_ids: [E] int32, one placeholder token for each image or video, for vLLM, which expands it itself.
+        image_uids: The uid of each image, in the order of the images in the prompt.
+        videos: The videos, in their order in the prompt.
         extra: Every other column of the row (JSON values).
     """
 
@@ -75,26 +75,26 @@ class Prompt:
 
     @property
     def answer_text(self) -> str:
-        """The answer as text: itself, or its JSON."""
+        """The answer if it is text, else its JSON."""
         return answer_text(self.answer)
 
     @property
     def shown_uids(self) -> tuple[str, ...]:
-        """Uids of everything a person can be shown: the images, then the frames of the videos."""
+        """Uids of all pictures: the images, then the frames of the videos."""
         return self.image_uids + tuple(uid for clip in self.videos for uid in clip.frame_uids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How responses are drawn. Training allows only a temperature: other filters would change the distribution that
-    the trainer's log-probs describe (docs/architecture.md, "Generator and trainer agree"); evaluation may use all of
-    them.
+    """How responses are sampled. Training uses only the temperature, because top_p and top_k change the distribution,
+    so that the trainer's log-probs would not describe it (docs/architecture.md, "Generator and trainer agree");
+    evaluation may use all of them.
 
     Attributes:
         temperature: Divides the logits; 0 is greedy.
         max_tokens: Longest response, in tokens.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Number of candidates; -1 is off.
+        top_p: Probability mass of nucleus sampling; 1 is off.
+        top_k: Number of candidate tokens; -1 is off.
     """
 
     temperature: float
@@ -105,7 +105,7 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationRequest:
-    """One response to draw. Its 63-bit seed is keyed by what it is for, never by when it runs.
+    """A request for one response. Its 63-bit seed depends on what it is for, not on when it runs.
 
     See docs/architecture.md, "Keyed randomness".
     """
@@ -117,16 +117,16 @@ class GenerationRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rollout:
-    """One sampled response with its engine log-probs.
+    """One sampled response with the generator's log-probs.
 
     Attributes:
-        prompt_uid: The prompt it answers.
-        sample_index: Its place in the group, 0 .. n-1.
-        response_ids: [R] int32, R >= 1, the end-of-sequence token included when it was sampled.
-        log_probs: [R] float32, of the distribution sampled from (temperature and token ban applied).
-        text: The decoded response, special tokens left out.
+        prompt_uid: The prompt that it answers.
+        sample_index: Its index in the group, 0 .. n-1.
+        response_ids: [R] int32, R >= 1, including the end-of-sequence token if it was sampled.
+        log_probs: [R] float32, under the distribution that was sampled from (with temperature and token ban).
+        text: The decoded response without special tokens.
         finish_reason: "stop" at an end-of-sequence token, "length" at max_tokens.
-        policy_version: Version of the weights it was drawn with; the step asserts it.
+        policy_version: Version of the weights that sampled it; each step checks it.
     """
 
     prompt_uid: str
@@ -139,13 +139,13 @@ class Rollout:
 
     @property
     def key(self) -> RolloutKey:
-        """Names the rollout within its step."""
+        """Identifies the rollout within its step."""
         return self.prompt_uid, self.sample_index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """A prompt and its n rollouts, ordered by sample_index: one tree in the packed forward."""
+    """A prompt and its n rollouts, ordered by sample_index: one tree in the packed forward pass."""
 
     prompt: Prompt
     rollouts: Sequence[Rollout]
@@ -157,12 +157,12 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """A reward's verdict on one rollout.
+    """The reward of one rollout.
 
     Attributes:
-        components: Named numbers, `overall` among them; empty when `error` is set.
-        parsed: The answer the scorer read from the response, if it reads one.
-        error: Why there is no score (timeout, crash, exception text); None when there is one.
+        components: Named numbers, `overall` among them; empty if the reward failed.
+        parsed: The answer that the reward read from the response, if it reads one.
+        error: Why the reward failed (timeout, crash, exception text); None if it did not.
     """
 
     components: Mapping[str, float]
@@ -171,22 +171,22 @@ class Score:
 
     @property
     def overall(self) -> float:
-        """The number that is optimised. Raises KeyError for a failed score: check `error` first."""
+        """The number that is optimised. Raises KeyError if the reward failed: check `error` first."""
         return self.components["overall"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSample:
-    """A rollout with what its policy loss needs, all [R] float32.
+    """A rollout with everything that its losses need, all [R] float32.
 
     Attributes:
         rollout: The sampled response.
-        advantages: Credit of each token.
-        old_log_probs: Log-probs under the policy that sampled (the engine's, or recomputed).
-        ref_log_probs: Log-probs under the frozen reference; None when KL is off.
+        advantages: The advantage of each token.
+        old_log_probs: Log-probs under the policy that sampled (the generator's, or recomputed).
+        ref_log_probs: Log-probs under the frozen reference; None if they are not needed.
         importance_weights: Factors of the policy loss from the off-policy correction; None for 1.
-        values: The critic's value before each token, before the update; None without a critic.
-        returns: What it should have said; None without a critic.
+        values: The critic's value before each token, before the update; None if there is no critic.
+        returns: The critic's targets; None if there is no critic.
     """
 
     rollout: Rollout
@@ -200,7 +200,7 @@ class TrainSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainGroup:
-    """A prompt and its samples: the tree that one part of an update walks."""
+    """A prompt and its samples: one tree of an update."""
 
     prompt: Prompt
     samples: Sequence[TrainSample]
@@ -217,7 +217,7 @@ class TrainGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SupervisedExample:
-    """A prompt and the response to imitate. `target_ids`: [R] int32, end-of-sequence token included."""
+    """A prompt and the response to imitate. `target_ids`: [R] int32, including the end-of-sequence token."""
 
     prompt: Prompt
     target_ids: Int32Array

@@ -1,14 +1,14 @@
-"""Values as a message may repeat them."""
+"""Values in a form that messages can repeat."""
 
 from typing import Final
 
 MOST_SHOWN: Final = 120
-"""Characters of a value that a message repeats: who wrote it knows it by its beginning and end."""
+"""Most characters of a value in a message; its author recognises it by its beginning and end."""
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    r"""`text` on one line: characters that a terminal would obey are spelt out (`\n`, `\x1b`), and of a long one
-    beginning and end are left, with the number of characters between them."""
+    r"""`text` on one line: control characters are escaped (`\n`, `\x1b`), and of a long text only the beginning and the
+    end are kept, with the number of characters between them."""
     left_out = len(text) - most
     if left_out > 0:
         begin = most * 2 // 3
@@ -17,9 +17,9 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""The text as any file can hold it, with half a surrogate pair (json.loads lets one through) spelt out: `\ud83d`.
+    r"""The text in a form that can be encoded: half a surrogate pair, which json.loads accepts, is escaped (`\ud83d`).
 
-    It is `str` itself: an object of a subclass of a stranger's is not handed on.
+    The result is always a plain `str`, even if a user's code passes an object of a subclass.
     """
     return str.encode(text, errors="backslashreplace").decode()
 

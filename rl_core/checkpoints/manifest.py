@@ -1,4 +1,4 @@
-"""What a checkpoint says about itself: where in the run it stands, and which files belong to it."""
+"""The manifest of a checkpoint: its place in the run, and its files with their hashes."""
 
 import hashlib
 import json
@@ -15,23 +15,23 @@ _FORMAT = 1
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint's folder does not hold what its manifest says; the message names the folder, the file and why."""
+    """A checkpoint's folder does not match its manifest; the message names the folder, the file and the difference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointInfo:
-    """Where the run stands: all of the next step's state that is not a tensor. Everything in it is JSON.
+    """The state that the next step needs and that is not a tensor. All values are JSON.
 
     Attributes:
         step: The last finished training step.
-        epoch: The epoch that this step belongs to, from 1.
-        end_of_epoch: Whether it is that epoch's last step.
-        validation_score: Score of the validation made at this step, larger is better; None when there was none.
+        epoch: The epoch of this step, from 1.
+        end_of_epoch: Whether it is the last step of its epoch.
+        validation_score: Score of the validation at this step, larger is better; None if there was none.
         loader: The data loader's state.
-        counters: Everything else that counts on (policy version, optimizer steps, non-finite streak, ...).
-        model_only: The optimizers' moments were left out, so the run cannot continue exactly from here.
-        interim: A stop asked for it at a step that is not saved otherwise. It is there to continue from, and leaves no
-            trace: it is never the best, and the next save removes it.
+        counters: Further numbers that the next step continues from (the weight of the KL term).
+        model_only: Whether the optimizers' moments were left out, so that the run cannot continue exactly from here.
+        interim: Whether it was written because of a stop, at a step that is not saved otherwise. It serves to continue
+            from and has no other effect: it is never the best checkpoint, and the next save removes it.
     """
 
     step: int
@@ -59,7 +59,7 @@ class FileRecord:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Read from the file itself."""
+        """The record of an existing file."""
         return cls(bytes=path.stat().st_size, sha256=hash_file(path))
 
 
@@ -83,10 +83,10 @@ class Checkpoint:
 
 
 def write_manifest(folder: Path, info: CheckpointInfo) -> None:
-    """Record every file below `folder`, and `info`, in its manifest.
+    """Write the manifest of `folder`, with every file below it and `info`.
 
     Raises:
-        ValueError: the folder holds no file, or `info` holds something that is not JSON.
+        ValueError: the folder has no file, or `info` has a value that is not JSON.
     """
     files = {path.relative_to(folder).as_posix(): asdict(FileRecord.of(path)) for path in files_below(folder)}
     if not files:
@@ -96,11 +96,11 @@ def write_manifest(folder: Path, info: CheckpointInfo) -> None:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint's manifest and see that each of its files is there in its size (cheap: no file is read).
+    """Read a checkpoint's manifest and compare the sizes of its files (cheap, because no file is read).
 
     Raises:
-        DamagedCheckpoint: the manifest is missing, altered or of another format, or a file is missing or has grown
-            or shrunk.
+        DamagedCheckpoint: the manifest is missing, altered or of another format, or a file is missing or has another
+            size.
     """
     content = _read_manifest(folder)
     files = {name: FileRecord(**record) for name, record in content["files"].items()}
@@ -114,20 +114,20 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def verify(checkpoint: Checkpoint) -> None:
-    """Read every file and compare its hash. Raises DamagedCheckpoint naming the first file that differs."""
+    """Read every file and compare its hash. Raises DamagedCheckpoint with the first file that differs."""
     for name, record in checkpoint.files.items():
         if FileRecord.of(checkpoint.folder / name) != record:
             raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
 
 
 def _as_json(info: CheckpointInfo) -> dict[str, Any]:
-    """`info` as it will be read back. What JSON would change on the way (a tuple, a key that is a number) would come
-    back as another state after a crash, and only then: it is refused now."""
+    """`info` as JSON. Refuses values that JSON would change (a tuple, a key that is a number), because a resumed run
+    would get a different state."""
     content = asdict(info)
     changed = [key for key, value in content.items() if json.loads(json.dumps(value, allow_nan=False)) != value]
     if changed:
         raise ValueError(
-            f"{', '.join(changed)} of step {info.step} cannot be read back from JSON as written: {content}"
+            f"{', '.join(changed)} of step {info.step} would be different when read back from JSON: {content}"
         )
     return content
 
@@ -148,5 +148,5 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON, so that a flipped bit in the manifest itself is seen too."""
+    """SHA-256 of the canonical JSON, with which damage to the manifest itself is detected."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

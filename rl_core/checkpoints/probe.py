@@ -1,9 +1,8 @@
-"""The probe: a few prompts and responses with the log-probs that the trainer gave them when the checkpoint was saved.
+"""The probe: a few prompts and responses with the trainer's log-probs at the time when the checkpoint was saved.
 
-It lies in the checkpoint as plain JSON beside its images, so that a process that imports no Sightline can ask any other
-implementation of the model the same question (merged_check.py), and a resumed trainer can check itself. Its log-probs
-are log_softmax(logits) in float32, without temperature and without ban, because that is what every implementation can
-be asked for.
+It is stored in the checkpoint as plain JSON with its images. A process that does not import Sightline can compare any
+other implementation of the model with it (merged_check.py), and a resumed trainer can check itself. Its log-probs are
+log_softmax(logits) in float32, without temperature and token ban, because every implementation can compute these.
 """
 
 import json
@@ -31,13 +30,13 @@ class ProbeItem:
     Attributes:
         name: `<prompt uid>/<sample index>`, for messages.
         token_ids: [P] int32 prompt, images expanded to their placeholder tokens.
-        engine_token_ids: [E] int32 prompt with one placeholder an image.
+        engine_token_ids: [E] int32 prompt with one placeholder for each image.
         response_ids: [R] int32.
         log_probs: [R] float32 log_softmax(logits) of the response's tokens, by the trainer.
         image_uids: The prompt's images, in order.
         videos: The prompt's videos, in order.
-        position_ids: [3, P] int64 of a prompt with videos, because implementations differ in where the text after a
-            video begins; None for any other prompt.
+        position_ids: [3, P] int64 for a prompt with videos, because implementations differ in the positions of the text
+            after a video; None for any other prompt.
     """
 
     name: str
@@ -57,7 +56,7 @@ class ProbeItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """All items, the number format the trainer's weights have, and the items' images (uid -> PNG or JPEG bytes)."""
+    """All items, the number format of the trainer's weights, and the items' images (uid -> PNG or JPEG bytes)."""
 
     dtype: str
     items: Sequence[ProbeItem]
@@ -76,10 +75,10 @@ def build_probe(
 
     Args:
         groups: Prompts with their rollouts.
-        log_probs: [group][rollout] -> [R], made inside `plain_distribution` at temperature 1.
+        log_probs: [group][rollout] -> [R], computed inside `plain_distribution` at temperature 1.
         dtype: Number format of the trainer's weights ("float32", "bfloat16").
         encoded_image: Image uid -> PNG or JPEG bytes.
-        video_positions: Prompt with videos -> [3, P] its position ids.
+        video_positions: Prompt with videos -> [3, P] position ids.
     """
     items = [
         ProbeItem(
@@ -101,7 +100,7 @@ def build_probe(
 
 @contextmanager
 def plain_distribution(policy: PolicyModel) -> Iterator[None]:
-    """Lifts the policy's ban on vision and padding tokens for the length of the block."""
+    """Inside the block the policy has no ban on vision and padding tokens."""
     ban = policy.logit_bias.clone()
     policy.logit_bias.zero_()
     try:
@@ -125,7 +124,7 @@ def write_probe(folder: Path, probe: Probe) -> None:
 
 
 def read_probe(folder: Path) -> Probe:
-    """Read back what `write_probe` wrote, equal to the bit. Raises ValueError when it names a file elsewhere."""
+    """Read a probe, equal to the bit. Raises ValueError if it names a file outside its folder."""
     content = read_json(folder / PROBE_NAME)
     files = sorted({relative_name(name) for item in content["items"] for name in _files_of(item)})
     return Probe(
@@ -136,10 +135,10 @@ def read_probe(folder: Path) -> Probe:
 
 
 def differences(probe: Probe, log_probs: Sequence[Float32Array]) -> Float32Array:
-    """|probe - log_probs| of all tokens of all items, [sum R]; NaN where either has one.
+    """|probe - log_probs| of all tokens of all items, [sum R]; NaN where either is NaN.
 
     Args:
-        probe: What was stored.
+        probe: The stored probe.
         log_probs: [item] -> [R], in the probe's order.
     """
     return np.concatenate([np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)])
@@ -163,7 +162,7 @@ def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _files_of(item: Mapping[str, Any]) -> list[str]:
-    """Images and frames; a probe of earlier versions has no videos."""
+    """Names of the files of images and frames; probes of earlier versions have no videos."""
     frames = [name for video in item.get("videos", ()) for name in video["frames"]]
     return [*item["images"], *frames]
 

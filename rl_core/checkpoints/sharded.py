@@ -1,9 +1,9 @@
-"""Model and optimizer tensors on disk through torch.distributed.checkpoint: each worker writes its shards, any number
-of workers reads them.
+"""Saves and loads model and optimizer tensors with torch.distributed.checkpoint: each worker writes its shards, and any
+number of workers can read them.
 
-What is loaded equals what was saved to the bit: names, shapes and number formats must match, nothing is cast and
-nothing is left out in silence. Equal states give equal files (no clock, no random id, no path in them). Loading runs
-no code: the metadata is unpickled through a list of known classes, plain values with `weights_only`.
+Loaded tensors equal saved ones to the bit: names, shapes and number formats must match, nothing is cast, and nothing is
+silently left out. Equal states give equal files (without times, random ids and paths). Loading runs no code: the
+metadata is unpickled with a list of allowed classes, and plain values with `weights_only`.
 """
 
 import io
@@ -54,28 +54,29 @@ _METADATA_CLASSES = {
 
 
 class MismatchedState(ValueError):
-    """A checkpoint does not fit what it is loaded into; the message lists what differs."""
+    """A checkpoint does not fit the model or optimizer that it is loaded into; the message lists the differences."""
 
 
 def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
     """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`.
 
-    Every worker of the process group calls it with its own shards; without one this process is the only worker, also
-    where torch has a default group (an engine in this process makes one of its own). Files and their bytes depend on
-    the state and the number of workers alone. Raises OSError (disk full).
+    Every worker of the process group calls it with its own shards. Without a process group, this process is the only
+    worker, even if torch has a default group (vLLM in this process creates one). The files depend on the state and the
+    number of workers alone. Raises OSError, for example if the disk is full.
     """
     with _plain_library():
         save(state, storage_writer=_Writer(folder), process_group=process_group, no_dist=process_group is None)
 
 
 def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
-    """Fill `state`, whose tensors have the shapes, number formats and placements wanted, with what `folder` holds.
+    """Load the contents of `folder` into `state`, whose tensors have the expected shapes, number formats and
+    placements.
 
     Tensors are filled in place, other values are replaced. Every worker of the process group calls it.
 
     Raises:
         MismatchedState: a name is missing on one side, or a shape or number format differs.
-        pickle.UnpicklingError: the files name a class that no checkpoint of ours holds; nothing was executed.
+        pickle.UnpicklingError: the files contain a class that is not allowed; no code was run.
         ValueError: the metadata names a file outside `folder`.
     """
     _check_fit(_Reader(folder).read_metadata(), state, folder)
@@ -90,8 +91,8 @@ def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
 
 
 def model_state(model: nn.Module, *, trained_only: bool = False) -> State:
-    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2. `trained_only`
-    leaves frozen parameters out, for a model whose base lies elsewhere."""
+    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2. With
+    `trained_only`, frozen parameters are left out, for a model whose base is stored elsewhere."""
     return dict(get_model_state_dict(model, options=StateDictOptions(ignore_frozen_params=trained_only)))
 
 
@@ -103,8 +104,12 @@ def load_model_state(
     elsewhere: State | None = None,
     process_group: ProcessGroup | None = None,
 ) -> None:
-    """Give `model` the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote; those that
-    `elsewhere` names go into its tensors instead. Raises as load_sharded does."""
+    """Load the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote into `model`; a tensor
+    whose name is in `elsewhere` is loaded into that tensor instead.
+
+    Raises:
+        MismatchedState: a name is missing on one side, or a shape or number format differs; see `load_sharded`.
+    """
     elsewhere = elsewhere or {}
     state = model_state(model, trained_only=trained_only) | elsewhere
     load_sharded(folder, state, process_group=process_group)
@@ -115,40 +120,45 @@ def load_model_state(
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
     """Optimizer state by parameter name ({"layer.weight": {"step": ..., "exp_avg": ...}}).
 
-    A parameter that has had no gradient has no entry. torch's own `get_optimizer_state_dict` would take a step to make
-    one, which moves the bias correction of the live optimizer; learning rate and the like follow from config and step.
+    A parameter that never had a gradient has no entry. torch's own `get_optimizer_state_dict` would take an optimizer
+    step to create it, which changes the bias correction of the optimizer in use. Learning rate and other options follow
+    from config and step.
     """
     named = model.named_parameters()
     return {name: _interned(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
 
 
 def _interned(entries: State) -> State:
-    """The same entries under interned names: pickle writes a string once for each object, so that names which came
-    from an earlier checkpoint would give other bytes than torch's own literals."""
+    """The same entries with interned names. Pickle writes equal strings again if they are different objects, so names
+    that come from an earlier checkpoint would give other bytes than torch's own literals."""
     return {sys.intern(name): value for name, value in entries.items()}
 
 
 def load_optimizer_state(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, *, process_group: ProcessGroup | None = None
 ) -> None:
-    """Give `optimizer` the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote; parameters
-    without an entry there have none afterwards. Raises as load_sharded does."""
+    """Load the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote into `optimizer`. Parameters
+    without an entry there have none afterwards.
+
+    Raises:
+        MismatchedState: the state does not fit the model's parameters; see `load_sharded`.
+    """
     state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder)
     load_sharded(folder, state, process_group=process_group)
-    # Not by load_state_dict, which casts whatever belongs to a parameter to the parameter's own number format.
+    # Not with load_state_dict, which casts the state of a parameter to the parameter's number format.
     optimizer.state.clear()
     optimizer.state.update({parameter: state[name] for name, parameter in model.named_parameters() if name in state})
 
 
 def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -> State:
-    """Tensors for the entries that the checkpoint has: placed like their parameter where they have its shape, whole on
-    its device elsewhere (the step count)."""
+    """Tensors for the entries of the checkpoint. An entry with the shape of its parameter is placed like the parameter;
+    any other (the step count) is a whole tensor on the parameter's device."""
     parameters = dict(model.named_parameters())
     state: State = {}
     for key, stored in metadata.state_dict_metadata.items():
         name, _, entry = key.rpartition(".")
         if name not in parameters or not isinstance(stored, TensorStorageMetadata):
-            raise MismatchedState(f"{folder} holds optimizer state {key!r}, for which the model has no parameter")
+            raise MismatchedState(f"{folder} has optimizer state {key!r}, for which the model has no parameter")
         parameter, dtype = parameters[name].detach(), stored.properties.dtype
         if stored.size == parameter.shape:
             value = torch.zeros_like(parameter, dtype=dtype)
@@ -159,12 +169,13 @@ def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -
 
 
 def _check_fit(metadata: Metadata, state: State, folder: Path) -> None:
-    """DCP by itself ignores what the checkpoint has and the state has not, and casts in silence."""
+    """Refuse a checkpoint that does not fit. DCP itself ignores entries that only the checkpoint has, and casts
+    silently."""
     planner = _Planner()
     planner.set_up_planner(state, metadata, is_coordinator=True)
     stored, wanted = metadata.state_dict_metadata, planner.state_dict
     problems = [f"{name} is not in the checkpoint" for name in wanted if name not in stored]
-    problems += [f"{name} is in the checkpoint alone" for name in stored if name not in wanted]
+    problems += [f"{name} is only in the checkpoint" for name in stored if name not in wanted]
     for name in wanted.keys() & stored.keys():
         saved, here = _form_of_record(stored[name]), _form_of_value(wanted[name])
         if saved != here:
@@ -187,14 +198,14 @@ def _form(dtype: torch.dtype, shape: torch.Size) -> str:
 
 
 class _Writer(FileSystemWriter):
-    """Leaves the folder's path and a random id out of the metadata."""
+    """Writes metadata without the folder's path and a random id."""
 
     def storage_meta(self) -> StorageMeta:
         return StorageMeta()
 
 
 class _Reader(FileSystemReader):
-    """Reads the metadata with the unpickler below."""
+    """Reads the metadata with the restricted unpickler below."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         path = self._get_metadata_path(kwargs.get("rank"))
@@ -208,17 +219,17 @@ class _Reader(FileSystemReader):
 
 
 class _MetadataUnpickler(pickle.Unpickler):
-    """Knows the classes of DCP's metadata and no other."""
+    """Allows the classes of DCP's metadata only."""
 
     def find_class(self, module: str, name: str) -> Any:
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if not is_dtype and (module, name) not in _METADATA_CLASSES:
-            raise pickle.UnpicklingError(f"checkpoint metadata refers to {module}.{name}, which it never holds")
+            raise pickle.UnpicklingError(f"checkpoint metadata refers to {module}.{name}, which is not allowed there")
         return super().find_class(module, name)
 
 
 class _Planner(DefaultLoadPlanner):
-    """Reads plain values without running code, where the library's planner would unpickle anything."""
+    """Reads plain values without running code; the library's planner would unpickle anything."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         plain = torch.load(value, weights_only=True)
@@ -227,8 +238,8 @@ class _Planner(DefaultLoadPlanner):
 
 @contextmanager
 def _plain_library() -> Iterator[None]:
-    """Silences DCP's warning that it runs without a process group, which is intended here, and raises what went wrong
-    (a full disk above all) instead of DCP's wrapper, a BaseException that no handler of OSError would see."""
+    """Silences DCP's warning about a missing process group, which is intended here. Raises the original error, such as
+    a full disk, instead of DCP's wrapper, a BaseException that handlers of OSError would not catch."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         try:
@@ -239,7 +250,8 @@ def _plain_library() -> Iterator[None]:
 
 
 def _disk_error(error: BaseException) -> OSError | None:
-    """The OSError behind `error`, if there is one: torch.save hides it behind a RuntimeError about file positions."""
+    """The OSError that caused `error`, if there is one: torch.save hides it behind a RuntimeError about file
+    positions."""
     link: BaseException | None = error
     while link is not None and not isinstance(link, OSError):
         link = link.__cause__ or link.__context__

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: saved whole or not at all, the newest ones and the best one kept."""
+"""The checkpoints of a run: each is saved whole or not at all; the newest ones and the best one are kept."""
 
 import logging
 import math
@@ -25,14 +25,14 @@ _FOLDER = re.compile(r"step-(\d{6,})")
 class CheckpointStore:
     """Folders `step-NNNNNN` under `root`, each with a manifest of its files and their hashes.
 
-    A folder counts only if its manifest verifies: sizes wherever checkpoints are listed, hashes wherever one is handed
-    out. A damaged one is reported (log, and event `checkpoint-damaged`) and the next older complete one is used. One
-    process writes; it holds the run's lock.
+    A folder counts only if it matches its manifest: sizes are compared when checkpoints are listed, hashes when one is
+    returned for use. A damaged one is reported (log, and event `checkpoint-damaged`), and the next older complete one
+    is used. Only the process that holds the run's lock writes.
 
     Args:
-        root: Folder of the checkpoints; made at the first save.
-        save_limit: Number of newest complete checkpoints that are kept; the best by validation is kept beside them.
-        log_event: Takes the reports of damage.
+        root: Folder of the checkpoints; created at the first save.
+        save_limit: Number of newest complete checkpoints that are kept, in addition to the best one by validation.
+        log_event: Called for every damaged checkpoint.
     """
 
     def __init__(self, root: Path, *, save_limit: int, log_event: LogEvent | None = None) -> None:
@@ -44,19 +44,18 @@ class CheckpointStore:
         self._reported: set[Path] = set()
 
     def save(self, step: int, write: Callable[[Path], None], *, info: CheckpointInfo) -> Checkpoint:
-        """Make the checkpoint of `step`; only when it is safely there are older ones removed.
+        """Save the checkpoint of `step`, and remove older ones only after that.
 
-        A run that saves step s stands at s: checkpoints of later steps (damaged, or of a future that was abandoned)
-        are removed as well.
+        Checkpoints of later steps (damaged ones, or ones from which the run did not continue) are removed too.
 
         Args:
             step: The last finished step.
-            write: Writes the state into the empty folder that it is given.
+            write: Called with an empty folder, into which it writes the state.
             info: The rest of the state; its step is `step`.
 
         Raises:
-            DiskFull: the newest checkpoint would not fit once more; nothing was written.
-            OSError: the disk is full or failing; every earlier checkpoint is intact and no temporary is left.
+            DiskFull: there is no room for another checkpoint as large as the newest one; nothing was written.
+            OSError: the disk is full or failing; all earlier checkpoints are intact, and no temporary folder is left.
         """
         if info.step != step:
             raise ValueError(f"the info of step {info.step} was given for the checkpoint of step {step}")
@@ -71,8 +70,8 @@ class CheckpointStore:
         return read_checkpoint(folder)
 
     def prune(self, step: int) -> None:
-        """Remove the older checkpoints that the save of `step` removes; a process may have been killed between the
-        two."""
+        """Remove the older checkpoints that the save of `step` should have removed, in case the process was killed
+        before it did."""
         past = [checkpoint for checkpoint in self.complete() if checkpoint.step <= step]
         kept = kept_checkpoints(past, self._save_limit)
         for checkpoint in past:
@@ -80,20 +79,19 @@ class CheckpointStore:
                 remove_folder(checkpoint.folder)
 
     def complete(self) -> list[Checkpoint]:
-        """Every complete checkpoint by manifest and file sizes, oldest first."""
+        """All checkpoints that are complete by manifest and file sizes, oldest first."""
         return [checkpoint for _, checkpoint in self._folders() if checkpoint is not None]
 
     def latest(self, *, until: float = math.inf) -> Checkpoint | None:
-        """The newest checkpoint, of step `until` at most, whose files have the recorded hashes; None when there is
-        none."""
+        """The newest checkpoint up to step `until` whose files have the recorded hashes; None if there is none."""
         return self._first_intact([checkpoint for checkpoint in self.complete()[::-1] if checkpoint.step <= until])
 
     def best(self) -> Checkpoint | None:
-        """The checkpoint with the highest validation score, the earliest of equals; None when none was validated."""
+        """The checkpoint with the highest validation score, the earliest of equal ones; None if none was validated."""
         return self._first_intact(sorted(filter(_is_ranked, self.complete()), key=_rank))
 
     def get(self, step: int) -> Checkpoint:
-        """The checkpoint of `step`, hashes verified. Raises DamagedCheckpoint when it is missing or not intact."""
+        """The checkpoint of `step`, with verified hashes. Raises DamagedCheckpoint if it is missing or damaged."""
         checkpoint = _read_folder(self._folder(step))
         verify(checkpoint)
         return checkpoint
@@ -112,8 +110,11 @@ class CheckpointStore:
         return None
 
     def _check_room(self) -> None:
-        """A new checkpoint is as large as the newest one. That this one fits decides; that the ones up to
-        `save_limit`, the best and the next unfinished one will not is said in time to make room."""
+        """Check the free disk space, assuming that each new checkpoint is as large as the newest one.
+
+        If the next one does not fit, it is an error. If the checkpoints still to come up to `save_limit`, the best one
+        and an unfinished one do not fit, a warning says so while there is time to make room.
+        """
         complete = self.complete()
         if not complete:
             return
@@ -122,7 +123,9 @@ class CheckpointStore:
         still_to_come = (self._save_limit + 2 - len(complete)) * size
         free = free_bytes(self._root)
         if free < still_to_come:
-            _logger.warning("checkpoints in %s will take %d more bytes, %d are free", self._root, still_to_come, free)
+            _logger.warning(
+                "the checkpoints in %s will need %d more bytes, but %d are free", self._root, still_to_come, free
+            )
 
     def _retain(self, step: int) -> None:
         self.prune(step)
@@ -131,7 +134,7 @@ class CheckpointStore:
                 remove_folder(folder)
 
     def _folders(self) -> list[tuple[Path, Checkpoint | None]]:
-        """Each `step-NNNNNN` folder, by step, with its checkpoint if it is complete."""
+        """All folders `step-NNNNNN`, ordered by step, with their checkpoint if it is complete."""
         return [(folder, self._read(folder)) for folder in sorted(self._step_folders(), key=_step_of)]
 
     def _step_folders(self) -> Iterator[Path]:
@@ -149,7 +152,7 @@ class CheckpointStore:
         if folder in self._reported:
             return
         self._reported.add(folder)
-        _logger.warning("%s; an older checkpoint will be used", damage)
+        _logger.warning("%s; an older checkpoint is used instead", damage)
         if self._log_event is not None:
             self._log_event("checkpoint-damaged", checkpoint=folder.name, reason=str(damage))
 
@@ -157,13 +160,13 @@ class CheckpointStore:
 def _read_folder(folder: Path) -> Checkpoint:
     checkpoint = read_checkpoint(folder)
     if checkpoint.step != _step_of(folder):
-        raise DamagedCheckpoint(f"{folder}: its manifest speaks of step {checkpoint.step}")
+        raise DamagedCheckpoint(f"{folder}: its manifest is of step {checkpoint.step}")
     return checkpoint
 
 
 def kept_checkpoints(complete: Sequence[Checkpoint], save_limit: int) -> list[Checkpoint]:
-    """Those of `complete` (oldest first) that stay: the `save_limit` newest and the best by validation. An interim one
-    stays beside them while it is the newest of all."""
+    """The checkpoints of `complete` (oldest first) that are kept: the `save_limit` newest, the best by validation, and
+    an interim one while it is the newest of all."""
     lasting = [checkpoint for checkpoint in complete if not checkpoint.info.interim]
     best = min(filter(_is_ranked, lasting), key=_rank, default=None)
     kept = [*lasting[-save_limit:], *complete[-1:], *([best] if best else [])]
@@ -175,7 +178,8 @@ def _is_ranked(checkpoint: Checkpoint) -> bool:
 
 
 def _rank(checkpoint: Checkpoint) -> tuple[float, int]:
-    """Sorts the best first, and the earliest of equals, so that a plateau does not push out what is protected."""
+    """Sorts the best first, and the earliest first among equals, so that an equal later one does not replace the best
+    one."""
     score = checkpoint.info.validation_score
     assert score is not None, "only validated checkpoints are ranked"
     return -score, checkpoint.step

@@ -1,4 +1,4 @@
-"""Which attention the policy runs with, registered with transformers."""
+"""The attention implementations of the policy, registered with transformers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,10 +24,10 @@ _VISION_NAMES: dict[Backend, str] = {"sdpa": VISION_SDPA, "flash": "flash_attent
 
 
 def attention_backend(config: ModelConfig) -> Backend:
-    """The kernel that `model.attention` comes to on this machine; the report names it.
+    """The attention kernel that `model.attention` selects on this machine; the report names it.
 
     Raises:
-        ValueError: flash was asked for where it does not run.
+        ValueError: the config asks for flash attention, which does not run here.
     """
     has_gpu = torch.cuda.is_available()
     for problem in attention_problems(config, has_gpu=has_gpu):
@@ -36,25 +36,25 @@ def attention_backend(config: ModelConfig) -> Backend:
 
 
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
-    """Make the language model attend over packed trees: its forward then needs the keyword `tree_layout`. The vision
-    tower keeps attention of the ordinary kind, because images do not branch."""
+    """Use tree attention in the language model, whose forward then needs the keyword argument `tree_layout`. The vision
+    tower keeps ordinary attention, because images do not branch."""
     if backend == "flash":
-        from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]  # only GPU machines have it
+        from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]  # installed on GPU machines only
 
         _register("flash", partial(tree_varlen, attend=flash_attn_varlen_func))
     set_attention(model, language=_TREE_NAMES[backend], vision=_VISION_NAMES[backend])
 
 
 def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None:
-    """Set the attention of the language model and of the vision tower, if there is one, by registered names."""
+    """Set the attention of the language model and of the vision tower, if there is one, by their registered names."""
     names = {name: vision if name == "vision_config" else language for name in model.config.sub_configs}
     model.set_attn_implementation({"": language} | names)
 
 
 @contextmanager
 def standard_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Run the model's stock forward, without trees, inside the block. Activation checkpointing is off there (evaluation
-    mode), because it would run the forward a second time after the block."""
+    """Inside the block the model runs its original forward pass, without trees. Activation checkpointing is off
+    (evaluation mode), because it would run the forward pass again after the block."""
     language = model.config.get_text_config()._attn_implementation
     vision = getattr(model.config, "vision_config", model.config)._attn_implementation
     was_training = model.training

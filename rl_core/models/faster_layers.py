@@ -1,7 +1,7 @@
-"""Layers of transformers that are slow in its own form, replaced by faster ones with the same weights and results.
+"""Faster replacements for slow layers of transformers, with the same weights and results.
 
-The replacements hold the very parameters they replace, under the same names, so that checkpoints, sharding and adapters
-do not notice. Agreement is to float32 rounding (1e-6).
+The replacements hold the same parameter objects under the same names, so checkpoints, sharding and adapters are not
+affected. The results agree up to float32 rounding (1e-6).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 
 def use_faster_layers(model: PreTrainedModel) -> None:
-    """Replace patch embeddings, and in float32 the root-mean-square norms."""
+    """Replace patch embeddings and, in float32, RMS norms."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
@@ -28,8 +28,8 @@ def _is_float32_rms_norm(module: nn.Module) -> bool:
 
 
 class PatchProjection(nn.Module):
-    """A convolution whose kernel covers its whole input, as the matrix product it is (convolution backends take
-    several times longer for it)."""
+    """A convolution whose kernel covers the whole input, computed as a matrix product, which is several times faster
+    than in convolution backends."""
 
     def __init__(self, convolution: nn.Conv3d) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class RMSNorm(nn.Module):
 
 
 class _RMSNormFunction(torch.autograd.Function):
-    """Forward and backward by hand: half the passes over memory that autograd makes of the plain formula."""
+    """Forward and backward passes written by hand, with half the memory traffic of the plain formula under autograd."""
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -74,6 +74,6 @@ class _RMSNormFunction(torch.autograd.Function):
         hidden, weight, inverse_rms = ctx.saved_tensors
         product = (grad * hidden).flatten(0, -2)
         grad_weight = torch.mv(product.t(), inverse_rms.flatten())
-        # The norm's own derivative: - x / (width * rms^3) * sum(grad * weight * x).
+        # The derivative of the norm itself: - x / (width * rms^3) * sum(grad * weight * x).
         along = torch.mv(product, weight).view_as(inverse_rms) * inverse_rms.pow(3) / -hidden.shape[-1]
         return (grad * weight).mul_(inverse_rms).addcmul_(hidden, along), grad_weight, None

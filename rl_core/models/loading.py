@@ -1,4 +1,4 @@
-"""Models in and out of Hugging Face folders, and the token ids that sampling must know."""
+"""Loads and writes models as Hugging Face folders, and finds the token ids that end a response or are banned."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 
 _VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 
-# What belongs to tokenizer, processor and chat template; weights and config are the model's own.
+# The files of tokenizer, processor and chat template; the model writes weights and config itself.
 _PROCESSOR_FILES = (
     "added_tokens.json",
     "chat_template.*",
@@ -41,15 +41,15 @@ _PROCESSOR_FILES = (
 
 
 def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
-    """Load a policy in `config.dtype`, on the CPU, with tree attention and activation checkpointing set.
+    """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up.
 
     Args:
         folder: Hugging Face folder of a vision-language or a text model.
-        config: The run's `model` section.
+        config: The section `model` of the config.
 
     Raises:
-        ValueError: The attention asked for does not run here.
-        OSError: The folder holds no loadable checkpoint.
+        ValueError: the configured attention does not run here.
+        OSError: the folder has no loadable checkpoint.
     """
     factory = AutoModelForImageTextToText if has_vision(_architecture(folder)) else AutoModelForCausalLM
     model: PreTrainedModel = factory.from_pretrained(
@@ -59,7 +59,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
     use_faster_layers(model)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-        model.train()  # transformers keeps every activation in evaluation mode; no family here has dropout
+        model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
     return model
 
 
@@ -71,20 +71,20 @@ def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
 
 
 def _architecture(folder: Path) -> PreTrainedConfig:
-    """The model's config. Without the word False transformers would ask at the terminal whether to run its code."""
+    """The model's config. Without an explicit False, transformers asks at the terminal whether to run its code."""
     architecture: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return architecture
 
 
 def has_vision(architecture: PreTrainedConfig) -> bool:
-    """Whether the model reads images."""
+    """Whether the model takes images."""
     return "vision_config" in architecture.sub_configs
 
 
 def write_hf_folder(model: PreTrainedModel, *, processor_folder: Path, folder: Path) -> None:
-    """Write weights (safetensors, adapters merged), config and generation config, and copy what `processor_folder` has
-    of tokenizer, processor and chat template, byte for byte: the prompt of the trained model is the prompt it was
-    trained with."""
+    """Write weights (safetensors, adapters merged), config and generation config, and copy the files of tokenizer,
+    processor and chat template from `processor_folder`, byte for byte, so that the trained model gets prompts of the
+    same form as in training."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, state_dict={name: weight.cpu() for name, weight in named_hf_weights(model)})
     for pattern in _PROCESSOR_FILES:
@@ -93,9 +93,9 @@ def write_hf_folder(model: PreTrainedModel, *, processor_folder: Path, folder: P
 
 
 def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight once, detached, under the name transformers has in memory (`model.language_model.layers.0...`),
-    which vLLM's loaders take beside the older names of checkpoint files. A tied output head is not repeated. Adapters
-    are merged into the weights that they stand beside, one at a time."""
+    """Every weight once, detached, with its name in transformers' modules (`model.language_model.layers.0...`), which
+    vLLM's loaders accept besides the older names of checkpoint files. A tied output head is not listed again. Adapters
+    are merged into their weights, one layer at a time."""
     for name, weight in model.named_parameters():
         if ".lora_" in name:
             continue
@@ -108,17 +108,17 @@ def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor
 
 @torch.no_grad()
 def _merged_weight(layer: Any, weight: torch.Tensor) -> torch.Tensor:
-    """The weight of a linear layer of peft with its adapter, summed in float32 and rounded once."""
+    """The weight of a peft linear layer plus its adapter, computed in float32 and rounded once."""
     inner, outer = layer.lora_A["default"].weight.float(), layer.lora_B["default"].weight.float()
     merged: torch.Tensor = torch.addmm(weight.float(), outer, inner, alpha=layer.scaling["default"])
     return merged.to(weight.dtype)
 
 
 def stop_token_ids(folder: Path) -> tuple[int, ...]:
-    """End-of-sequence ids: those of the generation config, else those of the model's config.
+    """The end-of-sequence ids of the generation config; if it has none, of the model's config.
 
     Raises:
-        ValueError: Neither names one; a response would never end.
+        ValueError: neither has one, so a response would never end.
     """
     for name in ("generation_config.json", "config.json"):
         path = folder / name
@@ -127,12 +127,12 @@ def stop_token_ids(folder: Path) -> tuple[int, ...]:
             ids = place.get("eos_token_id")
             if ids is not None:
                 return tuple(ids) if isinstance(ids, list) else (ids,)
-    raise ValueError(f"{folder} names no eos_token_id in generation_config.json or config.json: add one")
+    raise ValueError(f"{folder} has no eos_token_id in generation_config.json or config.json: add one")
 
 
 def banned_token_ids(folder: Path) -> tuple[int, ...]:
-    """Ids that must never be sampled, ascending: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
-    forward), padding that is no end of sequence, and ids of the padded embedding that have no token."""
+    """Ids that must never be sampled, in ascending order: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
+    forward pass), the padding token unless it ends a sequence, and ids of the padded embedding without a token."""
     architecture = _architecture(folder)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     vocabulary = tokenizer.get_vocab()

@@ -1,8 +1,9 @@
-"""LoRA: small matrices beside frozen weights, which RL trains in their place (Hu et al. 2021, arXiv:2106.09685).
+"""LoRA: small matrices beside frozen weights, which RL trains instead of the weights (Hu et al. 2021,
+arXiv:2106.09685).
 
-The engine is handed merged weights, under the names and through the sync of any other policy. That is simple, has no
-rank, layer or vision tower that an engine's own adapters would not serve, and in float32 it is exact to rounding; in
-bfloat16 a merged weight is rounded once more than the sum that the trainer computes.
+The generator gets merged weights, with the same names and the same sync as any other policy. This is simple and works
+for every rank and layer, vision towers included, which vLLM's own adapters do not. In float32 it is exact up to
+rounding; in bfloat16 a merged weight is rounded once more than the sum that the trainer computes.
 """
 
 import warnings
@@ -21,18 +22,18 @@ from rl_core.randomness import keyed_seed
 
 
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
-    """Freeze the model and put adapters of its number format beside its linear layers, in place. They start as nothing:
-    the second matrix of each is zero, the first is drawn from the run's seed.
+    """Freeze the model and add adapters of its number format to its linear layers, in place. They have no effect at
+    first: the second matrix of each is zero, and the first is initialised from the run's seed.
 
     Raises:
-        ValueError: the targets match no layer, or one that cannot be merged (embeddings, the output head).
+        ValueError: the targets match no layer, or a layer that cannot be adapted (embeddings, the output head).
     """
-    # Imported here because peft takes a second to import and most runs need none of it.
+    # Imported here because peft takes a second to import, and most runs do not need it.
     from peft import LoraConfig as PeftConfig
     from peft import inject_adapter_in_model
 
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # The default exclusion names the vision tower, which a text model has not.
+        # The default excludes the vision tower, which text models do not have.
         warnings.filterwarnings("ignore", message=r"You have passed exclude_modules=\.\*visual\.\* ")
         torch.manual_seed(keyed_seed(run_seed, "lora"))
         peft_config = PeftConfig(
@@ -50,7 +51,7 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
 
 @contextmanager
 def adapters_off(model: nn.Module) -> Iterator[None]:
-    """Inside the block the model computes what it computed before it was adapted."""
+    """Inside the block the model computes without its adapters."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
@@ -64,26 +65,27 @@ def adapters_off(model: nn.Module) -> Iterator[None]:
 
 
 class UnadaptedPolicy(PolicyModel):
-    """A policy with its adapters off: the model that RL started from, which takes no memory of its own."""
+    """A policy without its adapters: the model that RL started from. It needs no memory of its own."""
 
     def __init__(self, adapted: PolicyModel) -> None:
         super().__init__(adapted.model, banned_token_ids=(), chunk_tokens=adapted.chunk_tokens)
         self.logit_bias = adapted.logit_bias
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
-        """As PolicyModel.head_rows; the head has no adapter."""
+        """See PolicyModel.head_rows. The head itself has no adapter."""
         with adapters_off(self.model):
             return super().head_rows(packed)
 
 
 def _check_targets(model: PreTrainedModel) -> None:
-    """An adapter of a weight that two layers share would be merged into both, and peft trains it in one."""
+    """Refuse adapters of weights that two layers may share: they would be merged into both, but peft trains them in
+    one."""
     names = {name.partition(".lora_")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     refused = sorted(name for name in names if model.get_submodule(name) in ends)
     if refused:
         raise ValueError(
-            f"model.lora.target_modules matches {', '.join(refused)}, and embeddings and the output head are not "
+            f"model.lora.target_modules matches {', '.join(refused)}, but embeddings and the output head cannot be "
             f"adapted: name linear layers inside the model, or set it to all-linear"
         )
 

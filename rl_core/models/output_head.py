@@ -1,4 +1,5 @@
-"""The output head: hidden states to log-probs, a chunk of tokens at a time, so that full logits never exist."""
+"""The output head: from hidden states to log-probs, one chunk of tokens at a time, so that the logits of all tokens
+never exist at once."""
 
 from dataclasses import dataclass
 from itertools import repeat
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-# What vLLM adds to the logit of a banned token before it divides by the temperature (`logit_bias` of a request).
+# Added to the logits of banned tokens before the division by the temperature, as by vLLM (`logit_bias` of a request).
 BANNED_LOGIT_BIAS = -100.0
 
 EntropyMode = Literal["none", "value", "gradient"]
@@ -16,7 +17,7 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadRows:
-    """K hidden states and the head that reads distributions off them.
+    """K hidden states and the head that computes distributions from them.
 
     Attributes:
         hidden: [K, width].
@@ -31,12 +32,12 @@ class HeadRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyOutput:
-    """What the policy says about K response tokens, in packing order.
+    """The policy's output for K response tokens, in packing order.
 
     Attributes:
         log_probs: [K] float32, with gradient.
-        entropy: [K] float32 in nats, with gradient only if that was asked for; None when nothing was.
-        full_kl: [K] float32 in nats, KL to the given distributions over the whole vocabulary; None without them.
+        entropy: [K] float32 in nats, with or without gradient as requested; None if it was not requested.
+        full_kl: [K] float32 in nats, the KL to the reference over the whole vocabulary; None if no reference was given.
     """
 
     log_probs: torch.Tensor
@@ -55,16 +56,16 @@ def token_log_probs(
 ) -> PolicyOutput:
     """Log-probs of `targets` under log_softmax((head(hidden) + logit_bias) / temperature).
 
-    With more than `chunk_tokens` rows, the logits of a chunk are made again in the backward pass.
+    With more than `chunk_tokens` rows, the logits of each chunk are computed again in the backward pass.
 
     Args:
-        rows: What predicts the targets.
+        rows: The hidden states that predict the targets.
         targets: [K] int64.
         temperature: The sampling temperature, > 0.
-        entropy: Also give entropies, as values or with their gradient (for an entropy bonus).
-        chunk_tokens: Rows whose logits exist at one time.
-        reference: What another model predicts in the same places; also give KL(these rows || reference), in which no
-            gradient flows to the reference.
+        entropy: Whether to return entropies, as values or with gradient (for an entropy bonus).
+        chunk_tokens: Number of rows whose logits exist at a time.
+        reference: The same rows of the reference. If given, KL(policy || reference) is returned too, without a gradient
+            to the reference.
     """
 
     def chunk(

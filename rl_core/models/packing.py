@@ -1,11 +1,11 @@
-"""Packing groups into one sequence: each group is a tree, its prompt once and its responses beside each other.
+"""Packs groups into one sequence. Each group is a tree: its prompt once, followed by its responses.
 
 A packed sequence of two groups, the first with two responses:
 
     prompt A | response A0 | response A1 | prompt B | response B0
 
-The last token of a response predicts nothing that is asked for, so it is a target and never an input: a response of R
-tokens occupies R - 1 places, and one of a single token none.
+The last token of a response predicts no target, so it is not an input: a response of R tokens takes R - 1 places, and a
+response of a single token takes none.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,8 @@ import torch
 from transformers import PreTrainedConfig
 
 from rl_core.models.pixels import PixelCache, VisionPixels
-from rl_core.models.positions import mrope_positions
+from rl_core.models.positions import mrope_positions, vision_runs
 from rl_core.models.tree_layout import TreeLayout, TreeSpans, ranges
-from rl_core.models.vision_runs import vision_runs
 from rl_core.types import Int32Array, Int64Array, Prompt
 
 
@@ -32,18 +31,19 @@ class TreeInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedTrees:
-    """One micro-batch, ready for the policy's forward. K is the number of response tokens.
+    """One micro-batch, ready for the policy's forward pass. K is the number of response tokens.
 
     Attributes:
         input_ids: [1, T] int64.
-        position_ids: [3, 1, T] int64 for models with vision (time, height, width), [1, T] for text models.
-        layout: Which token attends to which.
-        pixel_values: [N, C] float32 patches of the images in the order of the trees; None without images.
-        image_grid_thw: [images, 3] int64; None without images.
-        pixel_values_videos: [N, C] float32 patches of the videos in the order of the trees; None without videos.
-        video_grid_thw: [videos, 3] int64; None without videos.
+        position_ids: [3, 1, T] int64 for vision-language models (time, height, width), [1, T] for text models.
+        layout: Which tokens attend to which.
+        pixel_values: [N, C] float32 patches of the images in the order of the trees; None if there are no images.
+        image_grid_thw: [images, 3] int64; None if there are no images.
+        pixel_values_videos: [N, C] float32 patches of the videos in the order of the trees; None if there are no
+            videos.
+        video_grid_thw: [videos, 3] int64; None if there are no videos.
         targets: [K] int64 response tokens, groups -> samples -> tokens.
-        logit_index: [K] int64 place in T of the token whose logits predict each target.
+        logit_index: [K] int64 index in T of the token whose logits predict each target.
     """
 
     input_ids: torch.Tensor
@@ -57,7 +57,7 @@ class PackedTrees:
     logit_index: torch.Tensor
 
     def vision_inputs(self) -> dict[str, torch.Tensor]:
-        """The pixels as a model's forward takes them; empty without images and videos."""
+        """The keyword arguments of a model's forward pass for the pixels; empty if there are no images and videos."""
         names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -65,17 +65,17 @@ class PackedTrees:
 def pack_trees(
     trees: Sequence[TreeInput], *, pixels: PixelCache, model_config: PreTrainedConfig, device: torch.device
 ) -> PackedTrees:
-    """Lay trees one after the other in one sequence.
+    """Pack trees into one sequence, one after the other.
 
     Args:
         trees: At least one, each with at least one response of at least one token.
         pixels: Pixel tensors of the prompts' images.
-        model_config: The Hugging Face config of the model that will read them.
-        device: Where the tensors go.
+        model_config: The Hugging Face config of the model.
+        device: The device of the tensors.
 
     Raises:
-        ValueError: No tree, no response, an empty response, or a prompt whose vision tokens do not match its images
-            and videos.
+        ValueError: there is no tree, a tree has no response, a response is empty, or the vision tokens of a prompt do
+            not match its images and videos.
     """
     _check(trees)
     images = [pixels.get(tree.prompt.image_uids) for tree in trees]
@@ -133,7 +133,8 @@ def _position_ids(
     videos: Sequence[Sequence[VisionPixels]],
     model_config: PreTrainedConfig,
 ) -> Int64Array:
-    """[3, 1, T] for a model with vision, [1, T] for a text model; a response goes on after its prompt's largest."""
+    """[3, 1, T] for a vision-language model, [1, T] for a text model. A response continues after the largest position
+    of its prompt."""
     prompts = [
         prompt_positions(tree.prompt, shown, played, model_config)
         for tree, shown, played in zip(trees, images, videos, strict=True)
@@ -150,15 +151,15 @@ def _position_ids(
 def prompt_positions(
     prompt: Prompt, images: Sequence[VisionPixels], videos: Sequence[VisionPixels], model_config: PreTrainedConfig
 ) -> Int64Array:
-    """[3, P] for a model with vision, [1, P] for a text model.
+    """[3, P] for a vision-language model, [1, P] for a text model.
 
     Raises:
-        ValueError: The prompt's vision tokens are not those of its images and videos.
+        ValueError: the prompt's vision tokens do not match its images and videos.
     """
     vision_config = getattr(model_config, "vision_config", None)
     if vision_config is None:
         if images or videos:
-            raise ValueError(f"prompt {prompt.uid!r} has images, but {model_config.model_type} reads text only")
+            raise ValueError(f"prompt {prompt.uid!r} has images, but {model_config.model_type} takes text only")
         return np.arange(len(prompt.token_ids), dtype=np.int64)[None]
     try:
         return mrope_positions(
@@ -173,7 +174,8 @@ def prompt_positions(
 
 
 def _logit_index(spans: TreeSpans) -> Int64Array:
-    """The first token of a response is predicted by the last of its prompt, each later one by the token before it."""
+    """The last token of the prompt predicts the first token of a response; each later token is predicted by the token
+    before it."""
     lengths = spans.response_lengths + 1
     index = ranges(spans.response_starts - 1, lengths)
     index[np.cumsum(lengths) - lengths] = spans.prompt_ends[spans.response_prompt] - 1

@@ -1,4 +1,4 @@
-"""Pixel tensors of a step's images and videos, made once a step."""
+"""Pixel tensors of a step's images and videos, computed once in each step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from rl_core.types import VideoClip
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionPixels:
-    """One image or video as the vision tower takes it.
+    """One image or video in the form that the vision tower takes.
 
     Attributes:
         values: [t*h*w, C] flattened patches, float32, on the CPU.
         grid_thw: (t, h, w) in patches.
-        fps: Frames a second of a video; 0 for an image.
+        fps: Frames per second of a video; 0 for an image.
     """
 
     values: torch.Tensor
@@ -26,22 +26,21 @@ class VisionPixels:
 
 
 class PixelCache:
-    """Image uid or video -> pixels. Filled on demand, a list at a time because the image processor works on batches;
-    cleared by the owner at the end of a step."""
+    """Image uid or video -> pixels, computed on demand. The owner clears it at the end of each step."""
 
     def __init__(self, processor: ProcessorMixin | PreTrainedTokenizerBase, images: ImageSource) -> None:
-        """`processor` may be a tokenizer: then the model reads no images, and asking for one is a TypeError."""
+        """`processor` may be a tokenizer for a text model; then asking for an image is a TypeError."""
         self._processor = processor
         self._images = images
         self._pixels: dict[str | VideoClip, VisionPixels] = {}
 
     def get(self, uids: Sequence[str]) -> list[VisionPixels]:
-        """Pixels of the images, in the order asked for."""
+        """Pixels of the images, in the given order."""
         self._make(uid for uid in dict.fromkeys(uids) if uid not in self._pixels)
         return [self._pixels[uid] for uid in uids]
 
     def get_videos(self, clips: Sequence[VideoClip]) -> list[VisionPixels]:
-        """Pixels of the videos, in the order asked for."""
+        """Pixels of the videos, in the given order."""
         for clip in clips:
             if clip not in self._pixels:
                 self._pixels[clip] = self._make_video(clip)

@@ -1,6 +1,6 @@
 """The policy: one module from packed trees to log-probs and entropy.
 
-FSDP2, LoRA and compile wrap this module; nothing calls the parts of the model around its forward
+FSDP2, LoRA and compile wrap this module, so nothing may call parts of the model other than through its forward method
 (docs/architecture.md, "Ragged, never padded").
 """
 
@@ -18,15 +18,15 @@ from rl_core.models.packing import PackedTrees
 
 
 class PolicyModel(nn.Module):
-    """A Hugging Face model with tree attention, and the output head that reads log-probs off it."""
+    """A Hugging Face model with tree attention, and an output head that computes log-probs in chunks."""
 
     def __init__(self, model: PreTrainedModel, *, banned_token_ids: Sequence[int], chunk_tokens: int) -> None:
         """Wrap a model that `load_model` made.
 
         Args:
             model: Language or vision-language model with tree attention.
-            banned_token_ids: Tokens that the engine never samples; the head lowers their logits as the engine does.
-            chunk_tokens: Tokens whose logits exist at one time.
+            banned_token_ids: Tokens that the generator never samples. Both lower their logits by the same number.
+            chunk_tokens: Number of tokens whose logits exist at a time.
         """
         super().__init__()
         self.model = model
@@ -38,12 +38,12 @@ class PolicyModel(nn.Module):
 
     @property
     def config(self) -> PreTrainedConfig:
-        """The Hugging Face config, as `pack_trees` takes it."""
+        """The Hugging Face config, which `pack_trees` needs."""
         return self.model.config
 
     @property
     def device(self) -> torch.device:
-        """Where packed trees must be."""
+        """The device on which packed trees must be."""
         return self.logit_bias.device
 
     def forward(
@@ -59,8 +59,8 @@ class PolicyModel(nn.Module):
         Args:
             packed: A micro-batch on this module's device.
             temperature: The sampling temperature, > 0.
-            entropy: Also give the entropy of each token's distribution, as a value or with its gradient.
-            reference: `head_rows` of the reference for the same micro-batch; also give the full KL to it.
+            entropy: Whether to return the entropy of each token's distribution, as a value or with gradient.
+            reference: `head_rows` of the reference for the same micro-batch; if given, the full KL is returned too.
         """
         return token_log_probs(
             self.head_rows(packed),
@@ -72,7 +72,7 @@ class PolicyModel(nn.Module):
         )
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
-        """The hidden state that predicts each response token, with this model's head: full logits never exist."""
+        """The hidden state that predicts each response token, with this model's head."""
         return HeadRows(
             hidden=predicting_states(self.model, packed),
             head=self.model.get_output_embeddings(),
@@ -81,7 +81,7 @@ class PolicyModel(nn.Module):
 
 
 def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tensor:
-    """[K, width] the last hidden state before each response token, from which a head reads what follows."""
+    """[K, width] the hidden state of the token before each response token, which predicts it."""
     hidden: torch.Tensor = model.base_model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
@@ -93,10 +93,10 @@ def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tens
 
 
 def load_policy(folder: Path, config: ModelConfig) -> PolicyModel:
-    """The policy of a Hugging Face folder, on the CPU.
+    """Load the policy of a Hugging Face folder, on the CPU.
 
     Raises:
-        ValueError: The attention asked for does not run here.
+        ValueError: the configured attention does not run here.
     """
     return PolicyModel(
         load_model(folder, config),

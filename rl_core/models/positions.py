@@ -1,22 +1,26 @@
-"""Rotary position ids of one prompt, before it is packed."""
+"""Rotary position ids of a prompt with images and videos."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from transformers import PreTrainedConfig
 
+from rl_core.models.pixels import VisionPixels
 from rl_core.types import Int32Array, Int64Array
 
 Grid = tuple[int, int, int]
 
+_FRAMES_OF_A_STEP = 2
+
 
 class VisionRun(NamedTuple):
-    """Placeholder tokens that follow each other: an image, a video, or one step of a video with times between.
+    """Consecutive placeholder tokens: an image, a video, or one time step of a video that has text between its steps.
 
     Attributes:
         grid: (t, h, w) in patches.
-        interval: Positions from one step of time to the next.
+        interval: Difference of the positions of two consecutive time steps.
     """
 
     grid: Grid
@@ -26,17 +30,17 @@ class VisionRun(NamedTuple):
 def mrope_positions(token_ids: Int32Array, runs: Mapping[int, Sequence[VisionRun]], *, merge_size: int) -> Int64Array:
     """[3, P] time, height and width positions (Qwen2-VL, arXiv:2409.12191, section 2.1).
 
-    Text tokens count on in all three rows. The tokens of an image or video carry the step of time, counted in intervals
-    from the place where it begins, and their row and column; the text after it continues at the largest of these plus
-    one.
+    A text token has the next position in all three rows. The tokens of an image or video have the positions of their
+    time step (in multiples of the interval), row and column, counted from the position where it begins. The text after
+    it continues at the largest of them plus one.
 
     Args:
         token_ids: [P] the prompt, images and videos expanded to their placeholder tokens.
-        runs: The runs of each placeholder token, in order.
-        merge_size: Patches a side that make one token.
+        runs: Placeholder token -> its runs, in order.
+        merge_size: Side length, in patches, of the square that makes one token.
 
     Raises:
-        ValueError: Placeholder tokens and runs do not match.
+        ValueError: placeholder tokens and runs do not match.
     """
     for token, expected in runs.items():
         _check_count(token_ids, token, expected, merge_size)
@@ -72,3 +76,30 @@ def _vision_positions(start: int, run: VisionRun, merge_size: int) -> Int64Array
     positions = np.indices((steps, height // merge_size, width // merge_size), dtype=np.int64)
     positions[0] = (positions[0] * run.interval).astype(np.int64)
     return start + positions.reshape(3, -1)
+
+
+def vision_runs(
+    images: Sequence[VisionPixels], videos: Sequence[VisionPixels], config: PreTrainedConfig
+) -> Mapping[int, Sequence[VisionRun]]:
+    """Placeholder token -> the runs of a prompt's images or videos.
+
+    In Qwen2-VL, the time steps of a video have consecutive positions; in Qwen2.5-VL the positions follow the seconds
+    between them (arXiv:2502.13923, section 2.1.2). Qwen3-VL has the time as text before every step, which is therefore
+    a run of its own (arXiv:2511.21631).
+    """
+    return {
+        config.image_token_id: [VisionRun(image.grid_thw) for image in images],
+        config.video_token_id: [run for video in videos for run in _video_runs(video, config)],
+    }
+
+
+def _video_runs(video: VisionPixels, config: PreTrainedConfig) -> list[VisionRun]:
+    steps, height, width = video.grid_thw
+    if config.model_type.startswith("qwen3"):
+        return [VisionRun((1, height, width))] * steps
+    tokens_per_second = getattr(config.vision_config, "tokens_per_second", None)
+    if tokens_per_second is None:
+        return [VisionRun(video.grid_thw)]
+    # In float32, as in the processors, because the positions are truncated to integers.
+    seconds = float(np.float32(_FRAMES_OF_A_STEP / video.fps))
+    return [VisionRun(video.grid_thw, interval=seconds * tokens_per_second)]

@@ -1,8 +1,8 @@
-"""Rows of a packed sequence moved into slots, back again, and copied several times over, with exact gradients.
+"""Moves rows of a packed sequence into slots and back, and copies rows, with deterministic gradients.
 
-The backward pass of plain indexing adds the gradients of repeated rows from several threads at once, in whatever order
-the threads come: above 32,768 numbers the last bits of a gradient then differ between equal runs. The functions here
-compute the same, and their backward passes are gathers, or add one copy of a row after the other.
+The backward pass of plain indexing adds the gradients of repeated rows from several threads in an arbitrary order, so
+that above 32,768 numbers the last bits of a gradient differ between equal runs. The functions here compute the same;
+their backward passes gather rows, or add the copies of a row one after the other.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from rl_core.types import Int64Array
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copies:
-    """Which row each copy is of.
+    """Which row each copy repeats.
 
     Attributes:
         rows: [C] int64 the row of each copy; a row may have any number of copies.
-        rounds: The copies dealt out so that each row occurs at most once in a round: pairs of [c] int64 rows and [c]
-            int64 places of their copies.
+        rounds: The copies in rounds, each with at most one copy of a row: pairs of [c] int64 rows and [c] int64 indices
+            of their copies.
     """
 
     rows: torch.Tensor
@@ -29,7 +29,7 @@ class Copies:
 
     @classmethod
     def of(cls, rows: Int64Array, *, device: torch.device) -> "Copies":
-        """Deal out the copies of `rows` [C]: the first copies of all rows are a round, the second copies another."""
+        """Divide the copies of `rows` [C] into rounds: the first copies of all rows, then the second copies, ..."""
         by_row = np.argsort(rows, kind="stable")
         ordered = rows[by_row]
         rank = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
@@ -46,11 +46,11 @@ def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) 
 
     Args:
         rows: [T, ...].
-        slot_rows: [S] int64 the row that each slot shows; an unused slot may show any.
-        row_slot: [T] int64 the one slot of each row.
+        slot_rows: [S] int64 the row of each slot; an unused slot may have any row.
+        row_slot: [T] int64 the only slot of each row.
 
     Returns:
-        [S, ...]. No gradient flows back from unused slots: what is made of them must not reach the loss.
+        [S, ...]. No gradient flows back from unused slots, so the loss must not depend on them.
     """
     slots: torch.Tensor = _Pad.apply(rows, slot_rows, row_slot)  # type: ignore[no-untyped-call]
     return slots
@@ -61,7 +61,7 @@ def unpad(slots: torch.Tensor, *, row_slot: torch.Tensor) -> torch.Tensor:
 
     Args:
         slots: [S, ...].
-        row_slot: [T] int64 the slot of each row, no slot twice.
+        row_slot: [T] int64 the slot of each row, without repetitions.
 
     Returns:
         [T, ...].
@@ -71,7 +71,8 @@ def unpad(slots: torch.Tensor, *, row_slot: torch.Tensor) -> torch.Tensor:
 
 
 def copy_rows(rows: torch.Tensor, copies: Copies) -> torch.Tensor:
-    """[R, ...] -> [C, ...]: the copies of the rows; a row's gradient is the sum of its copies', round by round."""
+    """[R, ...] -> [C, ...] the copies of the rows. The gradient of a row is the sum over its copies, in the order of
+    the rounds."""
     copied: torch.Tensor = _CopyRows.apply(rows, copies)  # type: ignore[no-untyped-call]
     return copied
 
@@ -111,6 +112,6 @@ class _CopyRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         total = grad.new_zeros(ctx.num_rows, *grad.shape[1:])
-        for rows, places in ctx.rounds:  # no row twice in a round: the order of its sum is that of the rounds
+        for rows, places in ctx.rounds:  # no row occurs twice in a round, so the order of the sum is fixed
             total.index_add_(0, rows, grad.index_select(0, places))
         return total, None

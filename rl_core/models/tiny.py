@@ -1,7 +1,7 @@
-"""Tiny random models of real families: a complete Hugging Face folder that needs no download.
+"""Tiny random models of real families, written as complete Hugging Face folders without any download.
 
-The quickstart trains one and the tests use all of them. They differ from the published models in size only, so what
-works on them exercises the same code of transformers and vLLM.
+The quickstart trains one, and the tests use all of them. They differ from the published models in size only, so they
+run the same code of transformers and vLLM.
 """
 
 from collections.abc import Iterable
@@ -55,13 +55,13 @@ def build_tiny_model(
 
     Args:
         source: Family and sizes.
-        folder: Where to write; made if missing.
+        folder: Where to write; created if missing.
         corpus: Texts that the tokenizer is trained on.
-        seed: The run's seed; the weights are drawn from a forked generator keyed by it.
+        seed: The run's seed; it determines the weights.
         dtype: Number format of the weights, "float32" or "bfloat16".
 
     Raises:
-        ValueError: The sizes of `source` do not fit together.
+        ValueError: the sizes of `source` do not fit together.
     """
     with_vision = source.family in VISION_FAMILIES
     tokenizer = train_tokenizer(corpus, max_vocab_size=source.max_vocab_size, with_vision=with_vision)
@@ -80,11 +80,11 @@ def build_tiny_model(
 
 
 def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) -> PreTrainedModel:
-    """A model with transformers' own initialisation; the process's random state is left as it was."""
+    """A model with transformers' own initialisation. The random state of the process does not change."""
     factory = AutoModelForImageTextToText if config.model_type in VISION_FAMILIES else AutoModelForCausalLM
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(seed, "initialise", config.model_type))
-        # Drawn in float32 and rounded after, so that every number format starts from the same model.
+        # Initialised in float32 and then rounded, so that every number format starts from the same model.
         model: PreTrainedModel = factory.from_config(config, dtype=torch.float32)
     torch.nn.Module.to(model, dtype)
     return model

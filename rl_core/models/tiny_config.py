@@ -10,7 +10,7 @@ from rl_core.planning.tiny_model import tiny_fields, tiny_size_problems
 
 VISION_FAMILIES: frozenset[str] = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
 
-# Published models pad their embedding too, so ids without a token exist and must be banned from sampling.
+# Published models pad their embedding too; tests need ids without a token, which must be banned from sampling.
 _VOCABULARY_MULTIPLE = 16
 
 
@@ -18,7 +18,7 @@ def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfi
     """The configuration of a tiny model.
 
     Raises:
-        ValueError: Heads do not divide the widths, or leave a head size that rotary embeddings cannot split.
+        ValueError: the number of heads does not divide the width, or the head size does not fit rotary embeddings.
     """
     for problem in tiny_size_problems(source):
         raise ValueError(str(problem))

@@ -1,4 +1,4 @@
-"""The tiny models' tokenizer: a byte-level BPE trained on the spot, and the chat template that goes with it."""
+"""The tokenizer of the tiny models, a byte-level BPE that is trained on a corpus, and its chat template."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -52,15 +52,15 @@ CHAT_TEMPLATE = """\
 
 
 def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: bool) -> Qwen2Tokenizer:
-    """Train a byte-level BPE on `corpus`, with Qwen's special tokens after it as in the published models.
+    """Train a byte-level BPE on `corpus`, followed by Qwen's special tokens as in the published models.
 
     Args:
-        corpus: Texts the model will read and write. The same texts in the same order give the same tokenizer.
-        max_vocab_size: Largest size, special tokens included; room for the 256 bytes is needed.
-        with_vision: Add the vision tokens.
+        corpus: Texts like those that the model will read and write. Equal texts in equal order give equal tokenizers.
+        max_vocab_size: Most tokens, special tokens included; the 256 bytes must fit.
+        with_vision: Whether to add the vision tokens.
 
     Returns:
-        A tokenizer whose end-of-sequence is `<|im_end|>` and whose padding is `<|endoftext|>`.
+        A tokenizer with the end-of-sequence token `<|im_end|>` and the padding token `<|endoftext|>`.
     """
     special_tokens = TEXT_SPECIAL_TOKENS + (VISION_SPECIAL_TOKENS if with_vision else ())
     vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - len(special_tokens))
@@ -79,13 +79,13 @@ def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: 
 
 
 def _with_roles(corpus: Iterable[str]) -> Iterator[str]:
-    """Each text with the role lines that the chat template puts around it, so that these become single tokens."""
+    """The texts together with the role lines of the chat template, so that these become single tokens."""
     for text in corpus:
         yield from ("system\n", "user\n", text, "assistant\n")
 
 
 def _train_bpe(corpus: Iterable[str], *, vocab_size: int) -> tuple[dict[str, int], list[Any]]:
-    """Vocabulary and merges, split into words exactly as Qwen2Tokenizer will split them."""
+    """Vocabulary and merges, trained on words that are split exactly as in Qwen2Tokenizer."""
     bpe = Tokenizer(models.BPE())
     bpe.normalizer = normalizers.NFC()
     bpe.pre_tokenizer = Qwen2Tokenizer().backend_tokenizer.pre_tokenizer

@@ -1,4 +1,4 @@
-"""Which part of a model RL trains: all of it, all but the vision tower, or adapters."""
+"""Chooses the part of a model that RL trains: all of it, all but the vision tower, or LoRA adapters."""
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -8,7 +8,7 @@ from rl_core.models.lora import attach_lora
 
 
 def choose_trained_part(model: PreTrainedModel, config: ModelConfig, *, run_seed: int) -> None:
-    """Freeze what `freeze_vision_tower` and `lora` leave alone, and attach the adapters, in place.
+    """Freeze the weights that `freeze_vision_tower` or `lora` exclude from training, and attach the adapters, in place.
 
     Raises:
         ValueError: there is no vision tower to freeze, or no layer to adapt.
@@ -20,7 +20,7 @@ def choose_trained_part(model: PreTrainedModel, config: ModelConfig, *, run_seed
 
 
 def freeze_vision_tower(model: PreTrainedModel) -> None:
-    """No gradient is computed in the tower. Raises ValueError where there is none."""
+    """Freeze the vision tower. Raises ValueError if the model has none."""
     tower = getattr(model.base_model, "visual", None)
     if not isinstance(tower, nn.Module):
         raise ValueError(f"model.freeze_vision_tower is set, but a {model.config.model_type} model has no vision tower")

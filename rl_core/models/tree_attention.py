@@ -1,10 +1,11 @@
-"""Attention over packed trees: a prompt token sees its prompt's past, a response token its prompt and its own past.
+"""Attention over packed trees: a prompt token attends to its prompt up to itself, a response token to its prompt and to
+its response up to itself.
 
-The sequence has no mask of T x T. Prompts and responses are attended to in two calls; the keys of a response are a copy
-of its prompt's and then its own, so that the gradients of all responses add up in the prompt they share. (Two calls on
-the two parts of the keys, merged by their log-sum-exp, would be cheaper and give wrong gradients: the log-sum-exp of
-the kernels carries none.) Tokens move in and out of their slots by rl_core.models.row_moves, whose gradients are the
-same to the bit in every run.
+There is no mask of T x T. One call computes the prompts and one the responses; the keys of a response are a copy of its
+prompt's keys and then its own, so the gradients of all responses add up in the prompt that they share. (Two calls for
+the two parts of the keys, merged by their log-sum-exp, would be cheaper but give wrong gradients, because none flow
+through the kernels' log-sum-exp.) rl_core.models.row_moves moves tokens into slots and back, with gradients that are
+equal to the bit in every run.
 
 Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), D head size.
 """
@@ -24,7 +25,7 @@ VarlenAttention = Callable[..., torch.Tensor]
 def tree_sdpa(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention by PyTorch's scaled dot product on padded prompts and padded responses.
+    """Tree attention with PyTorch's scaled dot product on padded prompts and padded responses.
 
     Args:
         query: [T, H, D].
@@ -47,11 +48,11 @@ def tree_sdpa(
         return prompts.view(*layout.prompt_shape, *heads), responses.view(*layout.response_shape, *heads)
 
     def with_prompt(prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
-        """[M, P + R, G, D]: behind a copy of its prompt each response's own."""
+        """[M, P + R, G, D]: for each response a copy of its prompt's states, then its own."""
         return torch.cat([copy_rows(prompts, index.prompt_copies), responses], dim=1)
 
     queries, keys, values = blocks(query), blocks(key), blocks(value)
-    # Padding stands behind the tokens of a prompt, where causality hides it.
+    # Padding comes after the tokens of a prompt, so the causal mask hides it.
     outputs = [_attend(queries[0], keys[0], values[0], scale=scale, mask=None)]
     if layout.has_responses:
         outputs.append(
@@ -63,7 +64,7 @@ def tree_sdpa(
 def _attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """[N, Q, H, D], twice [N, K, G, D] -> [N * Q, H, D]; causal without a mask."""
+    """[N, Q, H, D] and twice [N, K, G, D] -> [N * Q, H, D]; causal if there is no mask."""
     if _needs_every_head(query, mask):
         key, value = (part.repeat_interleave(query.shape[2] // key.shape[2], dim=2) for part in (key, value))
     out = scaled_dot_product_attention(
@@ -79,7 +80,8 @@ def _attend(
 
 
 def _needs_every_head(query: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """On CUDA the only kernel that takes a mask and fewer key than query heads keeps every score, in float32."""
+    """Whether keys must be repeated for each query head. On CUDA the only kernel that takes a mask and fewer key heads
+    than query heads stores every score in float32."""
     return query.is_cuda and mask is not None
 
 
@@ -92,7 +94,7 @@ def tree_varlen(
     scale: float,
     attend: VarlenAttention,
 ) -> torch.Tensor:
-    """Tree attention by a kernel for sequences of varying length, without padding.
+    """Tree attention with a kernel for sequences of different lengths, without padding.
 
     Args:
         query: [T, H, D].
@@ -100,8 +102,8 @@ def tree_varlen(
         value: [T, G, D].
         layout: The packed trees.
         scale: Multiplies the scores.
-        attend: `flash_attn.flash_attn_varlen_func`, or a function that takes the same arguments; causal masks are
-            aligned to the bottom right, so that a query sees all keys up to its own.
+        attend: `flash_attn.flash_attn_varlen_func`, or a function with the same arguments. Causal masks are aligned to
+            the bottom right, so that a query attends to all keys up to its own.
 
     Returns:
         [T, H, D].
@@ -110,7 +112,7 @@ def tree_varlen(
     (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape
 
     def runs(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[T, N, D] -> the tokens of all prompts and those of all responses."""
+        """[T, N, D] -> the tokens of all prompts, and the tokens of all responses."""
         slots = pad(states, slot_rows=index.slot_tokens, row_slot=index.token_slot)
         return slots[: index.num_prompt_tokens], slots[index.num_prompt_tokens :]
 

@@ -1,6 +1,6 @@
-"""Where the prompts and responses of packed trees lie, as the index tensors that attention needs.
+"""The index tensors that attention needs to find the prompts and responses of packed trees.
 
-Letters: T packed tokens; B prompts of at most P tokens; M responses of at most R inputs (the empty ones left out).
+Letters: T packed tokens; B prompts of at most P tokens; M responses of at most R inputs (without empty ones).
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ class PaddedIndex:
     """Trees as two padded blocks: B x P prompt slots, then M x R response slots.
 
     Attributes:
-        slot_tokens: [B * P + M * R] int64 packed token of each slot; unused slots repeat packed token 0.
+        slot_tokens: [B * P + M * R] int64 packed token of each slot; unused slots have packed token 0.
         token_slot: [T] int64 slot of each packed token.
         prompt_copies: The prompt of each of the M responses, as copies of the B prompts.
-        response_mask: [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt or to its own
-            past. Every row has a True, so that unused slots stay finite.
+        response_mask: [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt, or of its
+            response up to itself. Every row has a True, so that unused slots stay finite.
     """
 
     slot_tokens: torch.Tensor
@@ -35,16 +35,15 @@ class PaddedIndex:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RaggedIndex:
-    """Trees as runs of their own length, for kernels that take cumulative lengths (int32, from 0).
+    """Trees as runs of different lengths, for kernels that take cumulative lengths (int32, from 0).
 
     Attributes:
-        slot_tokens: [T] int64 packed tokens in the order of the runs: those of all prompts, then those of all
-            responses.
-        token_slot: [T] int64 place of each packed token in that order.
-        num_prompt_tokens: How many of them are the prompts'.
-        prompt_bounds: [B + 1] where each prompt begins and ends among the prompts' tokens.
-        response_bounds: [M + 1] the same for the responses.
-        key_copies: The packed tokens that the responses attend to, run by run: the prompt's, then the response's own.
+        slot_tokens: [T] int64 packed tokens in the order of the runs: first all prompts, then all responses.
+        token_slot: [T] int64 index of each packed token in that order.
+        num_prompt_tokens: Number of prompt tokens.
+        prompt_bounds: [B + 1] where each prompt begins and ends among the prompt tokens.
+        response_bounds: [M + 1] where each response begins and ends among the response tokens.
+        key_copies: The packed tokens that each response attends to: its prompt's tokens, then its own.
         key_bounds: [M + 1] where the keys of each response begin and end.
     """
 
@@ -58,13 +57,13 @@ class RaggedIndex:
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
-    """[sum of lengths] the integers start .. start + length - 1 of each pair, one run after the other."""
+    """[sum of lengths] the integers start .. start + length - 1 for each pair, concatenated."""
     run_begins = np.cumsum(lengths) - lengths
     return np.repeat(starts - run_begins, lengths) + np.arange(lengths.sum(), dtype=np.int64)
 
 
 def _padded_block(starts: Int64Array, lengths: Int64Array, *, shape: tuple[int, int]) -> tuple[Int64Array, Int64Array]:
-    """[rows, width] the tokens of runs in rows of equal width, padded with 0, and [sum of lengths] their slots."""
+    """[rows, width] the tokens of each run in a row, padded with 0, and [sum of lengths] their slots."""
     slots = ranges(np.arange(shape[0], dtype=np.int64) * shape[1], lengths)
     block = np.zeros(shape, np.int64)
     block.reshape(-1)[slots] = ranges(starts, lengths)
@@ -74,15 +73,15 @@ def _padded_block(starts: Int64Array, lengths: Int64Array, *, shape: tuple[int, 
 class TreeSpans:
     """Start and length of every prompt and response in the packed sequence; all [B] or [all responses] int64.
 
-    Responses of no input (a single token, which is only a target) have length 0 here.
+    A response of a single token, which is only a target, has length 0 here.
     """
 
     def __init__(self, prompt_lengths: Sequence[int], response_inputs: Sequence[Sequence[int]]) -> None:
-        """Trees lie one after the other, each prompt before its responses.
+        """Compute the spans. Trees follow each other, each prompt before its responses.
 
         Args:
-            prompt_lengths: [B] tokens of each prompt, >= 1.
-            response_inputs: [B][n] inputs of each response (its tokens less one), >= 0.
+            prompt_lengths: [B] number of tokens of each prompt, >= 1.
+            response_inputs: [B][n] number of inputs of each response (its tokens minus one), >= 0.
         """
         counts = np.array([len(lengths) for lengths in response_inputs], np.int64)
         self.response_prompt = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -96,7 +95,7 @@ class TreeSpans:
 
 
 class TreeLayout:
-    """The index tensors of one packed sequence; each is made at its first use and shared by all layers."""
+    """The index tensors of one packed sequence, created on first use and shared by all layers."""
 
     def __init__(self, spans: TreeSpans, *, device: torch.device) -> None:
         kept = spans.response_lengths > 0
@@ -113,12 +112,12 @@ class TreeLayout:
 
     @property
     def response_shape(self) -> tuple[int, int]:
-        """(M, R); (0, 0) when every response is a single token."""
+        """(M, R); (0, 0) if every response has a single token."""
         return len(self._responses[1]), int(self._responses[1].max(initial=0))
 
     @property
     def has_responses(self) -> bool:
-        """Whether any response has an input: one of a single token is a target only."""
+        """Whether any response has an input; a response of a single token has none."""
         return len(self._responses[1]) > 0
 
     @cached_property

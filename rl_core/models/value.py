@@ -1,4 +1,4 @@
-"""The critic: one module from packed trees to a value before each response token."""
+"""The model of the critic: one module from packed trees to a value before each response token."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from rl_core.models.policy import predicting_states
 
 
 class ValueModel(nn.Module):
-    """The body of a Hugging Face model with tree attention, and a float32 head of one output in the place of its own.
+    """The body of a Hugging Face model with tree attention, and a float32 head with one output in place of its own.
 
-    The head starts at zero, so that a new critic expects nothing: its first advantages are the returns themselves.
+    The head is initialised with zeros, so the values of a new critic are 0, and its first advantages are the returns.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Take the body of a model that `load_model` made; its output head is let go."""
+        """Take the body of a model that `load_model` made, without its output head."""
         super().__init__()
         self.body: PreTrainedModel = model.base_model
         self.config: PreTrainedConfig = model.config
@@ -29,11 +29,11 @@ class ValueModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where packed trees must be."""
+        """The device on which packed trees must be."""
         return self.head.weight.device
 
     def forward(self, packed: PackedTrees) -> torch.Tensor:
-        """[K] float32: the value of what has been written before each response token.
+        """[K] float32, the value before each response token.
 
         Args:
             packed: A micro-batch on this module's device.
@@ -43,9 +43,9 @@ class ValueModel(nn.Module):
 
 
 def load_value_model(folder: Path, config: ModelConfig) -> ValueModel:
-    """A new critic with the body of a Hugging Face folder, on the CPU.
+    """A new critic with the body of a Hugging Face folder's model, on the CPU.
 
     Raises:
-        ValueError: The attention asked for does not run here.
+        ValueError: the configured attention does not run here.
     """
     return ValueModel(load_model(folder, config))

@@ -1,4 +1,4 @@
-"""Attention of the vision towers: images and windows of equal size in one call, instead of one call an image."""
+"""Attention of the vision towers: images and windows of equal size in one call, instead of one call for each image."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-# transformers gives the boundaries of a packed sequence only to implementations with "flash" in their name; for others
+# transformers passes the boundaries of a packed sequence only to implementations with "flash" in their name; for others
 # its vision towers loop over the images.
 VISION_SDPA = "sdpa_in_flash_form"
 
@@ -25,19 +25,19 @@ def vision_sdpa(
     cu_seq_lens_q: torch.Tensor,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Full attention within each segment of a packed sequence, by PyTorch's scaled dot product.
+    """Full attention within each segment of a packed sequence, with PyTorch's scaled dot product.
 
     Args:
         module: The calling layer (transformers' signature).
-        query: [1, H, S, D], all segments one after the other.
+        query: [1, H, S, D], all segments concatenated.
         key: [1, H, S, D].
         value: [1, H, S, D].
         attention_mask: Unused; segments have no mask.
         scaling: Multiplies the scores.
-        cu_seq_lens_q: [segments + 1] int32 bounds.
+        cu_seq_lens_q: [segments + 1] int32 bounds of the segments.
 
     Returns:
-        [1, S, H, D], and None in the place of the weights.
+        [1, S, H, D], and None in place of the attention weights.
     """
     states = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
     lengths = tuple((cu_seq_lens_q[1:] - cu_seq_lens_q[:-1]).tolist())
@@ -53,14 +53,14 @@ def vision_sdpa(
 
 
 def _attend_equal(states: Sequence[torch.Tensor], *, length: int, scale: float) -> torch.Tensor:
-    """Query, key and value [S, H, D] in segments of one length -> [S, H, D]."""
+    """Query, key and value [S, H, D] in segments of equal length -> [S, H, D]."""
     query, key, value = (tensor.view(-1, length, *tensor.shape[1:]).transpose(1, 2) for tensor in states)
     return scaled_dot_product_attention(query, key, value, scale=scale).transpose(1, 2).flatten(0, 1)
 
 
 @lru_cache(maxsize=8)
 def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[tuple[int, torch.Tensor]]:
-    """Segment length -> the tokens of all segments of that length. Cached because every layer asks for the same."""
+    """Segment length -> the tokens of all segments of this length. Cached, because every layer needs the same."""
     tokens: dict[int, list[torch.Tensor]] = {}
     start = 0
     for length in lengths:

@@ -1,7 +1,7 @@
-"""A folder on any file system that fsspec knows: where it is, and the few things that are done there.
+"""A folder on any file system that fsspec supports, with the few operations that a run's copy needs.
 
-S3 and Google Cloud Storage are reached through pyarrow, which is installed anyway; credentials come from the
-environment and the usual files of their tools, never from an address.
+S3 and Google Cloud Storage are reached through pyarrow, which is a dependency anyway. Credentials come from the
+environment and the usual files of these services' tools, never from an address.
 """
 
 import dataclasses
@@ -21,24 +21,25 @@ from rl_core.redaction import redact
 
 _BLOCK_BYTES = 4 << 20
 _PATIENCE = timedelta(seconds=30)
-"""After which Google's store counts as away; its library's own 15 minutes would hold the end of a run up."""
+"""Time limit for Google Cloud Storage. The library's default of 15 minutes would delay the end of a run."""
 
 _SECONDS_TO_CONNECT = 10.0
 _SECONDS_TO_ANSWER = 60.0
-"""Of S3. Its library gives a request up after 3 seconds without a byte, which a store with much to do takes easily."""
+"""Time limits for S3. By default the library gives up after 3 seconds without data, which is too short for a busy
+store."""
 
 S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Variables that name another store than Amazon's."""
+"""Environment variables with the address of an S3 store other than Amazon's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A folder. Names are relative to it, with `/`. Every method raises OSError when the file system does not answer.
+    """A folder. Names are relative to it, with `/`. Every method raises OSError if the file system does not answer.
 
     Attributes:
-        system: The file system, by fsspec's protocol.
-        root: The folder's path there.
-        kind: "folder" for a path of this machine, "objects" for a store without folders, "other" for the rest.
+        system: The file system of fsspec.
+        root: The folder's path on it.
+        kind: "folder" for a path on this machine, "objects" for an object store, "other" for anything else.
     """
 
     system: Any
@@ -66,12 +67,12 @@ class Place:
         return cls(system=system, root=root.rstrip("/"), kind=kind)
 
     def below(self, name: str) -> Self:
-        """A folder in this one."""
+        """A folder inside this one."""
         return dataclasses.replace(self, root=f"{self.root}/{name}")
 
     def names(self, folder: str) -> list[str]:
-        """What lies directly in a folder; nothing where there is no such folder."""
-        self.system.invalidate_cache()  # some file systems remember a listing that another machine has changed
+        """The names directly in a folder; none if there is no such folder."""
+        self.system.invalidate_cache()  # some file systems cache a listing that another machine may have changed
         try:
             found = self.system.ls(self._path(folder), detail=False)
         except FileNotFoundError:
@@ -80,11 +81,11 @@ class Place:
         return sorted(name for name in last if name and name != folder.rpartition("/")[2])
 
     def read(self, name: str) -> bytes:
-        """A small file. Raises FileNotFoundError where there is none."""
+        """The content of a small file. Raises FileNotFoundError if it does not exist."""
         return bytes(self.system.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a small file in place of an earlier one; in a folder and an object store at once or not at all."""
+        """Write a small file, or replace it. In a folder and in an object store this is atomic."""
         if self.kind == "folder":
             atomic_write_bytes(Path(self._path(name)), data)
             return
@@ -92,15 +93,15 @@ class Place:
             stream.write(data)
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file, if it exists."""
         try:
             self.system.rm_file(self._path(name))
         except FileNotFoundError:
             return
 
     def put(self, file: Path, name: str, *, size: int) -> str:
-        """Copy the first `size` bytes of a file here. Returns the SHA-256 of what was read, hexadecimal. A copy that
-        fails in between may leave a part under this name."""
+        """Copy the first `size` bytes of a file to this place. Returns the SHA-256 of the bytes that were read,
+        hexadecimal. A copy that fails may leave a part of the file under this name."""
         digest = hashlib.sha256()
         with file.open("rb") as source, self._writing(name) as target:
             for block in _blocks(source, size):
@@ -112,13 +113,14 @@ class Place:
         return digest.hexdigest()
 
     def get(self, name: str, file: Path) -> str:
-        """Copy a file from here. Returns its SHA-256, hexadecimal. Raises FileNotFoundError where there is none."""
+        """Copy a file from this place. Returns its SHA-256, hexadecimal. Raises FileNotFoundError if it does not
+        exist."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as target:
             return self._read_through(name, target.write)
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of a file, read from here. Raises FileNotFoundError where there is none."""
+        """The SHA-256 of a file in this place, hexadecimal. Raises FileNotFoundError if it does not exist."""
         return self._read_through(name, lambda block: None)
 
     def _read_through(self, name: str, take: Callable[[bytes], object]) -> str:
@@ -131,7 +133,7 @@ class Place:
 
     def _writing(self, name: str) -> IO[bytes]:
         path = self._path(name)
-        if self.kind != "objects":  # an object store would be given an empty object as a folder
+        if self.kind != "objects":  # in an object store, makedirs would create an empty object
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
         stream: IO[bytes] = self.system.open(path, "wb")
         return stream
@@ -150,10 +152,10 @@ def _s3() -> Any:
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow.fs import S3FileSystem
 
-    # Credentials and region are read by Arrow's library itself; the address of another store than Amazon's is not.
+    # Arrow reads credentials and region by itself, but not the address of a store other than Amazon's.
     endpoint = next((os.environ[name] for name in S3_ENDPOINTS if os.environ.get(name)), "")
     parts = urlsplit(endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}")
-    # Writes in the background would hold a whole file in memory where the disk is faster than the store.
+    # With background writes, a whole file would be held in memory if the disk is faster than the store.
     system = S3FileSystem(
         scheme=parts.scheme or "https",
         endpoint_override=parts.netloc or None,

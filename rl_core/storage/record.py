@@ -1,5 +1,5 @@
-"""What a record in a storage says: files by path and hash, and small facts. A record is the commit marker of its files:
-they are there because it is."""
+"""A record in a storage: files by path and hash, and small facts. A record is the commit marker of its files: if it
+exists, they are complete."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ class Record:
 
     Attributes:
         name: Its name in the storage.
-        facts: JSON values, as JSON gives them back.
-        files: By path relative to the run's folder.
+        facts: JSON values.
+        files: By their path relative to the run's folder.
     """
 
     name: str
@@ -40,14 +40,14 @@ class Record:
         return sum(file.size for file in self.files.values())
 
     def to_bytes(self) -> bytes:
-        """JSON with a digest of itself. Equal records give equal bytes."""
+        """The record as JSON with its own digest. Equal records give equal bytes."""
         files = {path: asdict(file) for path, file in self.files.items()}
         content = {"format": _FORMAT, "name": self.name, "facts": dict(self.facts), "files": files}
         return _canonical(content | {"sha256": hashlib.sha256(_canonical(content)).hexdigest()})
 
 
 def parse_record(data: bytes) -> Record | None:
-    """The record that `to_bytes` wrote; None for everything else, such as one that was torn by an outage."""
+    """The record that `to_bytes` wrote; None for anything else, such as a file that an outage has cut off."""
     try:
         content = dict(json.loads(data))
         digest = content.pop("sha256")

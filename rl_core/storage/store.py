@@ -1,9 +1,11 @@
-"""The copy of one run in a storage. Content first, its record last: a record is written when every file that it names
-is there and was read back with its hash, so that an outage at any moment leaves a record whole or not there.
+"""The copy of one run in a storage.
 
-    <address>/<run>/records/NAME.json     what is there: a stage, a checkpoint, the newest progress
-    <address>/<run>/objects/SHA256        content, once for all records that name it
-    <address>/<run>/writer.json           who copies: the process that began last
+Content is written first and its record last: a record is written after every file that it names has been copied and
+verified, so that an outage at any moment leaves either a valid record or none.
+
+    <address>/<run>/records/NAME.json     what has been copied: a stage, a checkpoint, the newest progress
+    <address>/<run>/objects/SHA256        the content of a file, shared by all records that name it
+    <address>/<run>/writer.json           the process that copies: the one that began last
 """
 
 import json
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from rl_core.storage.place import Place
 
 _THREADS = 8
-"""Files that are copied at a time: a rollout's file is small, and an answer of a far store takes its time."""
+"""Number of files that are copied at a time: a rollout file is small, and a remote store takes long to answer."""
 
 _WRITER = "writer.json"
 
@@ -29,27 +31,27 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 Locate = Callable[[str], Path]
-"""Maps a path relative to the run's folder to the file that is read or written for it."""
+"""Maps a path relative to the run's folder to the file to read or write."""
 
 
 class StorageDamaged(ValueError):
-    """What lies in the storage is not what its record says; the message names the object."""
+    """The content in the storage does not match its record; the message names the object."""
 
 
 class TakenOver(RuntimeError):
-    """Another process copies this run now: it was continued elsewhere."""
+    """Another process now copies this run: it was continued elsewhere."""
 
 
 class SourceChanged(ValueError):
-    """A file of the run is no longer what its manifest says, so that it is not copied; the message names it."""
+    """A file of the run no longer matches its manifest, so it is not copied; the message names it."""
 
 
 class RunStore:
-    """The records and objects of one run, for one writer. Not for several threads at a time, reading apart.
+    """The records and objects of one run, with a single writer. Only reading is thread-safe.
 
     Args:
         place: The run's folder in the storage.
-        verify: Read back and hash what was copied; otherwise the storage is believed.
+        verify: Whether to read back and hash every copied file.
     """
 
     def __init__(self, place: "Place", *, verify: bool) -> None:
@@ -60,7 +62,8 @@ class RunStore:
         self._records: dict[str, Record] | None = None
 
     def records(self) -> Mapping[str, Record]:
-        """The records by name, read once: there is one writer. Raises OSError when the storage does not answer."""
+        """The records by name, read only once, because there is a single writer. Raises OSError if the storage does not
+        answer."""
         if self._records is None:
             names = [name for name in self._place.names("records") if name.endswith(".json")]
             found = _each(self._read, names)
@@ -68,15 +71,15 @@ class RunStore:
         return self._records
 
     def known(self) -> set[str]:
-        """Hashes of the content that is there, as far as the records were read: the storage is not asked."""
+        """Hashes of the content in the storage, as far as records were read; the storage is not asked."""
         return self._named_objects((self._records or {}).values())
 
     def claim(self) -> None:
-        """Make this process the one that copies. The first time it removes objects that no record names, which a
-        process left that ended while it copied.
+        """Make this process the writer. The first call also removes objects that no record names, which a process has
+        left that ended while it copied.
 
         Raises:
-            TakenOver: another process began to copy later.
+            TakenOver: another process became the writer later.
             OSError: the storage does not answer.
         """
         if not self._is_claimed:
@@ -89,16 +92,16 @@ class RunStore:
         try:
             writer = json.loads(self._place.read(_WRITER))
         except (FileNotFoundError, ValueError):
-            return  # somebody removed it, and nobody else began
+            return  # the file was removed, but no other process became the writer
         if writer["id"] != self._identity:
-            raise TakenOver(f"the process {writer['pid']} on {writer['host']} copies this run now")
+            raise TakenOver(f"the process {writer['pid']} on {writer['host']} now copies this run")
 
     def save(self, record: Record, locate: Locate) -> None:
-        """Copy the files of a record that no other record names, then put the record in place of an earlier one.
+        """Copy the files of a record that no other record names, then write the record or replace an earlier one.
 
         Raises:
-            SourceChanged: a file is not what the record says.
-            StorageDamaged: the storage gives back something else than it was given.
+            SourceChanged: a file does not match the record.
+            StorageDamaged: the storage does not return the content that was written.
             OSError: a file or the storage cannot be read or written.
         """
         earlier = self.records().get(record.name)
@@ -121,10 +124,10 @@ class RunStore:
             self._remove_objects(self._named_objects([record]))
 
     def fetch(self, files: Mapping[str, StoredFile], locate: Locate) -> None:
-        """Copy files of records from the storage to where `locate` says; what was there is replaced.
+        """Copy files of records from the storage to the paths that `locate` returns; existing files are replaced.
 
         Raises:
-            StorageDamaged: an object is missing or not what its record says.
+            StorageDamaged: an object is missing, or does not match its record.
             OSError: a file or the storage cannot be read or written.
         """
         _each(lambda one: self._get(one[1], locate(one[0])), files.items())
@@ -133,36 +136,36 @@ class RunStore:
         try:
             return parse_record(self._place.read(f"records/{name}"))
         except FileNotFoundError:
-            return None  # another process removed it since
+            return None  # another process has removed it in the meantime
 
     def _put(self, source: Path, path: str, file: StoredFile) -> None:
         name = f"objects/{file.sha256}"
         if self._place.put(source, name, size=file.size) != file.sha256:
-            raise SourceChanged(f"{path} is not what its manifest says, so that it is not copied")
+            raise SourceChanged(f"{path} does not match its manifest, so it is not copied")
         if self._verify and self._place.digest(name) != file.sha256:
-            raise StorageDamaged(f"{path} was copied, and the storage gives back something else")
+            raise StorageDamaged(f"{path} was copied, but the storage returns different content")
 
     def _get(self, file: StoredFile, target: Path) -> None:
         name = f"objects/{file.sha256}"
         try:
             found = self._place.get(name, target)
         except FileNotFoundError:
-            raise StorageDamaged(f"{name} is missing in the storage, though a record names it") from None
+            raise StorageDamaged(f"{name} is missing in the storage, although a record names it") from None
         if found != file.sha256:
-            raise StorageDamaged(f"{name} in the storage has another content (SHA-256 {found})")
+            raise StorageDamaged(f"{name} in the storage has different content (SHA-256 {found})")
 
     def _named_objects(self, records: Iterable[Record]) -> set[str]:
         return {file.sha256 for record in records for file in record.files.values()}
 
     def _remove_objects(self, names: set[str]) -> None:
-        """Those of them that no record names any more."""
+        """Remove the objects that no record names any more."""
         for name in sorted(names - self._named_objects(self.records().values())):
             self._place.remove(f"objects/{name}")
 
 
 def _each(action: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """The action's results, several at a time. The first failure drops those that have not begun: a store that is away
-    would be asked for each."""
+    """The results of the action, which runs for several items at a time. After the first failure no further item is
+    started, because a store that is down would be asked for each of them."""
     with ThreadPoolExecutor(_THREADS) as threads:
         begun = [threads.submit(action, item) for item in items]
         try:

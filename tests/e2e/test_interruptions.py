@@ -79,7 +79,7 @@ def test_a_preparation_that_is_asked_to_stop_does_so_at_once_and_says_so(
         wait_until(lambda: is_preparing() or stopped.poll() is not None, "rows are prepared")
         os.killpg(stopped.pid, signum)
         assert stopped.wait(timeout=120) == code, output.read_text()  # the rows would take longer
-    assert f"{signum.name}: what is being prepared is dropped" in output.read_text()
+    assert f"{signum.name}: unfinished preparation is dropped" in output.read_text()
     assert f"stopped by {signum.name}; what was finished is kept" in output.read_text()
     assert f"sightline run --resume {run.name}" in output.read_text()
     assert not is_preparing()

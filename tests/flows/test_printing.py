@@ -60,9 +60,9 @@ def test_doctor_shows_the_command_of_a_run_in_an_odd_folder(tmp_path: Path) -> N
     ("name", "why"),
     [
         ("file", "it is a file"),
-        ("file/below", "a file is named as a folder"),
-        ("loop", "lead round in a circle"),
-        ("loop/below", "lead round in a circle"),
+        ("file/below", "a part of its path is a file"),
+        ("loop", "its symbolic links form a circle"),
+        ("loop/below", "its symbolic links form a circle"),
         ("x" * 300, "the name is too long"),
         ("new/" + "x" * 300, "the name is too long"),
     ],

@@ -18,20 +18,20 @@ def rendered(source: str, content: str = "text") -> str:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("{{ content", "is no Jinja, line 1: unexpected end of template"),
-        ("\n\n{% fi %}", "is no Jinja, line 3: Encountered unknown tag 'fi'"),
-        ("{{ content | nothing }}", "is no Jinja, line 1: No filter named 'nothing'"),
+        ("{{ content", "is not valid Jinja, line 1: unexpected end of template"),
+        ("\n\n{% fi %}", "is not valid Jinja, line 3: Encountered unknown tag 'fi'"),
+        ("{{ content | nothing }}", "is not valid Jinja, line 1: No filter named 'nothing'"),
         ("{{ contnt }}", "names the unknown variable contnt; there is content"),
         ("{{ b }} {{ a }}", "names the unknown variables a, b"),
         ("{{ lipsum(n=1000000) }}", "names the unknown variable lipsum"),
-        ("{% include 'prompt.jinja' %}", "names another template in line 1"),
-        ("\n{% extends content %}", "names another template in line 2"),
-        ("{% import content as other %}", "names another template in line 1"),
-        ("{% from content import other %}", "names another template in line 1"),
+        ("{% include 'prompt.jinja' %}", "uses another template in line 1"),
+        ("\n{% extends content %}", "uses another template in line 2"),
+        ("{% import content as other %}", "uses another template in line 1"),
+        ("{% from content import other %}", "uses another template in line 1"),
         ("{{ " + "(" * 5000 + "content" + ")" * 5000 + " }}", "nested too deeply"),
         ("{% if content %}" * 3000 + "{% endif %}" * 3000, "nested too deeply"),
         ("{{ content" + " + 'a'" * 5000 + " }}", "nested too deeply"),
-        ("x" * 300_000, "has 300000 characters, more than a template may have"),
+        ("x" * 300_000, "has 300000 characters, more than the limit"),
     ],
 )
 def test_what_is_no_template_is_named(source: str, why: str) -> None:
@@ -42,19 +42,19 @@ def test_what_is_no_template_is_named(source: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (LOOPS, "has loops that go on after 200000 turns"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself without end"),
-        ("{% block b %}{{ self.b() }}{% endblock %}", "calls itself without end"),
-        ("{% for a in content recursive %}{{ loop(content) }}{% endfor %}", "calls itself without end"),
-        ("{{ 'a' * 10 ** 12 }}", "makes a text of 1000000000000 characters"),
-        ("{{ 10 ** (10 ** 10) }}", "makes a text of"),
+        (LOOPS, "has loops that take more than 200000 iterations"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself endlessly"),
+        ("{% block b %}{{ self.b() }}{% endblock %}", "calls itself endlessly"),
+        ("{% for a in content recursive %}{{ loop(content) }}{% endfor %}", "calls itself endlessly"),
+        ("{{ 'a' * 10 ** 12 }}", "gives a text of 1000000000000 characters"),
+        ("{{ 10 ** (10 ** 10) }}", "gives a text of"),
         (
             "{% set n = namespace(t='ab') %}{% for i in range(60) %}{% set n.t = n.t ~ n.t %}{% endfor %}",
-            "makes a text",
+            "gives a text",
         ),
         (
             "{% set n = namespace(t='ab') %}{% for i in range(60) %}{% set n.t = n.t + n.t %}{% endfor %}",
-            "makes a text",
+            "gives a text",
         ),
     ],
 )
@@ -127,5 +127,5 @@ def test_a_chat_template_may_use_what_transformers_gives_it(source: str) -> None
 
 
 def test_a_chat_template_that_is_no_jinja_is_named() -> None:
-    with pytest.raises(ValueError, match="is no Jinja, line 1"):
+    with pytest.raises(ValueError, match="is not valid Jinja, line 1"):
         check_chat_template("{{ messages")

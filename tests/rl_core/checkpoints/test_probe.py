@@ -97,7 +97,7 @@ def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path: Path) -> Non
     item = {"name": "a/0", "token_ids": [1], "engine_token_ids": [1], "response_ids": [2], "log_probs": [-1.0]}
     for name in ("../private.png", str(tmp_path / "private.png")):
         (folder / "probe.json").write_text(json.dumps({"dtype": "float32", "items": [item | {"images": [name]}]}))
-        with pytest.raises(ValueError, match="no name of a file below"):
+        with pytest.raises(ValueError, match="does not name a file below"):
             read_probe(folder)
         with pytest.raises(ValueError, match="images that are not in it"):
             read_items(folder)

@@ -243,7 +243,7 @@ def test_after_any_history_the_newest_and_the_earliest_best_are_kept(
 
 def test_a_state_that_json_would_change_is_refused_when_it_is_saved(root: Path) -> None:
     for loader in ({"order": (1, 2)}, {"seen": {3: "three"}}):
-        with pytest.raises(ValueError, match="loader of step 1 cannot be read back"):
+        with pytest.raises(ValueError, match="loader of step 1 would be different when read back"):
             CheckpointStore(root, save_limit=1).save(
                 1, write_state("x"), info=CheckpointInfo(step=1, epoch=1, end_of_epoch=False, loader=loader)
             )

@@ -139,14 +139,14 @@ def odd_paths(tmp_path: Path) -> Path:
     ("name", "why"),
     [
         ("pipe.yaml", "it is a named pipe"),
-        ("one.yaml", "symbolic links lead round in a circle"),
+        ("one.yaml", "its symbolic links form a circle"),
         ("folder.yaml", "it is a folder"),
         ("huge.yaml", "262156 bytes are more than a config may have"),
-        ("huge.yaml/below.yaml", "a file is named as a folder"),
+        ("huge.yaml/below.yaml", "a part of its path is a file"),
         ("gone.yaml", "nothing is there"),
         ("", "it is a folder"),
         (f"{'long' * 100}.yaml", "the name is too long"),
-        ("a\0b.yaml", "the name holds a null character"),
+        ("a\0b.yaml", "the name contains a null character"),
     ],
 )
 @pytest.mark.parametrize("is_extended", [False, True])

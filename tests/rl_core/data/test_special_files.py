@@ -125,7 +125,9 @@ def test_an_image_file_of_a_size_that_no_image_has_is_not_read(tmp_path: Path) -
     path = tmp_path / "a.png"
     with path.open("wb") as file:
         file.truncate(200 << 30)  # a hole: it takes no room on the disk
-    with pytest.raises(ValueError, match=f"the image file {path} has 214748364800 bytes, more than the 1073741824"):
+    with pytest.raises(
+        ValueError, match=f"the image file {path} has 214748364800 bytes, more than the limit of 1073741824"
+    ):
         read_image(path)
 
 

@@ -74,7 +74,7 @@ def test_text_models_count_positions_in_one_row(model_folder: Callable[[str], Pa
 def test_a_text_model_refuses_images(bench: Bench, model_folder: Callable[[str], Path]) -> None:
     text = Bench.load(model_folder("llama"))
     tree = bench.tree([1, 1], ["tall-1"], [1])
-    with pytest.raises(ValueError, match="reads text only"):
+    with pytest.raises(ValueError, match="takes text only"):
         pack_trees([tree], pixels=bench.pixels, model_config=text.policy.config, device=torch.device("cpu"))
 
 

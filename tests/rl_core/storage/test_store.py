@@ -161,7 +161,7 @@ def test_a_file_that_is_not_what_its_manifest_says_is_not_copied(tmp_path: Path)
     store = RunStore(Place.at(str(tmp_path / "store")), verify=False)
     record = record_of(tmp_path, "stage", {"a": b"one"})
     (tmp_path / "a").write_bytes(b"two")
-    with pytest.raises(SourceChanged, match="a is not what its manifest says"):
+    with pytest.raises(SourceChanged, match="a does not match its manifest"):
         store.save(record, lambda path: tmp_path / path)
     assert RunStore(Place.at(str(tmp_path / "store")), verify=False).records() == {}
 
@@ -177,7 +177,7 @@ def test_a_storage_that_alters_what_it_is_given_is_noticed_where_it_is_read_back
     here = Place.at(str(tmp_path / "store"))
     place = Altering(system=here.system, root=here.root, kind=here.kind)
     record = record_of(tmp_path, "stage", {"a": b"one"})
-    with pytest.raises(StorageDamaged, match="gives back something else"):
+    with pytest.raises(StorageDamaged, match="returns different content"):
         RunStore(place, verify=True).save(record, lambda path: tmp_path / path)
     RunStore(place, verify=False).save(record, lambda path: tmp_path / path)
 
@@ -199,6 +199,6 @@ def test_the_process_that_began_last_copies_and_the_earlier_one_notices(tmp_path
     first.claim()
     first.claim()
     second.claim()
-    with pytest.raises(TakenOver, match="copies this run now"):
+    with pytest.raises(TakenOver, match="now copies this run"):
         first.claim()
     second.claim()

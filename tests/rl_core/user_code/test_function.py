@@ -100,9 +100,9 @@ def test_what_is_not_there_is_named(name: str, words: str) -> None:
     ("name", "words"),
     [
         ("x" * 5000 + ".py", "more characters ...*there is no file.*the name is too long"),
-        ("null\0.py", "the name holds a null character"),
-        ("half\ud83d.py", "the name holds half a character"),
-        ("circle.py", "symbolic links lead round in a circle"),
+        ("null\0.py", "the name contains a null character"),
+        ("half\ud83d.py", "the name contains half a character"),
+        ("circle.py", "its symbolic links form a circle"),
         ("folder.py", "it is a folder"),
         ("pipe.py", "it is a named pipe"),
     ],

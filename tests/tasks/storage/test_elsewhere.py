@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_of_the_storage_is_replaced_by_an_older_one(tmp_pat
         place.below("mine").write(f"objects/{damaged}", b"something else")
         if step:
             assert trained(second, FailingPlaceThatCopiesNothing.of(place), GEOMETRY).resumed == step
-    with pytest.raises(StorageDamaged, match="has another content"):
+    with pytest.raises(StorageDamaged, match="has different content"):
         trained(third, place, GEOMETRY)
 
 

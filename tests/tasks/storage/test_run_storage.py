@@ -87,7 +87,7 @@ def test_a_damaged_stage_of_the_copy_is_made_anew(copied: RunDirectory, here: Ru
     for file in Path(place.below(copied.name).root, "objects").iterdir():
         file.write_bytes(b"x")
     assert find_complete(here, PREPARED, fetch=storage_of(here, place).bring_stage) is None
-    assert EVENTS[-1][0] == "storage-failed" and "has another content" in str(EVENTS[-1][1]["reason"])
+    assert EVENTS[-1][0] == "storage-failed" and "has different content" in str(EVENTS[-1][1]["reason"])
     assert (here.data / "half").is_file()
 
 
