@@ -31,7 +31,7 @@ class DataConfig(Section):
     validation: Source
     """Held-out rows: validation during training and the evaluation stage. No image may be shared with `train`."""
     prompt_template: str | None = None
-    """Jinja file (variable `content`) wrapped around each question; null leaves the question alone."""
+    """Jinja file (variable `content`) wrapped around each question; null takes the question as it is."""
     system_prompt: str | None = None
     """Text of a system message before each conversation that has none of its own."""
     override_chat_template: str | None = None
@@ -51,7 +51,7 @@ class DataConfig(Section):
     video_max_frames: int = Field(default=128, ge=2, multiple_of=2)
     """Most frames taken from a video; from a longer video fewer are taken in each second."""
     rollout_batch_size: int = Field(default=512, ge=1, le=1_000_000)
-    """Prompts a training step."""
+    """Prompts of a training step."""
     shuffle: bool = True
     """Take the rows of each epoch in a random order keyed by seed and epoch; false keeps the order of the source."""
     source_weights: dict[str, PositiveFloat] | None = None

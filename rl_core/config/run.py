@@ -44,7 +44,7 @@ class RunConfig(Section):
     cold_start: ColdStartConfig | None = None
     """Supervised stage before RL; null starts RL from the model as it is."""
     rollout: RolloutConfig = RolloutConfig()
-    """How responses are drawn."""
+    """How responses are generated in training."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     """Advantages, policy loss, KL."""
     actor: ActorConfig = ActorConfig()

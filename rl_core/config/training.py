@@ -59,7 +59,7 @@ class ColdStartConfig(Section):
 
 
 class RolloutConfig(Section):
-    """How the generator draws responses in training."""
+    """How responses are generated in training."""
 
     n: int = Field(default=8, ge=1)
     """Responses to each prompt: the size of a group. An estimator that compares within a group needs 2 or more."""

@@ -16,8 +16,8 @@ class BatchPlan:
     Attributes:
         train_rows: Rows that are trained on.
         prompts_per_step: `data.rollout_batch_size`.
-        prompts_per_draw: Prompts that are drawn at a time; with group filtering they may be fewer than a step's.
-        samples_per_step: Responses that are drawn and scored in a step: prompts x `rollout.n`.
+        prompts_per_draw: Prompts that are taken at a time; with group filtering they may be fewer than a step's.
+        samples_per_step: Responses that are generated and scored in a step: prompts x `rollout.n`.
         optimizer_steps_per_step: Optimizer steps of a step, all PPO epochs together; only the first is exactly
             on-policy.
         samples_per_optimizer_step: Responses that one gradient is averaged over.
