@@ -87,11 +87,11 @@ def init(
     """Write a config for your own data, and show the prompts and rewards of its first rows."""
     from flows.commands.init import init_config
     from rl_core.data.column_guesses import NamedColumns
-    from tasks.new_config.writing import Wishes
+    from tasks.new_config.writing import InitOptions
 
     columns = NamedColumns(prompt_key=prompt_key, answer_key=answer_key, image_key=image_key, video_key=video_key)
-    wishes = Wishes(validation=validation, model=model, columns=columns, media_dir=media_dir)
-    raise typer.Exit(init_config(data, wishes, Console(), out=out, force=force))
+    options = InitOptions(validation=validation, model=model, columns=columns, media_dir=media_dir)
+    raise typer.Exit(init_config(data, options, Console(), out=out, force=force))
 
 
 @imports.command()

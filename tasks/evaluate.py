@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
+from rl_core.evaluation.response_file import ResponseFile
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
@@ -34,10 +34,10 @@ def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageMani
 
     def make(context: RunContext) -> StageOutcome:
         folder = context.run.evaluation(model)
-        answers = AnswerFile(folder.with_suffix(".answers.jsonl"), key=context.wanted(stage).key)
-        items = context.session.evaluate(model, answers)
+        responses = ResponseFile(folder.with_suffix(".answers.jsonl"), key=context.wanted(stage).key)
+        items = context.session.evaluate(model, responses)
         results = write_evaluation(folder, items)
-        answers.remove()
+        responses.remove()
         return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
 
     return run_stage(run, stage, make=make, show=show_evaluation)

@@ -20,7 +20,7 @@ def score(sample: RewardSample, brevity_weight: float = 0.1) -> dict[str, float]
     brevity = 1.0 / (1.0 + sample.response_length / 100)
     return {
         "overall": (1.0 - brevity_weight) * accuracy + brevity_weight * brevity,
-        "accuracy": accuracy,  # evaluation reads its verdict here (evaluation.accuracy_key)
+        "accuracy": accuracy,  # says whether the response is right (evaluation.accuracy_key)
         "brevity": brevity,
     }
 

@@ -29,7 +29,7 @@ def examine(runs_dir: Path, console: Console) -> None:
         table.add_column(column, overflow="fold")
     doubtful = []
     for run in runs_below(runs_dir):
-        state, is_doubtful = standing_of(run)
+        state, is_doubtful = state_of(run)
         table.add_row(*map(Text, (run.name, state, resume_command(run) if state == "unfinished" else "")))
         doubtful += [run] if is_doubtful else []
     for marked in _mark(doubtful):
@@ -37,7 +37,7 @@ def examine(runs_dir: Path, console: Console) -> None:
     console.print(table)
 
 
-def standing_of(run: RunDirectory) -> tuple[str, bool]:
+def state_of(run: RunDirectory) -> tuple[str, bool]:
     """Whether a run is being written, finished or unfinished, and whether Prefect may show it as Running for ever."""
     try:
         owner = lock_owner(run.lock)

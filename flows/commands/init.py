@@ -11,9 +11,9 @@ from rl_core.sources.columns import name_columns
 from rl_core.sources.rows import BadRow
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
 from tasks.new_config.writing import (
+    InitOptions,
     Proposal,
     Trial,
-    Wishes,
     propose,
     roomy_length,
     try_config,
@@ -26,7 +26,7 @@ _NAMED_ROWS = 10
 _MAX_BAD_SHARE: float = DataConfig.model_fields["max_bad_share"].default
 
 
-def init_config(data: str, wishes: Wishes, console: Console, *, out: Path, force: bool) -> int:
+def init_config(data: str, options: InitOptions, console: Console, *, out: Path, force: bool) -> int:
     """Write a config for `data` and show the prompts and rewards of its first rows.
 
     Returns:
@@ -40,16 +40,16 @@ def init_config(data: str, wishes: Wishes, console: Console, *, out: Path, force
     stop = StopRequest()
     try:
         with stopped_by_signals(stop), stop.breaking_off():
-            _init(data, wishes, console, out=out)
+            _init(data, options, console, out=out)
     except Interrupted as stopped:
         say(console, f"{out} is not finished; the same command writes it", label="[yellow]stopped[/yellow]")
         return stopped.exit_code
     return 0
 
 
-def _init(data: str, wishes: Wishes, console: Console, *, out: Path) -> None:
+def _init(data: str, options: InitOptions, console: Console, *, out: Path) -> None:
     folder = out.with_suffix(".data")
-    proposal = propose(data, wishes, folder=folder)
+    proposal = propose(data, options, folder=folder)
     _say_what_was_found(proposal, console)
     _say_what_is_unusable(proposal, console, listed_in=write_rejected(proposal, folder))
     trial = try_config(write_config(proposal, out, max_prompt_length=_FIRST_LIMIT))

@@ -27,7 +27,7 @@ from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource
 
 if TYPE_CHECKING:
-    from rl_core.evaluation.any_model import Dtype
+    from rl_core.evaluation.model_lookup import Dtype
 
 EVALUATIONS = Path("evaluations")
 """Default folder of results, relative to the working directory."""
@@ -132,14 +132,14 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on(console))
         with progress.wait("load PyTorch and its libraries"):
-            from rl_core.evaluation.any_model import found_model
             from rl_core.evaluation.model_evaluation import Measurement, evaluate_model
+            from rl_core.evaluation.model_lookup import find_model
 
         measurements = [
             Measurement(protocol=protocol, source=source) for protocol, source in zip(protocols, sources, strict=True)
         ]
         with progress.wait(f"get the model {name}"):
-            model = stack.enter_context(found_model(name))
+            model = stack.enter_context(find_model(name))
         results = evaluate_model(model, measurements, dtype=dtype or model.own_dtype(), seed=seed, progress=progress)
         for result, items in results:
             folder = out / result.name

@@ -15,9 +15,9 @@ from rl_core.data.evaluation_items import RenderedItems, render_items
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
 from rl_core.data.row_preparation import Limits
-from rl_core.evaluation.any_model import Dtype, FoundModel
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.model_lookup import Dtype, FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.models.loading import load_model, named_hf_weights

@@ -15,9 +15,9 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
-from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
 from rl_core.loop.step_recorder import StepRecorder
@@ -117,14 +117,15 @@ class Session:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch)
 
-    def evaluate(self, model: EvaluatedModel, answers: AnswerFile) -> dict[Mode, list[EvaluationItem]]:
-        """Answer the held-out prompts with the base or the trained model; responses in `answers` are not repeated.
+    def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
+        """Answer the held-out prompts with the base or the trained model; responses in the file `responses` are not
+        repeated.
 
         Returns:
             [mode] -> items.
 
         Raises:
-            Interrupted: a stop was requested; the finished responses are kept in `answers`.
+            Interrupted: a stop was requested; the finished responses are kept in the file.
         """
         if model == "base":
             self._load_base()
@@ -133,7 +134,7 @@ class Session:
         with awake_generator(self.workers):
             return evaluate_prompts(
                 self._datasets["validation"][:],
-                generate=answers.around(self._generate_until_stopped),
+                generate=responses.around(self._generate_until_stopped),
                 pool=self.rewards,
                 config=self.config.evaluation,
                 max_response_length=self.config.rollout.max_response_length,

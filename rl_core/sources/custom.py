@@ -106,7 +106,7 @@ class CustomSource(DataSource):
         if any(self.setting_problems()):
             return  # which say it already
         first = self.first_rows(_ROWS_TRIED)
-        fix = "mend the function, or its arguments in kwargs"
+        fix = "correct the function, or its arguments in kwargs"
         try:
             what = [*_row_problems(list(first.open()), list(first.open())), *self._own_problems()]
         except ValueError as error:

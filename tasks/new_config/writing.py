@@ -20,8 +20,8 @@ from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from rl_core.types import Prompt
+from tasks.new_config.data_lookup import find_pair, source_of, training_data
 from tasks.new_config.held_out import Split, set_rows_apart, survey
-from tasks.new_config.offered_data import find_pair, source_of, training_data
 
 _ROWS_TRIED = 64
 _LONGEST_TRIED = 32_768
@@ -64,7 +64,7 @@ _CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
+class InitOptions:
     """What a user asked for besides the data; where it is None, it is guessed.
 
     Attributes:
@@ -118,17 +118,17 @@ class Trial:
     scores: Sequence[float]
 
 
-def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
+def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
     """Look at the data and guess a config. If the data has no held-out rows, some are set apart in `folder`.
 
     Raises:
         ValueError: nothing can be read, or there are too few rows to hold some out; the message says why.
     """
-    named = wishes.columns
-    pair = (data, wishes.validation) if wishes.validation else find_pair(data)
-    inspection = inspect_data(source_of(pair[0] if pair else training_data(data), wishes.media_dir), named)
+    named = options.columns
+    pair = (data, options.validation) if options.validation else find_pair(data)
+    inspection = inspect_data(source_of(pair[0] if pair else training_data(data), options.media_dir), named)
     if pair:
-        held_out = inspect_data(source_of(pair[1], wishes.media_dir), named).source
+        held_out = inspect_data(source_of(pair[1], options.media_dir), named).source
         split = Split(
             train=inspection.source,
             validation=held_out,
@@ -139,7 +139,7 @@ def propose(data: str, wishes: Wishes, *, folder: Path) -> Proposal:
         split = set_rows_apart(inspection.source, folder)
     reward = _guess_reward(inspection)
     return Proposal(
-        inspection=inspection, split=split, reward=reward, prompt_template=_REWARDS[reward], model=wishes.model
+        inspection=inspection, split=split, reward=reward, prompt_template=_REWARDS[reward], model=options.model
     )
 
 

@@ -94,7 +94,7 @@ _OF_THE_REWARD = (
 )
 """Keys whose problems make it impossible to try the reward."""
 
-_MEND = "mend the function, or its arguments in kwargs"
+_FIX = "correct the function, or its arguments in kwargs"
 
 _OF_THE_ROWS = (
     "data.train",
@@ -160,7 +160,7 @@ def reward_problems(config: RunConfig) -> list[Problem]:
         accuracy_key=config.evaluation.accuracy_key,
         filter_key=filtering.component if filtering else None,
     )
-    fix = "mend the reward or the answers' column"
+    fix = "correct the reward or the answers' column"
     return [
         *_filter_problems(filtering, trial.scores),
         *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
@@ -187,7 +187,7 @@ def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Scor
     group = group_scores([found for found in components if found.keys() == components[0].keys()])
     what = filter_problem(filtering, group)
     if what is not None:
-        yield Problem(where="algorithm.online_filtering", what=what, fix=_MEND)
+        yield Problem(where="algorithm.online_filtering", what=what, fix=_FIX)
 
 
 def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
@@ -205,7 +205,7 @@ def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
         elif isinstance(custom, CustomAdvantage):
             what = advantage_problem(custom)
         if what is not None:
-            yield Problem(where=key, what=what, fix=_MEND)
+            yield Problem(where=key, what=what, fix=_FIX)
 
 
 def _asked(source: DataSource) -> list[Prompt]:

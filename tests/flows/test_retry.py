@@ -16,7 +16,7 @@ from prefect.flow_engine import run_flow
 from prefect.states import Scheduled
 
 from flows.baseline import baseline
-from rl_core.evaluation.answers import AnswerFile
+from rl_core.evaluation.response_file import ResponseFile
 from rl_core.loop.scoring import TooManyFailedRewards
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
@@ -83,7 +83,7 @@ def broken_after(stage: str, file: Path) -> Iterator[None]:
 @contextmanager
 def stopped_after_answers(count: int) -> Iterator[None]:
     """SIGTERM comes as soon as `count` responses of an evaluation are kept."""
-    write = AnswerFile._keeping
+    write = ResponseFile._keeping
 
     def keeping(self, rollouts, requests):
         for number, rollout in enumerate(write(self, rollouts, requests), start=1):
@@ -92,7 +92,7 @@ def stopped_after_answers(count: int) -> Iterator[None]:
             yield rollout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AnswerFile, "_keeping", keeping)
+        patch.setattr(ResponseFile, "_keeping", keeping)
         yield
 
 

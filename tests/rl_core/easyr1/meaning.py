@@ -173,7 +173,7 @@ def sightline_config(e: Reference, files: Mapping[str, str], accuracy_key: str) 
     Args:
         e: The configuration of EasyR1.
         files: Where its files lie, as seen from the working directory.
-        accuracy_key: What the reward's file calls its verdict.
+        accuracy_key: The reward component that says whether a response is right.
     """
     return {
         **OWN,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.data.images import ImageStore
-from rl_core.evaluation.any_model import FoundModel
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_evaluation import Measurement, _render_all, evaluate_model
+from rl_core.evaluation.model_lookup import FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult
 from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V

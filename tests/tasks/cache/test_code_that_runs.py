@@ -15,8 +15,8 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import merge_tolerance
-from rl_core.evaluation.answers import AnswerFile
 from rl_core.evaluation.folder import write_evaluation
+from rl_core.evaluation.response_file import ResponseFile
 from rl_core.export.verification import verify_merged
 from rl_core.loop.session import Session, open_session
 from rl_core.progress import SilentProgress
@@ -83,7 +83,7 @@ def test_every_function_that_makes_a_stage_is_of_a_module_that_counts_for_it(con
     with noting(called["train"]), session() as opened:
         opened.train_epoch(1)
     with noting(called["evaluate"]), session() as opened:
-        items = opened.evaluate("trained", AnswerFile(tmp_path / "answers", key="k"))
+        items = opened.evaluate("trained", ResponseFile(tmp_path / "answers", key="k"))
         write_evaluation(run.evaluation("trained"), items)
     run.merged_model.mkdir()
     with noting(called["merge"]), session() as opened:

@@ -7,7 +7,7 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.planning.preflight import check_config
-from tasks.new_config.writing import Wishes, propose, write_config
+from tasks.new_config.writing import InitOptions, propose, write_config
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_experiment_is_named_after_the_file_in_ascii(
     data: Path, tmp_path: Path, name: str, experiment: str
 ) -> None:
     out = tmp_path / name
-    proposal = propose(str(data), Wishes(), folder=tmp_path / "data")
+    proposal = propose(str(data), InitOptions(), folder=tmp_path / "data")
     written = write_config(proposal, out, max_prompt_length=64)
     assert written.experiment == experiment
     assert load_config(out) == written
@@ -45,7 +45,7 @@ def test_a_split_in_several_shards_is_read_whole(tmp_path: Path) -> None:
         row = {"problem": f"What is {shard} + 1?", "answer": str(shard + 1)}
         (tmp_path / f"train-0000{shard}-of-00003.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "test-00000-of-00001.jsonl").write_text('{"problem": "What is 7 + 1?", "answer": "8"}\n')
-    proposal = propose(str(tmp_path), Wishes(), folder=tmp_path / "data")
+    proposal = propose(str(tmp_path), InitOptions(), folder=tmp_path / "data")
     config = write_config(proposal, tmp_path / "config.yaml", max_prompt_length=64)
     rows = list(config.data.train.open())
     assert [row.answer for row in rows] == ["1", "2", "3"]

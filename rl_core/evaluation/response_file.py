@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
 
 
-class AnswerFile:
+class ResponseFile:
     """A file of responses: a header line that says what they belong to, then one line for each response.
 
     Args:

@@ -4,7 +4,7 @@ import pytest
 
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
-from tasks.new_config.offered_data import find_pair, source_of, training_data
+from tasks.new_config.data_lookup import find_pair, source_of, training_data
 
 
 def test_what_is_on_this_machine_is_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_core.evaluation.answers import AnswerFile
+from rl_core.evaluation.response_file import ResponseFile
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from tests.rl_core.builders import make_prompt
 
@@ -53,7 +53,7 @@ def answer(request: GenerationRequest) -> Rollout:
 
 def drawn(path: Path, engine: Engine, *, key: str = "k", requests: Sequence[GenerationRequest] = REQUESTS):
     """Responses by key, as plain values."""
-    rollouts = AnswerFile(path, key=key).around(engine)(requests, SAMPLING)
+    rollouts = ResponseFile(path, key=key).around(engine)(requests, SAMPLING)
     return {rollout.key: plain(rollout) for rollout in rollouts}
 
 
@@ -166,9 +166,9 @@ def test_answers_of_other_weights_or_settings_are_not_taken(path: Path) -> None:
 
 def test_an_evaluation_that_is_written_leaves_no_file(path: Path) -> None:
     drawn(path, Engine())
-    AnswerFile(path, key="k").remove()
+    ResponseFile(path, key="k").remove()
     assert not path.exists()
-    AnswerFile(path, key="k").remove()
+    ResponseFile(path, key="k").remove()
 
 
 def request_key(request: GenerationRequest) -> tuple[str, int]:

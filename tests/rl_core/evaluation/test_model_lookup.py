@@ -9,7 +9,7 @@ from transformers import AutoModelForImageTextToText
 from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.loading import dump_config
-from rl_core.evaluation.any_model import FoundModel, found_model
+from rl_core.evaluation.model_lookup import FoundModel, find_model
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group
@@ -26,18 +26,18 @@ def own_run(prepared_run: RunDirectory, config, tmp_path: Path) -> RunDirectory:
 
 
 def test_a_folder_is_itself(prepared_run: RunDirectory) -> None:
-    with found_model(str(prepared_run.initial_model)) as model:
+    with find_model(str(prepared_run.initial_model)) as model:
         assert model == FoundModel(folder=prepared_run.initial_model, origin=f"folder {prepared_run.initial_model}")
 
 
 def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
     with (
         pytest.raises(ValueError, match="a run without a merged model: sightline merge"),
-        found_model(str(own_run.root)),
+        find_model(str(own_run.root)),
     ):
         pass
     shutil.copytree(own_run.initial_model, own_run.merged_model)
-    with found_model(str(own_run.root)) as model:
+    with find_model(str(own_run.root)) as model:
         assert model.folder == own_run.merged_model
 
 
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, wo
         lambda folder: worker.save_state(folder, model_only=True, probe=probe),
         info=CheckpointInfo(step=1, epoch=1, end_of_epoch=True),
     )
-    with found_model(str(saved.folder)) as model:
+    with find_model(str(saved.folder)) as model:
         exported = AutoModelForImageTextToText.from_pretrained(model.folder, dtype=torch.float32).state_dict()
         assert all(torch.equal(exported[name], expected[name]) for name in expected)
         assert (model.folder / "tokenizer.json").is_file()
@@ -75,10 +75,10 @@ def test_the_number_format_is_the_checkpoints_own(tmp_path: Path, named: dict, d
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"is not a model: it has no config\.json"), found_model(str(tmp_path)):
+    with pytest.raises(ValueError, match=r"is not a model: it has no config\.json"), find_model(str(tmp_path)):
         pass
     with (
         pytest.raises(ValueError, match="there is no folder nowhere, and it is not an owner/name"),
-        found_model("nowhere"),
+        find_model("nowhere"),
     ):
         pass

@@ -41,7 +41,7 @@ class FoundModel:
 
 
 @contextmanager
-def found_model(name: str) -> Iterator[FoundModel]:
+def find_model(name: str) -> Iterator[FoundModel]:
     """Find the model that `name` leads to: a folder with a config.json; the folder of a run, for its merged model; the
     folder of a checkpoint, which is exported into a temporary folder; else `owner/name[@revision]` on the hub.
 
