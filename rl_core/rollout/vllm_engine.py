@@ -134,8 +134,13 @@ class VllmEngine:
             self._asleep = False
 
     def close(self) -> None:
-        """End the engine and torch's process groups: vLLM destroys the default group with its own."""
+        """End the engine and torch's process groups: vLLM destroys the default group with its own.
+
+        A sleeping engine takes its memory back first, because vLLM's allocator does not expect that memory which it has
+        unmapped is freed (vllm#36651).
+        """
         self._policy_version = None
+        self.wake()
         self._engine.renderer.shutdown()
         self._engine.engine_core.shutdown()
         self._owned.close()

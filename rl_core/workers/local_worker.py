@@ -140,8 +140,13 @@ class LocalWorker:
 
     def close(self) -> None:
         """End the generator and free the device's memory, which other processes may need next."""
-        self.generator.close()
         self.trainer.close()
+        self._free_cached_memory()  # an engine that sleeps needs it once more to end
+        self.generator.close()
+        self._free_cached_memory()
+
+    @staticmethod
+    def _free_cached_memory() -> None:
         if torch.cuda.is_available():
             gc.collect()
             torch.cuda.empty_cache()
