@@ -37,6 +37,13 @@ def test_a_file_from_before_items_had_categories_is_read(tmp_path: Path) -> None
     assert read_items(path) == [ITEM]
 
 
+def test_the_column_that_says_what_is_right_keeps_its_name(tmp_path: Path) -> None:
+    """Files of earlier versions, trackers and the champion's table in MLflow have it under this name."""
+    path = tmp_path / "items.parquet"
+    write_items(path, make_items("+-"))
+    assert pq.read_table(path)["verdict"].to_pylist() == [True, False]
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_items(tmp_path / "none.parquet")
