@@ -20,7 +20,7 @@ class Progress(Protocol):
 
     def wait(self, description: str) -> AbstractContextManager[None]:
         """Shows during the `with` block what the run is waiting for, for work without measurable progress ("start the
-        generation engine")."""
+        generator")."""
 
 
 class SilentProgress:

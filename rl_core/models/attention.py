@@ -1,7 +1,6 @@
 """The attention implementations of the policy, registered with transformers."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -49,22 +48,6 @@ def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None
     """Set the attention of the language model and of the vision tower, if there is one, by their registered names."""
     names = {name: vision if name == "vision_config" else language for name in model.config.sub_configs}
     model.set_attn_implementation({"": language} | names)
-
-
-@contextmanager
-def standard_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Inside the block the model runs its original forward pass, without trees. Activation checkpointing is off
-    (evaluation mode), because it would run the forward pass again after the block."""
-    language = model.config.get_text_config()._attn_implementation
-    vision = getattr(model.config, "vision_config", model.config)._attn_implementation
-    was_training = model.training
-    set_attention(model, language="sdpa", vision="sdpa")
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-        set_attention(model, language=language, vision=vision)
 
 
 def _attention_function(tree_attention: Callable[..., torch.Tensor]) -> AttentionFunction:

@@ -6,9 +6,11 @@ run the same code of transformers and vLLM.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     GenerationConfig,
@@ -25,9 +27,15 @@ from transformers import (
 )
 
 from rl_core.config.model import TinyModel
-from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
-from rl_core.models.tiny_tokenizer import CHAT_TEMPLATE, train_tokenizer
-from rl_core.planning.tiny_model import vision_patch_size
+from rl_core.models.tiny_tokenizer import (
+    CHAT_TEMPLATE,
+    IMAGE_TOKEN,
+    VIDEO_TOKEN,
+    VISION_END_TOKEN,
+    VISION_START_TOKEN,
+    train_tokenizer,
+)
+from rl_core.planning.tiny_model import tiny_fields, tiny_size_problems, vision_patch_size
 from rl_core.randomness import keyed_seed
 
 _PROCESSORS: dict[
@@ -38,6 +46,11 @@ _PROCESSORS: dict[
     "qwen2_5_vl": (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor),
     "qwen3_vl": (Qwen3VLProcessor, Qwen3VLVideoProcessor),
 }
+
+VISION_FAMILIES = frozenset(_PROCESSORS)
+
+# As in published models, the embedding is padded: ids without a token exist, and must be banned from sampling.
+_VOCABULARY_MULTIPLE = 16
 
 
 def build_tiny_model(
@@ -77,6 +90,36 @@ def build_tiny_model(
         _processor(source, tokenizer).save_pretrained(folder)
     else:
         tokenizer.save_pretrained(folder)
+
+
+def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfig:
+    """The configuration of a tiny model.
+
+    Raises:
+        ValueError: the number of heads does not divide the width, or the head size does not fit rotary embeddings.
+    """
+    for problem in tiny_size_problems(source):
+        raise ValueError(str(problem))
+    vocab_size = -(-len(tokenizer) // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE
+    fields = tiny_fields(source, vocab_size=vocab_size)
+    text_ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id}
+    if source.family in VISION_FAMILIES:
+        fields["text_config"] |= text_ids
+        fields |= _vision_token_ids(tokenizer)
+    else:
+        fields |= text_ids
+    config: PreTrainedConfig = AutoConfig.for_model(**fields)
+    return config
+
+
+def _vision_token_ids(tokenizer: Qwen2Tokenizer) -> dict[str, Any]:
+    names = {
+        "image_token_id": IMAGE_TOKEN,
+        "video_token_id": VIDEO_TOKEN,
+        "vision_start_token_id": VISION_START_TOKEN,
+        "vision_end_token_id": VISION_END_TOKEN,
+    }
+    return {key: tokenizer.convert_tokens_to_ids(token) for key, token in names.items()}
 
 
 def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) -> PreTrainedModel:

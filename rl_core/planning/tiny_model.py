@@ -1,6 +1,6 @@
 """The config.json of a tiny random model, and the sizes that it cannot have.
 
-A plan counts its parameters from these fields before there is a tokenizer; `rl_core/models/tiny_config.py` adds the
+A plan counts its parameters from these fields before there is a tokenizer; `rl_core/models/tiny.py` adds the
 token ids and writes the file.
 """
 

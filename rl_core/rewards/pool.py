@@ -103,8 +103,8 @@ class RewardPool:
         self.close()
 
     def submit(self, sample: RewardSample) -> "Future[Score]":
-        """Have a sample scored; the future gets its score. The samples of a fast reward may be held back until
-        `flush`, those of REWARD_TYPE batch are.
+        """Have a sample scored; the future gets its score. Samples of a fast reward may be held back until `flush`, and
+        samples of a reward of REWARD_TYPE batch always are.
 
         Raises:
             RuntimeError: the reward server has ended, or its reports cannot be processed any more.

@@ -73,8 +73,8 @@ def engine_arguments(
     if has_vision(architecture):
         # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
         arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": videos_per_prompt}
-        # Inside the vision tower, videos would be normalised with the mean and deviation of the image processor, which
-        # may differ from those of the video processor.
+        # The vision tower would normalise videos with the mean and deviation of the image processor, and the video
+        # processor may have others.
         arguments["mm_device_do_normalize"] = videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = _PIXEL_CACHE_GIB
     if current_platform.is_cpu():

@@ -1,4 +1,4 @@
-"""The process settings that vLLM needs, and those of its changes to the process that are undone."""
+"""Prepares the process for vLLM, and undoes changes that vLLM makes to it."""
 
 import logging
 import os

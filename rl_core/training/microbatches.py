@@ -59,7 +59,7 @@ def split_into_microbatches(groups: Sequence[AnyGroup], *, token_budget: int) ->
     because padding inside the attention call grows with their difference. The order depends on the groups alone.
 
     Args:
-        groups: Whole groups: in an update, those of one optimizer batch.
+        groups: Whole groups; in an update, the groups of one optimizer batch.
         token_budget: Most tree tokens of a micro-batch; a single prompt with one response may exceed it.
     """
     parts = [part for group in groups for part in _split_group(group, token_budget)]

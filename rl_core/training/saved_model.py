@@ -1,6 +1,12 @@
-"""Saves and loads a trained module: its master weights, and the moments of its optimizer."""
+"""Saves and loads a trained module: its weights, and the moments of its optimizer.
 
-from collections.abc import Mapping
+A checkpoint holds the float32 master weights that the optimizer updates. How they are kept in memory is up to the
+worker. Here a trained bfloat16 weight holds the upper half of its master weight, and SplitAdamW holds the lower bits.
+Under FSDP2 with MixedPrecisionPolicy the sharded float32 parameters are the master weights. Both read and write the
+same tensors, and train the same numbers.
+"""
+
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -13,8 +19,8 @@ from rl_core.checkpoints.sharded import (
     optimizer_state,
     save_sharded,
 )
-from rl_core.training.master_weights import empty_master_weights, give_lower_bits, master_weights, take_master_weights
 from rl_core.training.optimizer import PolicyOptimizer
+from rl_core.training.split_adamw import SplitAdamW, join, split
 
 LowerBits = Mapping[str, torch.Tensor]
 
@@ -62,3 +68,49 @@ def load_optimizer(
         load_optimizer_state(folder, module, optimizer.adamw)
     give_lower_bits(module, optimizer.adamw, lower_bits)
     optimizer.load_counters(counters)
+
+
+def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
+    """name -> [...] float32, the master weight of every trained bfloat16 weight. Weights of other formats have none.
+
+    Without an optimizer, the bfloat16 weight itself is converted. The tensors are on the CPU: they take twice the
+    memory of the weights, which the plan of the device's memory does not include.
+    """
+    lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
+    return {
+        name: (join(weight.detach(), lower_bits[weight]) if weight in lower_bits else weight.detach().float()).cpu()
+        for name, weight in _split_weights(module)
+    }
+
+
+def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Uninitialised tensors with the names and shapes of `master_weights`."""
+    return {
+        name: torch.empty_like(weight, dtype=torch.float32, device="cpu", requires_grad=False)
+        for name, weight in _split_weights(module)
+    }
+
+
+@torch.no_grad()
+def take_master_weights(module: nn.Module, masters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Set the weights, in place, to the upper halves of their master weights. Returns name -> [...] int16, the lower
+    bits."""
+    lower_bits = {}
+    for name, weight in _split_weights(module):
+        upper, lower_bits[name] = split(masters[name].to(weight.device))
+        weight.copy_(upper)
+    return lower_bits
+
+
+def give_lower_bits(
+    module: nn.Module, optimizer: torch.optim.Optimizer, lower_bits: Mapping[str, torch.Tensor]
+) -> None:
+    """Give the optimizer the lower bits that `take_master_weights` returned."""
+    if isinstance(optimizer, SplitAdamW):
+        optimizer.lower_bits.update({weight: lower_bits[name] for name, weight in _split_weights(module)})
+
+
+def _split_weights(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.dtype == torch.bfloat16:
+            yield name, parameter

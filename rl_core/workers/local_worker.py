@@ -18,7 +18,7 @@ from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.weight_sync import InProcessSync, WeightSync
+from rl_core.workers.weight_sync import WeightSync
 
 
 class LocalWorker:
@@ -59,7 +59,7 @@ class LocalWorker:
         )
         self.state = TrainerState(trainer=self.trainer, images=images)
         self.generator = Generator(self._start_engine)
-        self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
+        self._weight_sync = WeightSync(self.trainer, self.generator)
         self._config = config
         self._folders = folders
         self._images = images
@@ -159,7 +159,7 @@ class LocalWorker:
     def _start_engine(self) -> RolloutEngine:
         config, folders = self._config, self._folders
         is_eager = config.rollout.is_eager(on_gpu=self.trainer.device.type == "cuda")
-        with self._progress.wait(f"start the generation engine (vLLM{'' if is_eager else ', which compiles'})"):
+        with self._progress.wait(f"start the generator (vLLM{'' if is_eager else ', which compiles'})"):
             return start_engine(
                 folders.model,
                 config=config.rollout,

@@ -89,7 +89,7 @@ class ProcessWorker:
         if self._generator_has_started:
             self._call("wake")
             return
-        with self._progress.wait("start the generation engine (vLLM) in the worker's process"):
+        with self._progress.wait("start the generator (vLLM) in the worker's process"):
             self._call("wake")
         self._generator_has_started = True
 

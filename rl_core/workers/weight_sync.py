@@ -1,20 +1,11 @@
 """The transfer of weights from the trainer to the generator."""
 
-from typing import Protocol
-
 from rl_core.rollout.generator import Generator
 from rl_core.training.trainer import Trainer
 
 
-class WeightSync(Protocol):
-    """Transfers the weights of a trainer to a generator."""
-
-    def sync(self) -> None:
-        """Give the generator, which must be awake, the trainer's weights and their version, unless it has them."""
-
-
-class InProcessSync:
-    """Passes the tensors to a generator in the same process."""
+class WeightSync:
+    """Passes the weights of a trainer to a generator in the same process."""
 
     def __init__(self, trainer: Trainer, generator: Generator) -> None:
         self._trainer = trainer
@@ -22,7 +13,7 @@ class InProcessSync:
         self._synced_changes: int | None = None
 
     def sync(self) -> None:
-        """See WeightSync."""
+        """Give the generator, which must be awake, the trainer's weights and their version, unless it has them."""
         trainer, generator = self._trainer, self._generator
         holds_them = generator.policy_version == trainer.policy_version
         if holds_them and self._synced_changes == trainer.weight_changes:

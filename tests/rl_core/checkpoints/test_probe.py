@@ -15,10 +15,10 @@ from hypothesis.extra.numpy import arrays
 from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
 from rl_core.export.merged_check import read_items
 from rl_core.files import folder_hashes
-from rl_core.models.attention import standard_attention
 from rl_core.types import VideoClip
 from tests.rl_core.merged_models import Merged, make_probe
 from tests.rl_core.models.builders import Bench
+from tests.rl_core.models.plain import standard_attention
 
 ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)

@@ -1,12 +1,13 @@
 """The slow, plain form of the policy's log-probs: the reference that the tree form is tested against."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from rl_core.models.attention import standard_attention
+from rl_core.models.attention import set_attention
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
@@ -14,6 +15,22 @@ from rl_core.types import Int32Array, Prompt
 
 _IMAGE_INPUTS = ("pixel_values", "image_grid_thw")
 _VIDEO_INPUTS = ("pixel_values_videos", "video_grid_thw")
+
+
+@contextmanager
+def standard_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Inside the block the model runs its original forward pass, without trees. Activation checkpointing is off
+    (evaluation mode), because it would run the forward pass again after the block."""
+    language = model.config.get_text_config()._attn_implementation
+    vision = getattr(model.config, "vision_config", model.config)._attn_implementation
+    was_training = model.training
+    set_attention(model, language="sdpa", vision="sdpa")
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        set_attention(model, language=language, vision=vision)
 
 
 def plain_log_probs(

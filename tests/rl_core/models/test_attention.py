@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rl_core.models.attention import attention_backend, standard_attention, use_tree_attention
+from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.models.packing import pack_trees
 from tests.rl_core.models.builders import Bench, model_config, varlen_attention
@@ -71,14 +71,3 @@ def test_a_sliding_window_is_refused(model_folder: Callable[[str], Path]) -> Non
     bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2
     with pytest.raises(ValueError, match="sliding window"):
         bench.policy(packed, temperature=1.0)
-
-
-def test_standard_attention_lasts_as_long_as_its_block(model_folder: Callable[[str], Path]) -> None:
-    model = load_model(model_folder("qwen2_5_vl"), model_config(model_folder("qwen2_5_vl"))).train()
-    names = (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation)
-    with standard_attention(model):
-        assert model.config.text_config._attn_implementation == "sdpa"
-        assert not model.training
-        model(input_ids=torch.arange(4)[None])
-    assert (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation) == names
-    assert model.training

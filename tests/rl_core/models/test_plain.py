@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rl_core.models import packing
+from rl_core.models.loading import load_model
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.tree_layout import TreeSpans
 from tests.rl_core.models.builders import (
@@ -19,10 +20,11 @@ from tests.rl_core.models.builders import (
     VISION_FAMILIES,
     Bench,
     clip,
+    model_config,
     relative_difference,
     take_gradients,
 )
-from tests.rl_core.models.plain import plain_log_probs
+from tests.rl_core.models.plain import plain_log_probs, standard_attention
 
 TOLERANCE = 1e-5
 # Chunks smaller than a micro-batch, so that the chunked output head is part of what is compared.
@@ -164,3 +166,14 @@ def test_a_response_that_sees_its_sibling_is_noticed(bench_of: BenchLoader, monk
         bench.policy.model.set_attn_implementation("tree")
     assert relative_difference(packed_causally[0], plain[0]) > 100 * TOLERANCE
     assert relative_difference(packed_causally[1], plain[1]) > 100 * TOLERANCE
+
+
+def test_standard_attention_lasts_as_long_as_its_block(model_folder: Callable[[str], Path]) -> None:
+    model = load_model(model_folder("qwen2_5_vl"), model_config(model_folder("qwen2_5_vl"))).train()
+    names = (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation)
+    with standard_attention(model):
+        assert model.config.text_config._attn_implementation == "sdpa"
+        assert not model.training
+        model(input_ids=torch.arange(4)[None])
+    assert (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation) == names
+    assert model.training

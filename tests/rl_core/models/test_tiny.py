@@ -11,8 +11,7 @@ from PIL import Image
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
 from rl_core.config.model import Family, TinyModel
-from rl_core.models.tiny import build_tiny_model
-from rl_core.models.tiny_config import VISION_FAMILIES
+from rl_core.models.tiny import VISION_FAMILIES, build_tiny_model
 
 CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))
 QUESTION = "How many objects are there?"

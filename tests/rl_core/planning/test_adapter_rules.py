@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 from rl_core.config.model import Family, LoraConfig, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.models.lora import attach_lora
-from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
+from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.planning import adapter_rules
 from rl_core.planning.adapter_rules import adapter_problems, ends_soon

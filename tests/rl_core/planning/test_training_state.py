@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
 from rl_core.models.lora import attach_lora
-from rl_core.models.tiny_config import VISION_FAMILIES, tiny_config
+from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.planning.model_sizes import read_sizes
 from rl_core.planning.training_state import adapter_parameters

@@ -1,5 +1,5 @@
 """The same mixed precision under FSDP2: float32 shards with a MixedPrecisionPolicy train the numbers that one device
-keeps as bfloat16 weights and rests, and both read each other's checkpoints."""
+keeps as bfloat16 weights and lower bits, and both read each other's checkpoints."""
 
 import subprocess
 import sys
@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 
 from rl_core.checkpoints.sharded import load_sharded
-from rl_core.training.master_weights import empty_master_weights, master_weights
-from rl_core.training.saved_model import save_optimizer, save_weights
+from rl_core.training.saved_model import empty_master_weights, master_weights, save_optimizer, save_weights
 from tests.rl_core.models.builders import relative_difference, write_small_model
 from tests.rl_core.workers.mixed_precision import START, build, train
 

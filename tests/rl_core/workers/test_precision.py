@@ -10,7 +10,7 @@ from rl_core.config.run import RunConfig
 from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
-from rl_core.training.master_weights import master_weights
+from rl_core.training.saved_model import master_weights
 from rl_core.types import Group
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
