@@ -74,7 +74,7 @@ chaos: $(STAMP)-dev ## end N runs at random moments and two in each file replace
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
-docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the rooms anew
+docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
 	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
 	$(BIN)/python docs/rooms.py docs/images/rooms.svg
