@@ -177,7 +177,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSample:
-    """A rollout with everything that its losses need, all [R] float32.
+    """A rollout with everything that its losses need; arrays are [R] float32.
 
     Attributes:
         rollout: The sampled response.
@@ -187,6 +187,7 @@ class TrainSample:
         importance_weights: Factors of the policy loss from the off-policy correction; None for 1.
         values: The critic's value before each token, before the update; None if there is no critic.
         returns: The critic's targets; None if there is no critic.
+        in_loss: False leaves its tokens out of every loss and of the means over tokens.
     """
 
     rollout: Rollout
@@ -196,6 +197,7 @@ class TrainSample:
     importance_weights: Float32Array | None = None
     values: Float32Array | None = None
     returns: Float32Array | None = None
+    in_loss: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

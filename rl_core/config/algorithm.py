@@ -97,6 +97,9 @@ class AlgorithmConfig(Section):
     `seq_sum_norm`: mean over sequences of token sums / rollout.max_response_length (Dr. GRPO)."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
+    overlong_filtering: bool = False
+    """Leave responses that were cut at rollout.max_response_length out of the loss (DAPO, arXiv 2503.14476, section
+    3.4). They keep their part in the baseline of their group."""
     online_filtering: GroupFilter | None = None
     """Group filtering: which groups are learned from; null learns from all of them."""
     kl: KLConfig | None = None

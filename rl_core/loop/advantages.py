@@ -62,9 +62,20 @@ def train_groups(
     importance_weights: Grouped | None,
     values: TokenArrays = (),
     returns: Grouped = (),
+    overlong_filtering: bool = False,
 ) -> list[TrainGroup]:
-    """The groups with everything that the losses need of each token. All arguments are [group][rollout] -> [R]; the
-    last two are empty if there is no critic."""
+    """The groups with everything that the losses need of each token.
+
+    Args:
+        groups: The rollout batch.
+        advantages: [group][rollout] -> [R], like the arguments that follow it.
+        old: Old log-probs.
+        ref: Log-probs under the reference; None if they are not needed.
+        importance_weights: Of the off-policy correction; None for 1.
+        values: The critic's values; empty if there is no critic.
+        returns: The critic's targets; empty if there is no critic.
+        overlong_filtering: Leave responses that were cut at the longest length out of the losses.
+    """
     return [
         TrainGroup(
             prompt=group.prompt,
@@ -77,6 +88,7 @@ def train_groups(
                     importance_weights=importance_weights[i][j].astype(np.float32) if importance_weights else None,
                     values=values[i][j] if values else None,
                     returns=returns[i][j].astype(np.float32) if returns else None,
+                    in_loss=not (overlong_filtering and rollout.finish_reason == "length"),
                 )
                 for j, rollout in enumerate(group.rollouts)
             ],

@@ -83,6 +83,7 @@ def build_experience(
         importance_weights=weights,
         values=values,
         returns=returns,
+        overlong_filtering=algorithm.overlong_filtering,
     )
     return Experience(
         groups=trained,

@@ -13,12 +13,13 @@ def update_batch(
     groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
 ) -> UpdateBatch:
     """The optimizer batches of policy and critic; each has its own batch size and number of PPO epochs. The policy has
-    none in the steps before `trainer.critic_warmup`."""
+    none in the steps before `trainer.critic_warmup`, and a batch without any sample in the loss is left out."""
 
     def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
         parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
         longest = config.rollout.max_response_length
-        return [OptimizerBatch.of(part, longest_response=longest) for part in parts] * owner.ppo_epochs
+        batches = [OptimizerBatch.of(part, longest_response=longest) for part in parts]
+        return [batch for batch in batches if batch.totals.sequences] * owner.ppo_epochs
 
     return UpdateBatch(
         policy=batches(config.actor) if step >= config.trainer.critic_warmup else [],

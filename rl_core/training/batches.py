@@ -23,8 +23,10 @@ class OptimizerBatch:
 
     @classmethod
     def of(cls, groups: Sequence[TrainGroup], *, longest_response: int) -> "OptimizerBatch":
-        """The batch of all groups of a step; a response may have up to `longest_response` tokens."""
-        lengths = [len(sample.rollout.response_ids) for group in groups for sample in group.samples]
+        """The batch of all groups of a step; a response may have up to `longest_response` tokens. Only samples in the
+        loss count in its size."""
+        samples = [sample for group in groups for sample in group.samples]
+        lengths = [len(sample.rollout.response_ids) for sample in samples if sample.in_loss]
         totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=longest_response)
         return cls(groups=groups, totals=totals)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rl_core.algorithms.aggregation import BatchTotals, token_weights
+from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 from rl_core.algorithms.kl import KL_ESTIMATORS
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
 from rl_core.config.algorithm import AlgorithmConfig
@@ -57,8 +57,7 @@ class PolicyObjective:
     def loss(self, output: PolicyOutput, samples: Sequence[TrainSample], *, totals: BatchTotals) -> MicroBatchLoss:
         """The loss of `samples`, whose response tokens `output` describes in order."""
         tokens = response_tokens(output.log_probs, samples)
-        weights = token_weights(tokens.lengths, mode=self._config.loss_avg_mode, totals=totals)
-        weights = weights.to(output.log_probs.device)
+        weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(output.log_probs.device)
         policy = self._config.loss.loss(tokens)
         per_token = policy.per_token * _importance(samples, like=weights)
         logged = _logged(policy, per_token, tokens)
@@ -78,6 +77,13 @@ class PolicyObjective:
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
         reference = concatenated((_reference(sample) for sample in samples), like=output.log_probs)
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
+
+
+def loss_weights(samples: Sequence[TrainSample], *, mode: LossAverage, totals: BatchTotals) -> torch.Tensor:
+    """[K] float32 `token_weights` of the samples' tokens in their order; 0 for samples that are not in the loss."""
+    lengths = [len(sample.rollout.response_ids) for sample in samples]
+    in_loss = torch.tensor([sample.in_loss for sample in samples]).repeat_interleave(torch.tensor(lengths))
+    return token_weights(lengths, mode=mode, totals=totals).where(in_loss, 0.0)
 
 
 def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> ResponseTokens:

@@ -149,7 +149,9 @@ class Trainer:
             policy=policy,
             critic=critic,
             log_prob_gap=None if meter is None else meter.gap(),
-            nonfinite_streak=max(owner.nonfinite_streak for owner in (self._optimizer, self.critic) if owner),
+            nonfinite_streak=max(
+                (owner.nonfinite_streak for owner in (self._optimizer, self.critic) if owner), default=0
+            ),
             seconds=timer.seconds,
         )
 

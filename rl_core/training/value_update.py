@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rl_core.algorithms.aggregation import BatchTotals, token_weights
+from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.algorithms.value_loss import ValueLoss, clipped_value_loss
 from rl_core.config.training import CriticConfig
 from rl_core.models.packing import pack_trees
@@ -12,7 +12,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
 from rl_core.training.microbatches import split_into_microbatches, trees_of
-from rl_core.training.objective import concatenated, sums_by_group
+from rl_core.training.objective import concatenated, loss_weights, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import Float32Array, TrainGroup, TrainSample
 
@@ -63,8 +63,7 @@ class ValueUpdate:
         samples = [sample for group in microbatch for sample in group.samples]
         values = self._forward(microbatch)
         loss = value_loss(values, samples, cliprange_value=self._config.cliprange_value)
-        lengths = [len(sample.rollout.response_ids) for sample in samples]
-        weights = token_weights(lengths, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
+        weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
         (weights * loss.per_token).sum().backward()  # type: ignore[no-untyped-call]
         per_token = {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}
         return sums_by_group(microbatch, per_token, weights)

@@ -167,3 +167,17 @@ def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None
     experience = build(worker, scored, config.model_copy(update={"algorithm": algorithm}))
     assert experience.mean_kl > 0.0
     assert experience.groups[0].samples[0].ref_log_probs is None
+
+
+def test_overlong_filtering_leaves_cut_responses_out_of_the_loss_and_nothing_else(worker, scored, use) -> None:
+    groups, scores = scored
+    cut = groups[0].rollouts[0].key
+    ended = [
+        replace(g, rollouts=[replace(r, finish_reason="length" if r.key == cut else "stop") for r in g.rollouts])
+        for g in groups
+    ]
+    plain = build(worker, (ended, scores), use())
+    filtered = build(worker, (ended, scores), use(overlong_filtering=True))
+    assert all(sample.in_loss for group in plain.groups for sample in group.samples)
+    assert [s.rollout.key for group in filtered.groups for s in group.samples if not s.in_loss] == [cut]
+    assert all(np.array_equal(*pair) for pair in zip(advantages(plain), advantages(filtered), strict=True))

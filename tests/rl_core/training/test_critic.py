@@ -200,6 +200,23 @@ def test_policy_and_critic_have_batches_and_epochs_of_their_own(
     assert [len(part.groups) for part in batch.critic] == [4, 4, 4]
 
 
+def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(
+    critic_worker, judged_groups, prompts: list[Prompt], gae_config
+) -> None:
+    first, *others = judged_groups
+    size = {"global_batch_size": 1}
+    sections = {"actor": gae_config.actor.model_copy(update=size), "critic": gae_config.critic.model_copy(update=size)}
+    config = gae_config.model_copy(update=sections)
+    cut = replace(first, samples=[replace(sample, in_loss=False) for sample in first.samples])
+    batch = update_batch([cut, *others], prompts, step=1, config=config, kl_coef=None)
+    assert [part.groups[0].prompt.uid for part in batch.policy] == [group.prompt.uid for group in others]
+    assert [part.groups[0].prompt.uid for part in batch.critic] == [group.prompt.uid for group in others]
+    nothing = update_batch([cut], prompts, step=1, config=config, kl_coef=None)
+    before = weights(critic_worker.trainer.policy)
+    assert update_metrics(critic_worker.update(nothing)) == {}
+    assert torch.equal(weights(critic_worker.trainer.policy), before)
+
+
 @pytest.mark.parametrize("policy_moved", [True, False])
 def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
     policy_moved, critic_worker, judged_groups, groups, prepared_run, tmp_path

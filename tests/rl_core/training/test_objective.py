@@ -1,0 +1,75 @@
+"""The loss of a micro-batch, from log-probs made up."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.algorithms.aggregation import LossAverage
+from rl_core.config.algorithm import AlgorithmConfig, KLConfig
+from rl_core.models.output_head import PolicyOutput
+from rl_core.training.batches import OptimizerBatch
+from rl_core.training.objective import MicroBatchLoss, PolicyObjective, sums_by_group
+from rl_core.types import TrainGroup, TrainSample
+from tests.rl_core.builders import make_train_group
+
+LONGEST = 9
+
+
+def made_up(sample: TrainSample, seed: int) -> TrainSample:
+    generator = np.random.default_rng([seed, sample.rollout.sample_index])
+    old, ref, advantages = generator.normal(size=(3, len(sample.rollout.response_ids))).astype(np.float32)
+    return replace(sample, old_log_probs=old - 2.0, ref_log_probs=ref - 2.0, advantages=advantages)
+
+
+def loss_of(group: TrainGroup, values: Sequence[torch.Tensor], config: AlgorithmConfig) -> MicroBatchLoss:
+    """The loss of a batch of one group, whose samples have the log-probs and entropies `values`."""
+    tokens = torch.cat(list(values))
+    totals = OptimizerBatch.of([group], longest_response=LONGEST).totals
+    output = PolicyOutput(log_probs=tokens, entropy=tokens.square(), full_kl=None)
+    return PolicyObjective(config, kl_coef=0.1).loss(output, group.samples, totals=totals)
+
+
+@pytest.mark.parametrize("mode", get_args(LossAverage))
+@given(
+    samples=st.lists(st.tuples(st.integers(1, LONGEST), st.booleans()), min_size=1, max_size=6),
+    seed=st.integers(0, 99),
+)
+def test_a_sample_that_is_not_in_the_loss_is_as_good_as_absent(
+    mode: LossAverage, samples: list[tuple[int, bool]], seed: int
+) -> None:
+    samples = [(3, True), *samples]
+    config = AlgorithmConfig(loss_avg_mode=mode, entropy_coef=0.01, kl=KLConfig(coef=0.1))
+    group = make_train_group(lengths=tuple(length for length, _ in samples))
+    marked = [
+        replace(made_up(sample, seed), in_loss=in_loss)
+        for sample, (_, in_loss) in zip(group.samples, samples, strict=True)
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    values = [(torch.randn(length, generator=generator) - 2.0).requires_grad_() for length, _ in samples]
+    found = loss_of(replace(group, samples=marked), values, config)
+    kept = [place for place, (_, in_loss) in enumerate(samples) if in_loss]
+    absent = replace(group, samples=[marked[place] for place in kept])
+    expected = loss_of(absent, [values[place] for place in kept], config)
+    assert found.total.item() == pytest.approx(expected.total.item(), rel=1e-5, abs=1e-6)
+    for place, gradient in enumerate(torch.autograd.grad(found.total, values, retain_graph=True)):
+        if place not in kept:
+            assert not gradient.any()
+    for mine, theirs in zip(
+        torch.autograd.grad(found.total, [values[place] for place in kept]),
+        torch.autograd.grad(expected.total, [values[place] for place in kept]),
+        strict=True,
+    ):
+        assert torch.equal(mine, theirs)
+    sums = [
+        sums_by_group([one], loss.per_token, loss.weights)
+        for one, loss in ((replace(group, samples=marked), found), (absent, expected))
+    ]
+    assert sums[0].weights == pytest.approx(sums[1].weights)
+    for name, values_of in sums[0].sums.items():
+        assert values_of == pytest.approx(sums[1].sums[name], abs=1e-6)
