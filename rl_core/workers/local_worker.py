@@ -18,7 +18,7 @@ from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.weight_sync import WeightSync
+from rl_core.workers.weight_sync import InProcessSync, WeightSync
 
 
 class LocalWorker:
@@ -59,7 +59,7 @@ class LocalWorker:
         )
         self.state = TrainerState(trainer=self.trainer, images=images)
         self.generator = Generator(self._start_engine)
-        self._weight_sync = WeightSync(self.trainer, self.generator)
+        self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
         self._config = config
         self._folders = folders
         self._images = images
