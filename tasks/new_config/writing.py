@@ -168,8 +168,9 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
 
 def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
     """The config as YAML with comments."""
-    batch = _batch_size(proposal.inspection.row_count)
     tiny = proposal.model is None
+    # A trial of the pipeline on a CPU shows its first steps soon.
+    batch = _batch_size(proposal.inspection.row_count, most=32 if tiny else 128)
     data: dict[str, Any] = {
         "train": _source(proposal.split.train),
         "validation": _source(proposal.split.validation),
@@ -273,9 +274,9 @@ def _indented(values: dict[str, Any]) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _batch_size(rows: int) -> int:
-    """The largest power of two with which an epoch has at least four steps; at most 128."""
+def _batch_size(rows: int, *, most: int) -> int:
+    """The largest power of two, up to `most`, with which an epoch has at least four steps."""
     batch = 1
-    while batch * 2 <= min(rows // 4, 128):
+    while batch * 2 <= min(rows // 4, most):
         batch *= 2
     return batch
