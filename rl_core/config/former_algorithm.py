@@ -144,8 +144,6 @@ def digested(algorithm: Tree) -> dict[str, Any]:
     for choice in _CHOICES:
         if choice.name in tree:
             tree = {**choice.options, **tree}
-    if not tree["overlong_filtering"]:
-        del tree["overlong_filtering"]
     filtering = tree["online_filtering"]
     if filtering is not None and filtering[TYPE] == kind_of(BoundsFilter):
         tree["online_filtering"] = {name: value for name, value in filtering.items() if name != TYPE}

@@ -19,12 +19,34 @@ class Tolerance:
     mean: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgreementBounds:
+    """What the log-probs of generator and trainer keep over an optimizer batch.
+
+    Attributes:
+        percentile: Bound on the 99.9th percentile of the absolute differences, nats. There is none on the largest one:
+            among the 1e5 tokens of a step a single one may be far off.
+        mean: Bound on their mean, nats.
+        correlation: Least Pearson correlation, where the log-probs vary enough for one.
+    """
+
+    percentile: float
+    mean: float
+    correlation: float
+
+    @property
+    def least_spread(self) -> float:
+        """Standard deviation of the log-probs, nats, from which `correlation` holds: with a smaller one, differences
+        that `mean` allows could break it."""
+        return 3.0 * self.mean
+
+
 AGREEMENT: Final = {
     # float32 rounds at 6e-8. Tiny models differ by up to 2e-5, deeper models with longer sums by several times that. A
     # temperature of 0.99 in place of 1 already makes a difference of a hundredth.
-    "float32": Tolerance(largest=1e-3, mean=1e-4),
+    "float32": AgreementBounds(percentile=1e-3, mean=1e-4, correlation=0.9),
     # bfloat16 rounds at 4e-3: among a million tokens a few rare ones differ by more than 1, and the mean by 0.03.
-    "bfloat16": Tolerance(largest=5.0, mean=0.1),
+    "bfloat16": AgreementBounds(percentile=5.0, mean=0.1, correlation=0.9),
 }
 """model.dtype -> bounds that generator and trainer, two implementations of one model, keep."""
 
@@ -37,12 +59,14 @@ _PROBE_MEAN_SHARE = 0.1
 _RESUME_SHARE = 0.1
 
 
-def agreement_tolerance(config: RunConfig) -> Tolerance:
+def agreement_bounds(config: RunConfig) -> AgreementBounds:
     """How far apart generator and trainer may be (docs/architecture.md, "Generator and trainer agree")."""
     rollout, usual = config.rollout, AGREEMENT[config.model.dtype]
-    return Tolerance(
-        largest=usual.largest if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,
+    correlation = rollout.min_log_prob_correlation
+    return AgreementBounds(
+        percentile=usual.percentile if rollout.max_log_prob_gap is None else rollout.max_log_prob_gap,
         mean=usual.mean if rollout.max_mean_log_prob_gap is None else rollout.max_mean_log_prob_gap,
+        correlation=usual.correlation if correlation is None else correlation,
     )
 
 

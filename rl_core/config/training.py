@@ -78,12 +78,16 @@ class RolloutConfig(Section):
     """Run vLLM without compiling the model and without CUDA graphs. `auto` compiles on a GPU, where it pays, and not on
     a CPU, where it takes minutes; true or false holds on both."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
-    """The run stops when the log-prob of a token differs by more than this between generator and trainer. Null goes by
-    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16, where a rare token of a large model differs by
-    more than 1."""
+    """The run stops when the log-probs of more than one token in a thousand of an optimizer batch differ by more than
+    this between generator and trainer (the 99.9th percentile; of fewer tokens the largest difference). Null goes by
+    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16."""
     max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """The same for the mean difference over an optimizer batch. Null goes by model.dtype: 1e-4 in float32, 0.1 in
     bfloat16, where 0.03 is usual."""
+    min_log_prob_correlation: float | None = Field(default=None, ge=0.0, le=1.0)
+    """The run stops when the log-probs of generator and trainer correlate by less than this over an optimizer batch. It
+    is only asked where the log-probs vary by more than three times the bound of the mean difference, so that rounding
+    cannot explain it. Null is 0.9."""
 
     def is_eager(self, *, on_gpu: bool) -> bool:
         """Whether vLLM runs without compiling on a machine with or without a GPU."""

@@ -98,9 +98,13 @@ def update_metrics(result: UpdateResult) -> dict[str, float]:
         if reports:
             metrics |= token_means(sums for report in reports for sums in report.tokens)
             metrics |= _optimizer_metrics(owner, reports)
-    if result.log_prob_gap is not None and result.log_prob_gap.count:
-        metrics["agreement/log_prob_gap_max"] = result.log_prob_gap.largest
-        metrics["agreement/log_prob_gap_mean"] = result.log_prob_gap.mean
+    gap = result.log_prob_gap
+    if gap is not None and gap.count:
+        metrics["agreement/log_prob_gap_max"] = gap.largest
+        metrics["agreement/log_prob_gap_p999"] = gap.percentile
+        metrics["agreement/log_prob_gap_mean"] = gap.mean
+        if gap.correlation is not None:
+            metrics["agreement/log_prob_correlation"] = gap.correlation
     return metrics
 
 

@@ -6,7 +6,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, and imported lazily
 
 from rl_core.config.run import RunConfig
-from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_tolerance, merge_tolerance
+from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.model_rules import model_problems
 from rl_core.planning.problem import Problem
@@ -61,9 +61,9 @@ def _tolerance_problems(config: RunConfig) -> Iterator[Problem]:
     """Tolerances that are too small for bfloat16, which rounds to three digits: they would stop every run."""
     if config.model.dtype != "bfloat16":
         return
-    found, usual = agreement_tolerance(config), AGREEMENT["bfloat16"]
+    found, usual = agreement_bounds(config), AGREEMENT["bfloat16"]
     bounds = {
-        "rollout.max_log_prob_gap": (found.largest, _BFLOAT16_GAP, usual.largest),
+        "rollout.max_log_prob_gap": (found.percentile, _BFLOAT16_GAP, usual.percentile),
         "rollout.max_mean_log_prob_gap": (found.mean, _BFLOAT16_MEAN_GAP, usual.mean),
         "merge.probe_tolerance": (merge_tolerance(config).largest, _BFLOAT16_GAP, PROBE["bfloat16"]),
     }

@@ -4,13 +4,16 @@ Both hold the same weights, so their log-probs of a sampled token may differ by 
 token ban, another temperature or other images show here, and otherwise only in a run that does not learn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from rl_core.config.tolerances import Tolerance
-from rl_core.types import Float32Array, TrainSample
+from rl_core.config.tolerances import AgreementBounds
+from rl_core.types import Float32Array, Rollout, TrainSample
+
+Float64Array = npt.NDArray[np.float64]
 
 
 class AgreementError(RuntimeError):
@@ -20,20 +23,57 @@ class AgreementError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogProbGap:
-    """Absolute differences between the log-probs of generator and trainer, nats, over the compared tokens."""
+    """Differences between the log-probs of generator and trainer over the tokens that were compared.
 
-    largest: float
-    total: float
+    Attributes:
+        count: Tokens.
+        largest: Largest absolute difference, nats.
+        percentile: 99.9th percentile of the absolute differences, nats: the largest one of fewer than 1000 tokens.
+        mean: Their mean, nats.
+        spread: Standard deviation of the trainer's log-probs, nats.
+        correlation: Pearson's, of both; None where one side does not vary.
+    """
+
     count: int
+    largest: float
+    percentile: float
+    mean: float
+    spread: float
+    correlation: float | None
 
-    @property
-    def mean(self) -> float:
-        """Mean over the compared tokens; 0 if there were none."""
-        return self.total / max(self.count, 1)
+
+NOTHING_COMPARED = LogProbGap(count=0, largest=0.0, percentile=0.0, mean=0.0, spread=0.0, correlation=None)
+
+
+def log_prob_gap(generator: Float32Array, trainer: Float32Array) -> LogProbGap:
+    """Compare the log-probs [K] of the same tokens. A NaN on either side is an infinite difference."""
+    if not len(generator):
+        return NOTHING_COMPARED
+    gaps = absolute_gaps(generator, trainer)
+    return LogProbGap(
+        count=len(gaps),
+        largest=float(gaps.max()),
+        percentile=float(np.quantile(gaps, 0.999, method="inverted_cdf")),
+        mean=float(gaps.mean()),
+        spread=float(trainer.std(dtype=np.float64)),
+        correlation=_correlation(generator.astype(np.float64), trainer.astype(np.float64)),
+    )
+
+
+def absolute_gaps(generator: Float32Array, trainer: Float32Array) -> Float64Array:
+    """[K] float64 absolute differences; infinite where either side is NaN, which a maximum would lose."""
+    gaps = np.abs(generator.astype(np.float64) - trainer)
+    return np.where(np.isnan(gaps), np.inf, gaps)
+
+
+def _correlation(one: Float64Array, other: Float64Array) -> float | None:
+    one, other = one - one.mean(), other - other.mean()
+    scale = np.sqrt(np.square(one).sum() * np.square(other).sum())
+    return float((one * other).sum() / scale) if scale > 0.0 else None
 
 
 class AgreementMeter:
-    """Collects the largest and the mean difference over an optimizer batch.
+    """Collects the log-probs of generator and trainer over an optimizer batch.
 
     Args:
         policy_version: Version of the trainer's weights. Rollouts that other weights have sampled (groups that the
@@ -46,57 +86,57 @@ class AgreementMeter:
         self._policy_version = policy_version
         self._keeps_surplus = keeps_surplus
         self._unexplained: set[int] = set()
-        self._sum = 0.0
-        self._count = 0
+        self._generator: list[Float32Array] = []
+        self._trainer: list[Float32Array] = []
         self._worst = (0.0, "")
 
     def add(self, samples: Sequence[TrainSample], trainer_log_probs: Float32Array) -> None:
         """Compare samples with the trainer's log-probs of their tokens, [sum R] in the samples' order."""
-        generator_log_probs = np.concatenate([sample.rollout.log_probs for sample in samples])
-        gaps = np.abs(generator_log_probs - trainer_log_probs)
-        # A NaN on either side counts as an infinite difference, because max() would lose it.
-        gaps = np.where(np.isnan(gaps), np.inf, gaps)
-        own = np.concatenate([np.full(len(s.rollout.log_probs), self._is_own(s)) for s in samples])
-        gaps = np.where(own, gaps, 0.0)
-        self._unexplained |= {s.rollout.policy_version for s in samples if not self._is_own(s) and not self._is_kept(s)}
-        self._sum += float(gaps.sum())
-        self._count += int(own.sum())
-        position = int(gaps.argmax())
-        if gaps[position] > self._worst[0]:
-            self._worst = (float(gaps[position]), _locate(samples, position))
+        ends = np.cumsum([len(sample.rollout.log_probs) for sample in samples])
+        for sample, trainer in zip(samples, np.split(trainer_log_probs, ends[:-1]), strict=True):
+            if self._is_own(sample):
+                self._compare(sample.rollout, trainer)
+            elif not self._is_kept(sample):
+                self._unexplained.add(sample.rollout.policy_version)
 
     def gap(self) -> LogProbGap:
         """The differences found so far."""
-        return LogProbGap(largest=self._worst[0], total=self._sum, count=self._count)
+        if not self._generator:
+            return NOTHING_COMPARED
+        return log_prob_gap(np.concatenate(self._generator), np.concatenate(self._trainer))
 
-    def check(self, bound: Tolerance) -> None:
-        """Compare the differences with their bounds. There are two, because rounding in bfloat16 moves single rare
-        tokens far, but hardly the mean.
+    def check(self, bounds: AgreementBounds) -> None:
+        """Compare what was found with the bounds.
 
         Raises:
-            AgreementError: the largest or the mean difference exceeds its bound; or no token could be compared,
-                although not every sample belongs to a group that the filter has kept.
+            AgreementError: a bound is broken; or no token could be compared, although not every sample belongs to a
+                group that the filter has kept.
         """
-        if self._count == 0 and self._unexplained:
+        gap = self.gap()
+        if gap.count == 0 and self._unexplained:
             raise AgreementError(
                 f"no token of the optimizer batch could be compared between generator and trainer: the trainer has "
                 f"weights of version {self._policy_version}, and the samples come from version(s) "
                 f"{sorted(self._unexplained)}, which algorithm.online_filtering.surplus does not explain. Weights were "
                 f"counted or synced wrongly: sync the generator before it samples, and count each update once"
             )
-        gap = self.gap()
-        bounds = {
-            "max_log_prob_gap": (gap.largest, bound.largest),
-            "max_mean_log_prob_gap": (gap.mean, bound.mean),
-        }
-        broken = [f"rollout.{name} = {most:.3g}" for name, (found, most) in bounds.items() if found > most]
-        if broken:
+        if broken := list(_broken(gap, bounds)):
             raise AgreementError(
-                f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (mean {gap.mean:.3g}) at "
-                f"{self._worst[1]}, above {' and '.join(broken)}. Equal weights agree up to rounding: "
-                f"look for a missed weight sync, a different temperature or token ban, or images that are processed "
-                f"differently; raise the bound only if the number format explains the difference"
+                f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (99.9th percentile "
+                f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {self._worst[1]}, beyond {' and '.join(broken)}. "
+                f"Equal weights agree up to rounding: look for a missed weight sync, a different temperature or token "
+                f"ban, or images that are processed differently; change the bound only if the number format explains "
+                f"the difference"
             )
+
+    def _compare(self, rollout: Rollout, trainer: Float32Array) -> None:
+        self._generator.append(rollout.log_probs)
+        self._trainer.append(trainer)
+        gaps = absolute_gaps(rollout.log_probs, trainer)
+        token = int(gaps.argmax())
+        if gaps[token] > self._worst[0]:
+            where = f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {token}"
+            self._worst = (float(gaps[token]), where)
 
     def _is_own(self, sample: TrainSample) -> bool:
         return sample.rollout.policy_version == self._policy_version
@@ -105,11 +145,11 @@ class AgreementMeter:
         return self._keeps_surplus and sample.rollout.policy_version < self._policy_version
 
 
-def _locate(samples: Sequence[TrainSample], position: int) -> str:
-    for sample in samples:
-        length = len(sample.rollout.response_ids)
-        if position < length:
-            rollout = sample.rollout
-            return f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {position}"
-        position -= length
-    raise IndexError(position)
+def _broken(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:
+    """The bounds that are broken, each with its key and its value."""
+    if gap.percentile > bounds.percentile:
+        yield f"rollout.max_log_prob_gap = {bounds.percentile:.3g}"
+    if gap.mean > bounds.mean:
+        yield f"rollout.max_mean_log_prob_gap = {bounds.mean:.3g}"
+    if gap.correlation is not None and gap.spread > bounds.least_spread and gap.correlation < bounds.correlation:
+        yield f"rollout.min_log_prob_correlation = {bounds.correlation:.3g} (it is {gap.correlation:.3g})"

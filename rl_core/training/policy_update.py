@@ -6,7 +6,7 @@ import torch
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
-from rl_core.config.tolerances import agreement_tolerance
+from rl_core.config.tolerances import agreement_bounds
 from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
@@ -54,15 +54,15 @@ class PolicyUpdate:
             timer: Measures `forward_backward` and `optimizer`.
 
         Raises:
-            AgreementError: the log-probs of generator and trainer differ by more than `rollout.max_log_prob_gap` or
-                `rollout.max_mean_log_prob_gap`, or no token of the first batch could be compared.
+            AgreementError: the log-probs of generator and trainer break one of the bounds in section `rollout`, or no
+                token of the first batch could be compared.
         """
         reports = []
         for batch in batches:
             with timer.phase("forward_backward"):
                 tokens = self.accumulate_gradient(batch, meter=meter)
             if meter is not None:
-                meter.check(agreement_tolerance(self._config))
+                meter.check(agreement_bounds(self._config))
                 meter = None
             with timer.phase("optimizer"):
                 reports.append(OptimizerStepReport(tokens=tokens, outcome=self._optimizer.step()))

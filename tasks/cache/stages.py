@@ -9,6 +9,7 @@ before it, and the bytes of the files that the config names. The software that m
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from rl_core.config.algorithm import AlgorithmConfig
@@ -37,6 +38,12 @@ OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 
 _KEEPING: Final = {"save_limit"}
 """Keys of `trainer` that decide only how much is kept on the disk. They may be lowered while a run goes on."""
+
+_NEWER_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {"algorithm": {"overlong_filtering": False}, "rollout": {"min_log_prob_correlation": None}}
+)
+"""Section -> keys that came after the first runs, each with the value that means what runs did before. At this value
+they enter no digest, so that those runs keep theirs."""
 
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""
@@ -93,7 +100,12 @@ def recipe_digest(config: RunConfig) -> str:
 def _digested(found: dict[str, Any]) -> dict[str, Any]:
     """The settings in the form of which digests are made; it must not change, so that existing runs keep their
     digests."""
-    return {**found, "algorithm": digested(found["algorithm"])}
+    older = {section: _without_newer_keys(found[section], _NEWER_KEYS[section]) for section in _NEWER_KEYS}
+    return {**found, **older, "algorithm": digested(older["algorithm"])}
+
+
+def _without_newer_keys(section: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key not in newer or value != newer[key]}
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
@@ -261,8 +273,7 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
-        "rollout": config.rollout.model_dump(mode="json"),
-        "algorithm": digested(config.algorithm.model_dump(mode="json")),
+        **_digested(config.model_dump(mode="json", include=set(_NEWER_KEYS))),
         **_algorithm_code(config.algorithm, files),
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,

@@ -39,6 +39,7 @@ _HARMLESS = (
     "rollout.max_log_prob_gap",
     "rollout.max_mean_log_prob_gap",
     "rollout.max_num_seqs",
+    "rollout.min_log_prob_correlation",
     "trainer.save_",
     "trainer.val_",
 )

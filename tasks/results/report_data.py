@@ -5,7 +5,7 @@ from typing import Any
 
 from rl_core.config.loading import dump_config
 from rl_core.config.model import TinyModel
-from rl_core.config.tolerances import agreement_tolerance
+from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.gallery import GalleryRow, pick_gallery
@@ -70,7 +70,7 @@ def charts(facts: RunFacts) -> list[Chart]:
     """The curves: reward, accuracy, response length, KL, entropy, and the difference between generator and trainer."""
     metrics, config = facts.metrics, facts.config
     accuracy = f"reward/{config.evaluation.accuracy_key}"
-    bound = agreement_tolerance(config).largest
+    bound = agreement_bounds(config).percentile
     return [
         Chart(
             title="Reward",
@@ -110,10 +110,14 @@ def charts(facts: RunFacts) -> list[Chart]:
         ),
         Chart(
             title="Log-prob gap",
-            caption="Largest difference between an engine's and the trainer's log-prob; above the bound the run stops.",
+            caption="Differences between the log-probs of generator and trainer; the run stops when their 99.9th "
+            "percentile exceeds the bound.",
             log=True,
             bound=(bound, f"bound {bound:g}"),
-            series=[_series(metrics, "agreement/log_prob_gap_max", "gap")],
+            series=_present(
+                _series(metrics, "agreement/log_prob_gap_p999", "99.9th percentile"),
+                _series(metrics, "agreement/log_prob_gap_max", "largest"),
+            ),
         ),
     ]
 

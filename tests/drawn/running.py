@@ -52,7 +52,7 @@ class Outcome:
     metrics: dict[str, float] | None = None
 
 
-_NOT_THE_ENGINE = {"n", "temperature", "max_log_prob_gap", "max_mean_log_prob_gap"}
+_NOT_THE_ENGINE = {"n", "temperature", "max_log_prob_gap", "max_mean_log_prob_gap", "min_log_prob_correlation"}
 """Keys of `rollout` that an engine is not made with."""
 
 

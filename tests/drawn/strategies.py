@@ -286,6 +286,7 @@ def rollouts(draw: DrawFn, algorithm: Tree, base: Tree) -> Tree:
         "temperature": draw(one_of(1.0, 1.0, 0.7, 1.5)),
         "max_log_prob_gap": draw(one_of(gap, 5.0, None)),
         "max_mean_log_prob_gap": draw(one_of(mean_gap, 0.1, None)),
+        "min_log_prob_correlation": draw(one_of(0.99, None)),
     }
 
 

@@ -79,7 +79,9 @@ OWN: Mapping[str, Any] = {
     "rollout.max_num_seqs": 512,
     "rollout.max_log_prob_gap": None,
     "rollout.max_mean_log_prob_gap": None,
+    "rollout.min_log_prob_correlation": None,
     "algorithm.entropy_coef": 0.0,
+    "algorithm.overlong_filtering": False,
     "algorithm.old_log_probs": "recompute",  # always, by its actor
     "algorithm.correction": None,
     "actor.optim.eps": 1e-8,

@@ -206,6 +206,16 @@ def test_an_override_of_before_leads_to_the_same_run() -> None:
     )
 
 
+def test_a_new_key_leaves_existing_runs_their_name_and_another_value_of_it_does_not() -> None:
+    """The name was written down before the keys came. Where the config below changes on purpose, write it down anew."""
+    small = Path("tests/e2e/configs/small.yaml")
+    assert run_name(load_config(small)) == "small-bf5d69b3db35"
+    newer = ("algorithm.overlong_filtering=true", "rollout.min_log_prob_correlation=0.5")
+    assert len({run_name(load_config(small, [*override])) for override in ([], newer[:1], newer[1:], newer)}) == 4
+    before, after = (stage_digests(load_config(small, override), NamedFiles(source_digest)) for override in ([], newer))
+    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
+
+
 def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
         stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), NamedFiles(source_digest))
