@@ -49,5 +49,5 @@ def test_checkpoints_to_come_that_will_not_fit_are_warned_of_while_there_is_time
     assert caplog.records == []
     with caplog.at_level(logging.WARNING):
         save(store, 2, 300)
-    assert "will take" in caplog.text
+    assert "will need" in caplog.text
     assert [checkpoint.step for checkpoint in store.complete()] == [1, 2]

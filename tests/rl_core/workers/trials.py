@@ -124,9 +124,11 @@ class Trials:
         longest = self._config.rollout.max_response_length
         learned = [OptimizerBatch.of(batch, longest_response=longest) for batch in sampled]
         result = worker.update(UpdateBatch(policy=learned, kl_coef=None if kl is None else kl.coef))
-        assert result.gaps is not None
-        assert result.gaps.count == sum(len(s.rollout.response_ids) for group in batches[0] for s in group.samples)
-        return result.gaps.largest
+        assert result.log_prob_gap is not None
+        assert result.log_prob_gap.count == sum(
+            len(s.rollout.response_ids) for group in batches[0] for s in group.samples
+        )
+        return result.log_prob_gap.largest
 
 
 def as_if_sampled(group: TrainGroup, log_probs: list[Float32Array], *, policy_version: int) -> TrainGroup:
