@@ -51,6 +51,7 @@ USER 10001
 # Telemetry as in rl_core/environment.py: the servers do not pass through it.
 ENV PATH=/app/.venv/bin:$PATH \
     HF_HOME=/cache/huggingface \
+    XDG_CACHE_HOME=/cache \
     OMP_WAIT_POLICY=passive \
     DO_NOT_TRACK=true \
     HF_HUB_DISABLE_TELEMETRY=1 \

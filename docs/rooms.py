@@ -1,4 +1,4 @@
-"""Draws the rooms of the library, as the import contracts of pyproject.toml lay them on top of each other.
+"""Draws the packages of the library, as the import contracts of pyproject.toml lay them on top of each other.
 
 `python docs/rooms.py docs/images/rooms.svg` (`make docs`) writes the picture of docs/architecture.md.
 """
@@ -46,7 +46,7 @@ def picture() -> str:
         y += height + ARROW
     lines = textwrap.wrap(", ".join(ground), 100)
     height = LOW + 16 * len(lines)
-    inside += _box(MARGIN, y, WIDTH - 2 * MARGIN, height, "the ground floor", lines)
+    inside += _box(MARGIN, y, WIDTH - 2 * MARGIN, height, "the base", lines)
     bottom = y + height + 14
     shapes.append(
         f'<rect x="20" y="{top}" width="{WIDTH - 40}" height="{bottom - top}" rx="8" fill="#f7f7fb" stroke="#9fa8da" '
@@ -56,7 +56,7 @@ def picture() -> str:
     size = f'viewBox="0 0 {WIDTH} {bottom + 14}" width="{WIDTH}" height="{bottom + 14}"'
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="Rooms and their layers">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="Packages and their layers">',
             f"<style>{STYLE}</style>",
             f'<rect width="{WIDTH}" height="{bottom + 14}" rx="8" fill="#ffffff"/>',
             *shapes,

@@ -93,7 +93,7 @@ def _print_forecast(config: RunConfig, console: Console) -> None:
     console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
     sizes = model_sizes(config.model.source)
     if sizes is None:
-        console.print("memory and disk: not known before the model is downloaded")
+        console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return
     memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB

@@ -73,7 +73,7 @@ def _memory_table(config: RunConfig) -> Table:
     table.add_row("precision", precision_words(config.model, config.actor.optim))
     sizes = model_sizes(config.model.source)
     if sizes is None:
-        table.add_row("not known before the model is downloaded")
+        table.add_row("not known: the model is not here yet, or its parameters could not be counted")
         return table
     forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
     table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")

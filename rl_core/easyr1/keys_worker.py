@@ -86,7 +86,8 @@ _ACTOR: tuple[Key, ...] = (
         "micro_batch_size_per_device_for_experience",
         16,
         "actor.micro_batch_size_per_device_for_experience",
-        remark="The same for log-prob passes.",
+        remark="The same for passes through the reference. The recomputed old log-probs use the micro-batches of the "
+        "update, so that the first ratio is exactly 1.",
     ),
     same("max_grad_norm", 1.0, "actor.max_grad_norm"),
     _of_loss("clip_ratio_low", 0.2),

@@ -87,9 +87,17 @@ def build_experience(
     )
     return Experience(
         groups=trained,
-        metrics={**metrics, **critic_metrics(inputs.values, returns)},
+        metrics={**metrics, **critic_metrics(inputs.values, returns), **_overlong_metrics(trained, algorithm)},
         mean_kl=None if kl is None else kl.mean,
     )
+
+
+def _overlong_metrics(groups: Sequence[TrainGroup], config: AlgorithmConfig) -> dict[str, float]:
+    """The share of responses that overlong filtering leaves out of the loss; nothing without it."""
+    if not config.overlong_filtering:
+        return {}
+    samples = [sample for group in groups for sample in group.samples]
+    return {"filter/overlong_share": float(np.mean([not sample.in_loss for sample in samples]))}
 
 
 def _old_log_probs(

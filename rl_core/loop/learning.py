@@ -1,5 +1,6 @@
 """Learning: from scored rollouts to new weights."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.types import TrainGroup
 from rl_core.workers.protocol import WorkerGroup
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +57,13 @@ def learn(
     """
     experience = build_experience(collected, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
     batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
+    if not batch.policy and step >= config.trainer.critic_warmup:
+        logger.warning(
+            "step %d changes no weights of the policy: every response was cut at rollout.max_response_length %d, and "
+            "algorithm.overlong_filtering leaves such responses out; raise the length, or set the filtering to false",
+            step,
+            config.rollout.max_response_length,
+        )
     with timer.phase("update"):
         result = workers.update(batch)
     timer.split("update", result.seconds)

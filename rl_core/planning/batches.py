@@ -29,7 +29,7 @@ class BatchPlan:
             while the critic warms up.
         total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         update_token_budget: Most tree tokens of a forward and backward pass.
-        experience_token_budget: Most tree tokens of a log-prob pass.
+        experience_token_budget: Most tree tokens of a pass through the reference.
         parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
             spread; each of them computes the prompt again.
     """

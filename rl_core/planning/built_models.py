@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 
 def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The result of `meta_model.describe`; None where the other process did not end within `SECONDS`.
+    """The result of `meta_model.describe`; None, with a warning, where the other process died or took more than
+    `SECONDS`.
 
     Raises:
         ValueError: no model can be built of these fields; the message says why.
@@ -44,12 +45,12 @@ def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _described(fields: str) -> Mapping[str, Any] | None:
-    file = _cache_folder() / f"{_digest(fields)}.json"
-    remembered = _read(file)
+    file = _cache_file(fields)
+    remembered = None if file is None else _read(file)
     if remembered is not None:
         return remembered
     described = _built_here(fields) if "torch" in sys.modules else _built_elsewhere(fields)
-    if described is not None and "error" not in described:
+    if file is not None and described is not None and "error" not in described:
         _write(file, described)
     return described
 
@@ -72,13 +73,23 @@ def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
         return None
     if done.returncode != 0:
         last = done.stderr.strip().rpartition("\n")[2]
-        return {"error": f"the process that builds the model without weights failed ({done.returncode}): {last}"}
+        logger.warning(
+            "the model's parameters are not known: the process that counts them ended with status %d: %s",
+            done.returncode,
+            last,
+        )
+        return None
     described: Mapping[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
     return described
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sightline" / "models"
+def _cache_file(fields: str) -> Path | None:
+    """Where the result is kept; None for a user without a home."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:
+        return None
+    return cache / "sightline" / "models" / f"{_digest(fields)}.json"
 
 
 def _digest(fields: str) -> str:

@@ -142,5 +142,5 @@ def _record(step: int, prompt: Prompt, rollout: Rollout, score: Score, sample: T
         components=dict(sorted(score.components.items())),
         parsed=score.parsed,
         error=score.error,
-        advantages=None if sample is None else sample.advantages.tolist(),
+        advantages=None if sample is None or not sample.in_loss else sample.advantages.tolist(),
     )

@@ -140,10 +140,12 @@ class VllmEngine:
         unmapped is freed (vllm#36651).
         """
         self._policy_version = None
-        self.wake()
-        self._engine.renderer.shutdown()
-        self._engine.engine_core.shutdown()
-        self._owned.close()
+        with self._owned:
+            try:
+                self.wake()
+            finally:
+                self._engine.renderer.shutdown()
+                self._engine.engine_core.shutdown()
 
     def _loaded_version(self) -> int:
         if self._policy_version is None:

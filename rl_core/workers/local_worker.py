@@ -140,9 +140,11 @@ class LocalWorker:
 
     def close(self) -> None:
         """End the generator and free the device's memory, which other processes may need next."""
-        self.trainer.close()
-        self._free_cached_memory()  # an engine that sleeps needs it once more to end
-        self.generator.close()
+        try:
+            self.trainer.close()
+            self._free_cached_memory()  # an engine that sleeps needs it once more to end
+        finally:
+            self.generator.close()
         self._free_cached_memory()
 
     @staticmethod

@@ -42,8 +42,8 @@ _KEEPING: Final = {"save_limit"}
 _NEWER_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {"algorithm": {"overlong_filtering": False}, "rollout": {"min_log_prob_correlation": None}}
 )
-"""Section -> keys that came after the first runs, each with the value that means what runs did before. At this value
-they enter no digest, so that those runs keep theirs."""
+"""Section -> keys that came after the first runs, each with its default. At this value they enter no digest, so that
+earlier runs keep theirs."""
 
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""

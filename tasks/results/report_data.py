@@ -1,5 +1,6 @@
 """Collects the contents of the report from a run's folder."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
 from tasks.results.validation_history import validation_history
 
 Records = Sequence[Mapping[str, Any]]
+
+logger = logging.getLogger(__name__)
 
 
 def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
@@ -205,7 +208,11 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
 def _model_figure(facts: RunFacts) -> Fact:
     source = facts.config.model.source
     name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
-    sizes = read_sizes(facts.run.initial_model / "config.json")
+    try:
+        sizes = read_sizes(facts.run.initial_model / "config.json")
+    except ValueError as error:
+        logger.warning("the report does not say how many parameters the model has: %s", error)
+        sizes = None
     return Fact(label="Model", value=name, note=f"{_parameters(sizes)}{facts.config.model.dtype}")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pwd
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,28 @@ def test_an_error_is_told_by_both_and_not_kept(monkeypatch: pytest.MonkeyPatch, 
             describe_model(wrong)
     assert str(here.value) == str(elsewhere.value)
     assert not cache.exists()
+
+
+def test_a_process_that_dies_refuses_no_plan(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine may have killed it for its memory."""
+    dying = tmp_path / "dying.py"
+    dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr(built_models, "_BUILDER_FILE", dying)
+    without_torch(monkeypatch)
+    assert described_anew() is None
+    assert "the process that counts them ended with status -9" in caplog.text
+
+
+def test_a_user_without_a_home_is_told_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    expected = describe_model(FIELDS)
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert described_anew() == expected
+    assert not list(tmp_path.glob("~*"))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", "\udcff"])

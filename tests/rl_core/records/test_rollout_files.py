@@ -1,5 +1,6 @@
 """A step's rollouts come back equal, from bytes that depend on nothing else."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,15 @@ def test_every_rollout_is_kept_with_its_score_and_its_credit(tmp_path: Path, gro
     assert first.advantage == pytest.approx(0.7)
     assert first.image_uids == ["image-b"]
     assert (last.components, last.parsed, last.error, last.advantage) == ({}, None, "timeout after 10 s", None)
+
+
+def test_a_response_that_is_not_in_the_loss_has_no_advantage(tmp_path: Path, groups: list[Group]) -> None:
+    (trained,) = trained_of(groups)
+    first, *others = trained.samples
+    cut = dataclasses.replace(trained, samples=[dataclasses.replace(first, in_loss=False), *others])
+    path = tmp_path / "rollouts" / "step-000001.parquet"
+    write_rollouts(path, groups, scores_of(groups, keys=("overall",)), [cut], step=1)
+    assert [record.advantage is None for record in read_rollouts(path)[:3]] == [True, False, False]
 
 
 def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
