@@ -157,7 +157,8 @@ def test_digests_are_made_of_the_section_of_before(loss: str, estimator: str, hi
     former |= {} if loss == "sapo" else {"clip_ratio_high": high}
     former |= {"lam": lam} if estimator == "gae" else {}
     config = RunConfig.model_validate({**yaml.safe_load(SMALL), "algorithm": upgraded(former)})
-    assert digested(config.algorithm.model_dump(mode="json")) == former
+    newer = {"overlong_filtering"}  # at their default newer keys enter no digest (tasks/cache/stages.py)
+    assert digested(config.algorithm.model_dump(mode="json", exclude=newer)) == former
 
 
 def test_a_key_of_before_has_a_name_of_now() -> None:
