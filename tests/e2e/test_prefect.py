@@ -86,15 +86,14 @@ def test_a_worker_carries_out_what_is_asked_for_and_what_is_scheduled(
 
         prefect("work-pool", "create", "local", "--type", "process")
         prefect("deploy", "--all", "--no-prompt")
-        with (
-            temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}),
-            started([*PREFECT, "worker", "start", "--pool", "local"], variables, new_home / "worker.txt"),
-        ):
+        with temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}):
+            # Before there is a worker: both write to the server's SQLite file, which made a request wait for a minute.
             assert_deployed_as_written()
-            assert "Completed" in prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
-            assert scheduled_states() == []
-            schedule_soon(parameters)
-            wait_until(lambda: "Completed" in scheduled_states(), "a scheduled run is carried out")
+            with started([*PREFECT, "worker", "start", "--pool", "local"], variables, new_home / "worker.txt"):
+                assert "Completed" in prefect("deployment", "run", "baseline/quickstart", *chosen, "--watch")
+                assert scheduled_states() == []
+                schedule_soon(parameters)
+                wait_until(lambda: "Completed" in scheduled_states(), "a scheduled run is carried out")
     run = run_of(home, "evaluation.temperature=0.5")[1]
     assert json.loads(run.stage_manifest("train-epoch-002").read_text())["reused_from"] == finished.name
     assert json.loads(run.stage_manifest("evaluate-trained").read_text())["reused_from"] is None
