@@ -17,6 +17,7 @@ from rl_core.answers import Answer, answer_text
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
 
 FinishReason = Literal["stop", "length"]
 

@@ -10,13 +10,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rl_core.digests import digest_of
 from rl_core.randomness import keyed_seed
-from rl_core.types import Int64Array
-
-Float64Array = npt.NDArray[np.float64]
+from rl_core.types import Float64Array, Int64Array
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from rl_core.config.tolerances import AgreementBounds
-from rl_core.types import Float32Array, Rollout, TrainSample
-
-Float64Array = npt.NDArray[np.float64]
+from rl_core.types import Float32Array, Float64Array, Rollout, TrainSample
 
 
 class AgreementError(RuntimeError):
@@ -46,10 +43,8 @@ NOTHING_COMPARED = LogProbGap(count=0, largest=0.0, percentile=0.0, mean=0.0, sp
 
 
 def log_prob_gap(generator: Float32Array, trainer: Float32Array) -> LogProbGap:
-    """Compare the log-probs [K] of the same tokens. A NaN on either side is an infinite difference."""
-    if not len(generator):
-        return NOTHING_COMPARED
-    gaps = absolute_gaps(generator, trainer)
+    """Compare the log-probs [K] of the same tokens, K >= 1. A NaN on either side is an infinite difference."""
+    gaps = _absolute_gaps(generator, trainer)
     return LogProbGap(
         count=len(gaps),
         largest=float(gaps.max()),
@@ -60,7 +55,7 @@ def log_prob_gap(generator: Float32Array, trainer: Float32Array) -> LogProbGap:
     )
 
 
-def absolute_gaps(generator: Float32Array, trainer: Float32Array) -> Float64Array:
+def _absolute_gaps(generator: Float32Array, trainer: Float32Array) -> Float64Array:
     """[K] float64 absolute differences; infinite where either side is NaN, which a maximum would lose."""
     gaps = np.abs(generator.astype(np.float64) - trainer)
     return np.where(np.isnan(gaps), np.inf, gaps)
@@ -86,24 +81,25 @@ class AgreementMeter:
         self._policy_version = policy_version
         self._keeps_surplus = keeps_surplus
         self._unexplained: set[int] = set()
-        self._generator: list[Float32Array] = []
-        self._trainer: list[Float32Array] = []
-        self._worst = (0.0, "")
+        self._compared: list[tuple[Rollout, Float32Array]] = []
 
     def add(self, samples: Sequence[TrainSample], trainer_log_probs: Float32Array) -> None:
         """Compare samples with the trainer's log-probs of their tokens, [sum R] in the samples' order."""
         ends = np.cumsum([len(sample.rollout.log_probs) for sample in samples])
         for sample, trainer in zip(samples, np.split(trainer_log_probs, ends[:-1]), strict=True):
             if self._is_own(sample):
-                self._compare(sample.rollout, trainer)
+                self._compared.append((sample.rollout, trainer))
             elif not self._is_kept(sample):
                 self._unexplained.add(sample.rollout.policy_version)
 
     def gap(self) -> LogProbGap:
         """The differences found so far."""
-        if not self._generator:
+        if not self._compared:
             return NOTHING_COMPARED
-        return log_prob_gap(np.concatenate(self._generator), np.concatenate(self._trainer))
+        return log_prob_gap(
+            np.concatenate([rollout.log_probs for rollout, _ in self._compared]),
+            np.concatenate([trainer for _, trainer in self._compared]),
+        )
 
     def check(self, bounds: AgreementBounds) -> None:
         """Compare what was found with the bounds.
@@ -123,20 +119,18 @@ class AgreementMeter:
         if broken := list(_broken(gap, bounds)):
             raise AgreementError(
                 f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (99.9th percentile "
-                f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {self._worst[1]}, beyond {' and '.join(broken)}. "
-                f"Equal weights agree up to rounding: look for a missed weight sync, a different temperature or token "
-                f"ban, or images that are processed differently; change the bound only if the number format explains "
-                f"the difference"
+                f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {self._worst_token()}, "
+                f"beyond {' and '.join(broken)}. Equal weights agree up to rounding: look for a missed weight sync, a "
+                f"different temperature or token ban, or images that are processed differently; change the bound only "
+                f"if the number format explains the difference"
             )
 
-    def _compare(self, rollout: Rollout, trainer: Float32Array) -> None:
-        self._generator.append(rollout.log_probs)
-        self._trainer.append(trainer)
-        gaps = absolute_gaps(rollout.log_probs, trainer)
-        token = int(gaps.argmax())
-        if gaps[token] > self._worst[0]:
-            where = f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {token}"
-            self._worst = (float(gaps[token]), where)
+    def _worst_token(self) -> str:
+        """The first token with the largest difference."""
+        gaps = [_absolute_gaps(rollout.log_probs, trainer) for rollout, trainer in self._compared]
+        worst = int(np.argmax([own.max() for own in gaps]))
+        rollout, _ = self._compared[worst]
+        return f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {int(gaps[worst].argmax())}"
 
     def _is_own(self, sample: TrainSample) -> bool:
         return sample.rollout.policy_version == self._policy_version

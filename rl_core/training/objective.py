@@ -133,7 +133,7 @@ def sums_by_group(
     """
     weight = weights.detach().double()
     rows = torch.stack([weight, *(values.detach() * weight for values in per_token.values())]).cpu().numpy()
-    tokens = [sum(len(sample.rollout.response_ids) for sample in group.samples) for group in groups]
+    tokens = [sum(len(rollout.response_ids) for rollout in group.rollouts) for group in groups]
     by_group = np.add.reduceat(rows, np.cumsum([0, *tokens[:-1]]), axis=1)
     own_weights, *sums = by_group.tolist()
     return TokenSums(sums=dict(zip(per_token, sums, strict=True)), weights=own_weights)

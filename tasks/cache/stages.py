@@ -100,11 +100,12 @@ def recipe_digest(config: RunConfig) -> str:
 def _digested(found: dict[str, Any]) -> dict[str, Any]:
     """The settings in the form of which digests are made; it must not change, so that existing runs keep their
     digests."""
-    older = {section: _without_newer_keys(found[section], _NEWER_KEYS[section]) for section in _NEWER_KEYS}
+    older = {name: _without_newer_keys(name, found[name]) for name in _NEWER_KEYS}
     return {**found, **older, "algorithm": digested(older["algorithm"])}
 
 
-def _without_newer_keys(section: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+def _without_newer_keys(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    newer = _NEWER_KEYS[name]
     return {key: value for key, value in section.items() if key not in newer or value != newer[key]}
 
 
@@ -273,7 +274,8 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
-        **_digested(config.model_dump(mode="json", include=set(_NEWER_KEYS))),
+        "rollout": _without_newer_keys("rollout", config.rollout.model_dump(mode="json")),
+        "algorithm": digested(_without_newer_keys("algorithm", config.algorithm.model_dump(mode="json"))),
         **_algorithm_code(config.algorithm, files),
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,

@@ -44,4 +44,4 @@ def make_train_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prom
 
 def groups_of(train_groups: Sequence[TrainGroup]) -> list[Group]:
     """The same groups before they were given advantages."""
-    return [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups]
+    return [Group(prompt=group.prompt, rollouts=group.rollouts) for group in train_groups]

@@ -12,7 +12,7 @@ from rl_core.config.loading import dump_config
 from rl_core.evaluation.model_lookup import FoundModel, find_model
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
-from rl_core.types import Group
+from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import optimizer_batch
 
 
@@ -44,7 +44,7 @@ def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
 def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, worker, train_groups) -> None:
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     expected = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
-    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    probe = groups_of(train_groups[:1])
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(
         1,
         lambda folder: worker.save_state(folder, model_only=True, probe=probe),

@@ -18,6 +18,7 @@ from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
+from tests.rl_core.builders import groups_of
 from tests.rl_core.built_in import ESTIMATORS
 from tests.rl_core.steps import optimizer_batch
 
@@ -26,7 +27,7 @@ Scored = tuple[list[Group], dict[RolloutKey, Score]]
 
 @pytest.fixture(scope="session")
 def scored(train_groups: list[TrainGroup]) -> Scored:
-    groups = [Group(prompt=g.prompt, rollouts=[sample.rollout for sample in g.samples]) for g in train_groups]
+    groups = groups_of(train_groups)
     generator = np.random.default_rng(3)
     keys = [rollout.key for group in groups for rollout in group.rollouts]
     return groups, {key: Score(components={"overall": float(generator.integers(0, 2))}) for key in keys}

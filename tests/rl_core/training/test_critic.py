@@ -21,6 +21,7 @@ from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
+from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import optimizer_batch
 
 
@@ -45,7 +46,7 @@ def critic_worker(worker, gae_config, monkeypatch, prepared_run) -> LocalWorker:
 
 @pytest.fixture(scope="session")
 def groups(train_groups: list[TrainGroup]) -> list[Group]:
-    return [Group(prompt=g.prompt, rollouts=[sample.rollout for sample in g.samples]) for g in train_groups]
+    return groups_of(train_groups)
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from rl_core.models.loading import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.saved_model import master_weights
-from rl_core.types import Group
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import optimizer_batch, take_step
 
 SETTINGS = {
@@ -57,7 +57,7 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     worker = fresh(setting, folders)
     before = weights(worker)
     worker.update(batch_of(train_groups))
-    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    probe = groups_of(train_groups[:1])
     worker.save_state(tmp_path, model_only=False, probe=probe)
     expected_result, expected = worker.update(batch_of(train_groups)), weights(worker)
     other = fresh(setting, folders)
@@ -79,7 +79,7 @@ def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
     rising = setting.model_copy(update={"actor": setting.actor.model_copy(update={"optim": optim})})
     worker, other = fresh(rising, folders), fresh(rising, folders)
     worker.update(batch_of(train_groups))
-    probe = [Group(prompt=group.prompt, rollouts=[s.rollout for s in group.samples]) for group in train_groups[:1]]
+    probe = groups_of(train_groups[:1])
     worker.save_state(tmp_path, model_only=True, probe=probe)
     other.load_state(tmp_path, model_only=True)
     expected, found = (
