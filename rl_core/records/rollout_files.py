@@ -4,15 +4,18 @@ The bytes depend on the rollouts alone (no clock, no host name), so a resumed ru
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
-from rl_core.types import FinishReason, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup, TrainSample
+from rl_core.types import FinishReason, Float32Array, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup
 
 _SCHEMA = pa.schema(
     [
@@ -107,15 +110,18 @@ def write_rollouts(
         KeyError: a rollout has no score.
         OSError: the disk is full; an earlier file of that name is intact.
     """
-    samples = {sample.rollout.key: sample for group in trained for sample in group.samples}
-    records = [
-        asdict(_record(step, group.prompt, rollout, scores[rollout.key], samples.get(rollout.key)))
-        for group in groups
-        for rollout in group.rollouts
-    ]
+    sampled = [(group.prompt, rollout) for group in groups for rollout in group.rollouts]
+    advantages = _advantages(trained)
+    columns = {
+        "step": [step] * len(sampled),
+        **_prompt_columns([prompt for prompt, _ in sampled]),
+        **_rollout_columns([rollout for _, rollout in sampled]),
+        **_score_columns([scores[rollout.key] for _, rollout in sampled]),
+        "advantages": _token_lists([advantages.get(rollout.key) for _, rollout in sampled], np.float32),
+    }
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(records, schema=_SCHEMA), sink, compression="zstd")
-    atomic_write_bytes(path, sink.getvalue().to_pybytes())
+    pq.write_table(pa.Table.from_pydict(columns, schema=_SCHEMA), sink, compression="zstd")
+    atomic_write_bytes(path, sink.getvalue())
 
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
@@ -124,23 +130,50 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
     return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
 
 
-def _record(step: int, prompt: Prompt, rollout: Rollout, score: Score, sample: TrainSample | None) -> RolloutRecord:
-    return RolloutRecord(
-        step=step,
-        prompt_uid=prompt.uid,
-        data_source=prompt.data_source,
-        prompt=prompt.text,
-        question=prompt.question,
-        answer=prompt.answer_text,
-        image_uids=list(prompt.shown_uids),
-        sample_index=rollout.sample_index,
-        response=rollout.text,
-        response_ids=rollout.response_ids.tolist(),
-        log_probs=rollout.log_probs.tolist(),
-        finish_reason=rollout.finish_reason,
-        policy_version=rollout.policy_version,
-        components=dict(sorted(score.components.items())),
-        parsed=score.parsed,
-        error=score.error,
-        advantages=None if sample is None or not sample.in_loss else sample.advantages.tolist(),
+def _advantages(trained: Sequence[TrainGroup]) -> dict[RolloutKey, Float32Array]:
+    """[R] advantage of each token, for every rollout that is in the loss."""
+    return {sample.rollout.key: sample.advantages for group in trained for sample in group.samples if sample.in_loss}
+
+
+def _prompt_columns(prompts: Sequence[Prompt]) -> dict[str, Any]:
+    return {
+        "prompt_uid": [prompt.uid for prompt in prompts],
+        "data_source": [prompt.data_source for prompt in prompts],
+        "prompt": [prompt.text for prompt in prompts],
+        "question": [prompt.question for prompt in prompts],
+        "answer": [prompt.answer_text for prompt in prompts],
+        "image_uids": [prompt.shown_uids for prompt in prompts],
+    }
+
+
+def _rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    return {
+        "sample_index": [rollout.sample_index for rollout in rollouts],
+        "response": [rollout.text for rollout in rollouts],
+        "response_ids": _token_lists([rollout.response_ids for rollout in rollouts], np.int32),
+        "log_probs": _token_lists([rollout.log_probs for rollout in rollouts], np.float32),
+        "finish_reason": [rollout.finish_reason for rollout in rollouts],
+        "policy_version": [rollout.policy_version for rollout in rollouts],
+    }
+
+
+def _score_columns(scores: Sequence[Score]) -> dict[str, Any]:
+    return {
+        "components": [sorted(score.components.items()) for score in scores],
+        "parsed": [score.parsed for score in scores],
+        "error": [score.error for score in scores],
+    }
+
+
+def _token_lists(
+    rows: Sequence[npt.NDArray[np.generic] | None], dtype: type[np.int32] | type[np.float32]
+) -> pa.ListArray:
+    """One list of numbers for each row, and no list where the row is None. The numbers are copied as arrays, because a
+    step of a large model has millions of tokens, and each would become a Python object."""
+    present = [np.empty(0, dtype), *(row for row in rows if row is not None)]
+    ends = accumulate((0 if row is None else len(row) for row in rows), initial=0)
+    return pa.ListArray.from_arrays(
+        pa.array(ends, pa.int32()),
+        pa.array(np.concatenate(present).astype(dtype, copy=False)),
+        mask=pa.array([row is None for row in rows], pa.bool_()),
     )

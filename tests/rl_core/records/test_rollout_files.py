@@ -1,12 +1,17 @@
 """A step's rollouts come back equal, from bytes that depend on nothing else."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rl_core.records.rollout_files import read_rollouts, write_rollouts
+from rl_core.records.rollout_files import _SCHEMA, read_rollouts, write_rollouts
 from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
 
 
@@ -96,3 +101,58 @@ def test_a_rollout_without_a_score_is_a_mistake_and_writes_nothing(tmp_path: Pat
 def test_a_step_without_groups_gives_an_empty_file(tmp_path: Path) -> None:
     write_rollouts(tmp_path / "file", [], {}, [], step=1)
     assert read_rollouts(tmp_path / "file") == []
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], list[TrainGroup]]:
+    """Groups of ragged rollouts with drawn scores; some rollouts have no score, and some are not in the loss."""
+    generator = np.random.default_rng(draw(st.integers(0, 99)))
+    components = st.dictionaries(st.text(max_size=3), st.floats(allow_nan=False), max_size=3)
+    scores: dict[tuple[str, int], Score] = {}
+    groups, trained = [], []
+    for number in range(draw(st.integers(0, 4))):
+        rollouts = [
+            dataclasses.replace(
+                rollout(f"uid-{number}", index),
+                response_ids=generator.integers(0, 2**31 - 1, length, dtype=np.int32),
+                log_probs=generator.normal(size=length).astype(np.float32),
+            )
+            for index, length in enumerate(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+        ]
+        parsed = st.none() | st.text(max_size=2)
+        scores |= {each.key: Score(components=draw(components), parsed=draw(parsed)) for each in rollouts}
+        groups.append(Group(prompt=prompt(f"uid-{number}"), rollouts=rollouts))
+        samples = [
+            TrainSample(
+                rollout=each,
+                advantages=generator.normal(size=len(each.response_ids)).astype(np.float32),
+                old_log_probs=each.log_probs,
+                in_loss=draw(st.booleans()),
+            )
+            for each in rollouts
+        ]
+        if draw(st.booleans()):
+            trained.append(TrainGroup(prompt=groups[-1].prompt, samples=samples))
+    return groups, scores, trained
+
+
+@given(step=steps())
+@settings(deadline=None, max_examples=40)
+def test_the_bytes_are_those_of_a_table_that_is_made_row_by_row(step) -> None:
+    """So files of earlier versions, which wrote rows, are equal to those that are written today."""
+    groups, scores, trained = step
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        write_rollouts(path, groups, scores, trained, step=3)
+        rows = [dataclasses.asdict(record) for record in read_rollouts(path)]
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink, compression="zstd")
+        assert path.read_bytes() == sink.getvalue().to_pybytes()
+    advantages = {s.rollout.key: s.advantages.tolist() for g in trained for s in g.samples if s.in_loss}
+    rollouts = [each for group in groups for each in group.rollouts]
+    assert [row["response_ids"] for row in rows] == [each.response_ids.tolist() for each in rollouts]
+    assert [row["log_probs"] for row in rows] == [each.log_probs.tolist() for each in rollouts]
+    assert [row["components"] for row in rows] == [
+        dict(sorted(scores[each.key].components.items())) for each in rollouts
+    ]
+    assert [row["advantages"] for row in rows] == [advantages.get(each.key) for each in rollouts]
