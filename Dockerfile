@@ -52,7 +52,6 @@ USER 10001
 ENV PATH=/app/.venv/bin:$PATH \
     HF_HOME=/cache/huggingface \
     XDG_CACHE_HOME=/cache \
-    OMP_WAIT_POLICY=passive \
     DO_NOT_TRACK=true \
     HF_HUB_DISABLE_TELEMETRY=1 \
     MLFLOW_DISABLE_TELEMETRY=true \

