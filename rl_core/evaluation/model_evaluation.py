@@ -20,7 +20,8 @@ from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_lookup import Dtype, FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.models.loading import load_model, named_hf_weights
+from rl_core.models.loading import load_model, load_processor, named_hf_weights
+from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.protocol import RolloutEngine
@@ -114,7 +115,7 @@ def _start_engine(
         max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
         images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
-        images=ImageStore.open(store_path),
+        pixels=PixelCache(load_processor(model.folder), ImageStore.open(store_path)),
         seed=seed,
     )
     source = PretrainedModel(type="pretrained", path=str(model.folder))

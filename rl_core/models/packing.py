@@ -85,6 +85,8 @@ def pack_trees(
         [[len(response) - 1 for response in tree.responses] for tree in trees],
     )
 
+    image_patches = _values(images, device)
+
     def on_device(array: Int64Array) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
@@ -92,7 +94,7 @@ def pack_trees(
         input_ids=on_device(_input_ids(trees))[None],
         position_ids=on_device(_position_ids(trees, spans, images, videos, model_config)),
         layout=TreeLayout(spans, device=device),
-        pixel_values=_values(images, device),
+        pixel_values=None if image_patches is None else pixels.normalised(image_patches),
         image_grid_thw=_grids(images, device),
         pixel_values_videos=_values(videos, device),
         video_grid_thw=_grids(videos, device),
@@ -103,7 +105,12 @@ def pack_trees(
 
 def _values(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:
     values = [item.values for own in pixels for item in own]
-    return torch.cat(values).to(device) if values else None
+    if not values:
+        return None
+    together = torch.cat(values)
+    if device.type == "cuda":
+        together = together.pin_memory()  # without it the copy would not be asynchronous
+    return together.to(device, non_blocking=True)
 
 
 def _grids(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:

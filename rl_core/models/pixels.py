@@ -1,13 +1,26 @@
-"""Pixel tensors of a step's images and videos, computed once in each step."""
+"""The pixels of images and videos, decoded and cut into patches once, for generator and trainer."""
 
+import os
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedTokenizerBase, ProcessorMixin
+from transformers import BaseImageProcessor, PreTrainedTokenizerBase, ProcessorMixin
 
 from rl_core.clips import ImageSource, clip_input
 from rl_core.types import VideoClip
+
+# Patches of an image take about six bytes a pixel, so this is the memory of some 1,400 images of 0.5 megapixels.
+_LIMIT_BYTES = 4 << 30
+
+# Images of one call of the processor: enough to make the costs of a call small, and few enough that several threads
+# have work and the first image does not wait for all others.
+_IMAGES_A_CALL = 16
+
+# torch computes each call with threads of its own, so more would only get into each other's way.
+_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 4))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +28,8 @@ class VisionPixels:
     """One image or video in the form that the vision tower takes.
 
     Attributes:
-        values: [t*h*w, C] flattened patches, float32, on the CPU.
+        values: [t*h*w, C] flattened patches, on the CPU: of an image uint8, which `PixelCache.normalised` turns into
+            the vision tower's numbers; of a video float32, and normalised.
         grid_thw: (t, h, w) in patches.
         fps: Frames per second of a video; 0 for an image.
     """
@@ -25,52 +39,129 @@ class VisionPixels:
     fps: float = 0.0
 
 
-class PixelCache:
-    """Image uid or video -> pixels, computed on demand. The owner clears it at the end of each step."""
+_Key = str | VideoClip
+_Call = Future[dict[_Key, VisionPixels]]
 
-    def __init__(self, processor: ProcessorMixin | PreTrainedTokenizerBase, images: ImageSource) -> None:
+
+class PixelCache:
+    """Image uid or video -> pixels, made in the background where they are asked for in advance.
+
+    The least recently used are forgotten when all that was asked for takes more memory than the limit.
+    """
+
+    def __init__(
+        self,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        images: ImageSource,
+        *,
+        limit_bytes: int = _LIMIT_BYTES,
+    ) -> None:
         """`processor` may be a tokenizer for a text model; then asking for an image is a TypeError."""
         self._processor = processor
         self._images = images
-        self._pixels: dict[str | VideoClip, VisionPixels] = {}
+        self._limit_bytes = limit_bytes
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pixels")
+        self._coming: dict[_Key, _Call] = {}
+        self._taken: OrderedDict[_Key, VisionPixels] = OrderedDict()
+        self._taken_bytes = 0
+
+    @property
+    def images(self) -> ImageSource:
+        """The encoded images."""
+        return self._images
+
+    def prepare(self, uids: Iterable[str]) -> None:
+        """Begin to make the pixels of images that will be asked for soon, in this order."""
+        missing = [uid for uid in dict.fromkeys(uids) if self._is_missing(uid)]
+        for start in range(0, len(missing), _IMAGES_A_CALL):
+            together = missing[start : start + _IMAGES_A_CALL]
+            processor = self._vision_processor(together[0]).image_processor
+            call: _Call = self._threads.submit(_make_images, together, self._images, processor)
+            self._coming |= dict.fromkeys(together, call)
 
     def get(self, uids: Sequence[str]) -> list[VisionPixels]:
-        """Pixels of the images, in the given order."""
-        self._make(uid for uid in dict.fromkeys(uids) if uid not in self._pixels)
-        return [self._pixels[uid] for uid in uids]
+        """Pixels of the images, in the given order. Raises KeyError for an unknown uid."""
+        self.prepare(uids)
+        return self._take(uids)
 
     def get_videos(self, clips: Sequence[VideoClip]) -> list[VisionPixels]:
         """Pixels of the videos, in the given order."""
         for clip in clips:
-            if clip not in self._pixels:
-                self._pixels[clip] = self._make_video(clip)
-        return [self._pixels[clip] for clip in clips]
+            if self._is_missing(clip):
+                processor = self._vision_processor(clip.frame_uids[0])
+                self._coming[clip] = self._threads.submit(_make_video, clip, self._images, processor)
+        return self._take(clips)
+
+    def normalised(self, values: torch.Tensor) -> torch.Tensor:
+        """[N, C] uint8 patches of images as the vision tower takes them: [N, C] float32, on the device of `values`.
+
+        The formula is the processor's own, so the numbers are those of its float output, to the bit.
+        """
+        processor = self._vision_processor("a patch").image_processor
+        by_channel = values.view(len(values), len(processor.image_mean), -1, processor.patch_size)
+        normal: torch.Tensor = processor.rescale_and_normalize(
+            by_channel,
+            do_rescale=processor.do_rescale,
+            rescale_factor=processor.rescale_factor,
+            do_normalize=processor.do_normalize,
+            image_mean=tuple(processor.image_mean),
+            image_std=tuple(processor.image_std),
+        )
+        return normal.view(values.shape)
 
     def clear(self) -> None:
         """Forget all images and videos."""
-        self._pixels.clear()
+        self._coming.clear()
+        self._taken.clear()
+        self._taken_bytes = 0
 
-    def _make(self, uids: Iterable[str]) -> None:
-        missing = list(uids)
-        if not missing:
-            return
-        processor = self._vision_processor(missing[0]).image_processor
-        made = processor(images=[self._images.image(uid) for uid in missing], return_tensors="pt")
-        grids = [_grid(row) for row in made["image_grid_thw"]]
-        values = torch.split(made["pixel_values"], [t * h * w for t, h, w in grids])
-        for uid, value, grid in zip(missing, values, grids, strict=True):
-            self._pixels[uid] = VisionPixels(values=value, grid_thw=grid)
+    def _is_missing(self, key: _Key) -> bool:
+        return key not in self._taken and key not in self._coming
 
-    def _make_video(self, clip: VideoClip) -> VisionPixels:
-        frames, times = clip_input(clip, self._images)
-        processor = self._vision_processor(clip.frame_uids[0]).video_processor
-        made = processor(videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt")
-        return VisionPixels(values=made["pixel_values_videos"], grid_thw=_grid(made["video_grid_thw"][0]), fps=clip.fps)
+    def _take(self, keys: Sequence[_Key]) -> list[VisionPixels]:
+        found = [self._take_one(key) for key in keys]
+        while self._taken_bytes > self._limit_bytes:
+            _, oldest = self._taken.popitem(last=False)
+            self._taken_bytes -= oldest.values.nbytes
+        return found
+
+    def _take_one(self, key: _Key) -> VisionPixels:
+        if key not in self._taken:
+            pixels = self._coming.pop(key).result()[key]
+            self._taken[key] = pixels
+            self._taken_bytes += pixels.values.nbytes
+        self._taken.move_to_end(key)
+        return self._taken[key]
 
     def _vision_processor(self, uid: str) -> ProcessorMixin:
         if not isinstance(self._processor, ProcessorMixin):
             raise TypeError(f"image {uid!r} was asked for, but the model is a text model without a processor")
         return self._processor
+
+
+def _make_images(uids: Sequence[str], images: ImageSource, processor: BaseImageProcessor) -> dict[_Key, VisionPixels]:
+    """The pixels of each image. Raises KeyError for an unknown uid."""
+    made = processor(
+        images=[images.image(uid) for uid in uids], do_rescale=False, do_normalize=False, return_tensors="pt"
+    )
+    assert made["pixel_values"].dtype == torch.uint8, "the processors of the supported families resize 8-bit images"
+    grids = [_grid(row) for row in made["image_grid_thw"]]
+    values = torch.split(made["pixel_values"], [t * h * w for t, h, w in grids])
+    # Copied, so that the memory of one image can be freed without that of the others.
+    return {
+        uid: VisionPixels(values=value.clone(), grid_thw=grid)
+        for uid, value, grid in zip(uids, values, grids, strict=True)
+    }
+
+
+def _make_video(clip: VideoClip, images: ImageSource, processor: ProcessorMixin) -> dict[_Key, VisionPixels]:
+    """The pixels of one video. Raises KeyError for an unknown frame."""
+    frames, times = clip_input(clip, images)
+    made = processor.video_processor(
+        videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt"
+    )
+    grid = _grid(made["video_grid_thw"][0])
+    return {clip: VisionPixels(values=made["pixel_values_videos"], grid_thw=grid, fps=clip.fps)}
 
 
 def _grid(row: torch.Tensor) -> tuple[int, int, int]:

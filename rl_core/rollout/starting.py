@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rl_core.config.training import RolloutConfig
-from rl_core.data.images import ImageStore
 from rl_core.models.loading import banned_token_ids, stop_token_ids
+from rl_core.models.pixels import PixelCache
 from rl_core.rollout.protocol import RolloutEngine
 
 
@@ -16,7 +16,7 @@ def start_engine(
     max_prompt_length: int,
     images_per_prompt: int,
     videos_per_prompt: int,
-    images: ImageStore,
+    pixels: PixelCache,
     seed: int,
 ) -> RolloutEngine:
     """An engine that waits for its first weights.
@@ -28,7 +28,7 @@ def start_engine(
         max_prompt_length: Most tokens of a prompt.
         images_per_prompt: Most images of a prompt.
         videos_per_prompt: Most videos of a prompt.
-        images: The store of the prompts' images.
+        pixels: The pixels of the prompts' images.
         seed: Seed of the engine; each request has a seed of its own.
     """
     # Imported here because importing vLLM takes seconds, and a cold start or a merge does not need it.
@@ -43,6 +43,6 @@ def start_engine(
         videos_per_prompt=videos_per_prompt,
         banned_token_ids=banned_token_ids(model_folder),
         stop_token_ids=stop_token_ids(model_folder),
-        image_store=images,
+        pixels=pixels,
         seed=seed,
     )

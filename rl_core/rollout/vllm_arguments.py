@@ -20,9 +20,6 @@ _TOKENS_PER_FORWARD = 8192
 # share none if blocks are large: 512 rollouts of 35-token prompts start 3 times faster than with vLLM's 128.
 _CPU_BLOCK_TOKENS = 32
 
-# Cache of processed pixels; vLLM's default is 4.
-_PIXEL_CACHE_GIB = 1
-
 
 def engine_arguments(
     model_folder: Path,
@@ -76,7 +73,7 @@ def engine_arguments(
         # The vision tower would normalise videos with the mean and deviation of the image processor, and the video
         # processor may have others.
         arguments["mm_device_do_normalize"] = videos_per_prompt == 0
-        arguments["mm_processor_cache_gb"] = _PIXEL_CACHE_GIB
+        arguments["mm_processor_cache_gb"] = 0  # the patches come from the trainer's cache
     if current_platform.is_cpu():
         token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +12,18 @@ import torch
 from rl_core.config.training import RolloutConfig
 from rl_core.files import plain_path
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
+from rl_core.models.pixels import PixelCache
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
+from rl_core.rollout.vllm_requests import RunningRequests, Sample
 from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
-from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.types import FinishReason, GenerationRequest, Rollout, Sampling
 
-if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
+# Images are prepared for this many requests in advance, and for no more, because they need memory.
+_REQUESTS_AHEAD = 128
 
-    from rl_core.data.images import ImageStore
+_FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class VllmEngine:
@@ -42,7 +44,7 @@ class VllmEngine:
         videos_per_prompt: int,
         banned_token_ids: Sequence[int],
         stop_token_ids: Sequence[int],
-        image_store: "ImageStore",
+        pixels: PixelCache,
         seed: int,
     ) -> None:
         """Start the engine; it can generate after the first `load_weights`. `engine_arguments` describes the
@@ -66,14 +68,16 @@ class VllmEngine:
         self._can_sleep: bool = arguments.enable_sleep_mode
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
-        self._token_ban = dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS)
-        self._stop_token_ids = list(stop_token_ids)
-        self._prompts = PromptRenderer(self._engine, image_store)
+        self._running = RunningRequests(
+            self._engine,
+            PromptRenderer(self._engine, pixels),
+            token_ban=dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS),
+            stop_token_ids=stop_token_ids,
+        )
+        self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
         self._weight_names = expected_weight_names(model_folder)
         self._policy_version: int | None = None
-        self._running: dict[str, GenerationRequest] = {}
-        self._request_ids = map(str, count())
 
     @property
     def policy_version(self) -> int | None:
@@ -109,16 +113,15 @@ class VllmEngine:
         self._refuse_while_running("generate")
         version = self._loaded_version()
         self._check_length(sampling)
-        waiting = iter(requests)
+        waiting = _with_images_ahead(requests, self._pixels)
         running = self._running
         try:
             # Only as many requests as are decoded at a time, so that not all pixels are in memory at once.
-            while self._add(islice(waiting, self._config.max_num_seqs - len(running)), sampling) or running:
-                for output in self._step():
-                    yield self._rollout(output, running.pop(output.request_id), policy_version=version)
+            while running.add(islice(waiting, self._config.max_num_seqs - len(running)), sampling) or running:
+                for sample, reason in self._step():
+                    yield self._rollout(sample, reason, policy_version=version)
         finally:
-            self._engine.abort_request(list(running))
-            running.clear()
+            running.abort()
 
     def sleep(self) -> None:
         """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
@@ -159,59 +162,25 @@ class VllmEngine:
                 f"{self._config.max_response_length}: raise rollout.max_response_length"
             )
 
-    def _add(self, requests: Iterable[GenerationRequest], sampling: Sampling) -> bool:
-        """Pass requests to vLLM. Returns whether there were any."""
-        added = False
-        for request in requests:
-            request_id = next(self._request_ids)
-            self._engine.add_request(
-                request_id, self._prompts.render(request.prompt), self._parameters(request, sampling)
-            )
-            self._running[request_id] = request
-            added = True
-        return added
-
-    def _parameters(self, request: GenerationRequest, sampling: Sampling) -> "SamplingParams":
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        return SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=sampling.max_tokens,
-            seed=request.seed,
-            logprobs=0,  # of the sampled token only
-            logit_bias=self._token_ban,
-            stop_token_ids=self._stop_token_ids,
-            ignore_eos=True,  # only the stop tokens above count
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            skip_clone=True,  # these parameters are made for one request, so vLLM need not copy the ban
-        )
-
-    def _step(self) -> "list[RequestOutput]":
+    def _step(self) -> list[tuple[Sample, str]]:
         with self._compiling():
-            outputs: list[RequestOutput] = self._engine.step()
-        return outputs
+            return self._running.step()
 
     def _compiling(self) -> AbstractContextManager[Any]:
         """With an eager engine, forbid all compilation, even in the sampler, because it needs a C++ compiler."""
         return torch.compiler.set_stance("force_eager") if self._is_eager else nullcontext()
 
-    def _rollout(self, output: "RequestOutput", request: GenerationRequest, *, policy_version: int) -> Rollout:
-        (completion,) = output.outputs
-        if completion.finish_reason not in ("stop", "length"):
-            raise RuntimeError(f"vLLM ended a response to prompt {request.prompt.uid} by {completion.finish_reason!r}")
-        token_ids = completion.token_ids
-        log_probs = [choices[token].logprob for token, choices in zip(token_ids, completion.logprobs, strict=True)]
+    def _rollout(self, sample: Sample, reason: str, *, policy_version: int) -> Rollout:
+        prompt = sample.request.prompt
+        if reason not in _FINISH_REASONS:
+            raise RuntimeError(f"vLLM ended a response to prompt {prompt.uid} by {reason!r}")
         return Rollout(
-            prompt_uid=request.prompt.uid,
-            sample_index=request.sample_index,
-            response_ids=np.array(token_ids, dtype=np.int32),
-            log_probs=np.array(log_probs, dtype=np.float32),
-            text=self._tokenizer.decode(token_ids, skip_special_tokens=True),
-            finish_reason=completion.finish_reason,
+            prompt_uid=prompt.uid,
+            sample_index=sample.request.sample_index,
+            response_ids=np.array(sample.token_ids, dtype=np.int32),
+            log_probs=np.array(sample.log_probs, dtype=np.float32),
+            text=self._tokenizer.decode(sample.token_ids, skip_special_tokens=True),
+            finish_reason=_FINISH_REASONS[reason],
             policy_version=policy_version,
         )
 
@@ -227,6 +196,14 @@ class VllmEngine:
             raise RuntimeError(
                 f"cannot {what} while {len(self._running)} requests are running: finish or close the earlier generation"
             )
+
+
+def _with_images_ahead(requests: Sequence[GenerationRequest], pixels: PixelCache) -> Iterator[GenerationRequest]:
+    """The requests, while the images of the next ones are prepared in the background."""
+    for start in range(0, len(requests), _REQUESTS_AHEAD):
+        ahead = requests[start : start + 2 * _REQUESTS_AHEAD]
+        pixels.prepare(uid for request in ahead if not request.prompt.videos for uid in request.prompt.image_uids)
+        yield from requests[start : start + _REQUESTS_AHEAD]
 
 
 def _refresh_output_heads(model: torch.nn.Module) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from rl_core.config.run import RunConfig
-from rl_core.data.images import ImageStore
-from rl_core.models.loading import load_processor, named_hf_weights, write_hf_folder
+from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
@@ -37,7 +36,7 @@ class Trainer:
         reference: The frozen reference; None before `load_reference`, and with LoRA, where the base model without
             adapters is the reference.
         critic: None before `load_critic`.
-        pixels: Pixel tensors of the step's images.
+        pixels: Pixels of the data's images, which the generator takes from the same cache.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Trainer:
         *,
         model_folder: Path,
         base_folder: Path,
-        images: ImageStore,
+        pixels: PixelCache,
         total_optimizer_steps: int,
         total_critic_steps: int,
     ) -> None:
@@ -57,7 +56,7 @@ class Trainer:
             model_folder: Hugging Face folder of the initial model.
             base_folder: Hugging Face folder of the model that RL starts from. In RL only the configured part of it is
                 trained; a cold start before it trains all weights.
-            images: Every image of the data.
+            pixels: Pixels of every image of the data.
             total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
             total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         """
@@ -67,7 +66,7 @@ class Trainer:
         self._model_folder = model_folder
         self._total_optimizer_steps = total_optimizer_steps
         self._total_critic_steps = total_critic_steps
-        self.pixels = PixelCache(load_processor(model_folder), images)
+        self.pixels = pixels
         self.policy = self._load(model_folder)
         self.policy_version = 0
         self.weight_changes = 0
@@ -144,7 +143,6 @@ class Trainer:
         with deterministic_on_cpu(self.device):
             policy = self._update_policy(batch, meter, timer)
             critic = self._update_critic(batch.critic, timer)
-        self.pixels.clear()
         return UpdateResult(
             policy=policy,
             critic=critic,
@@ -162,7 +160,6 @@ class Trainer:
             metrics = imitate(
                 self.policy, examples, optimizer=self._cold_start_optimizer(), pixels=self.pixels, token_budget=budget
             )
-        self.pixels.clear()
         self.weights_changed(policy_version=self.policy_version)
         return metrics
 

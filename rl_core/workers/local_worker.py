@@ -9,6 +9,8 @@ import torch
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.models.loading import load_processor
+from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.protocol import RolloutEngine
@@ -49,11 +51,12 @@ class LocalWorker:
             progress: Shows that the generator is being started; None shows nothing.
         """
         images = ImageStore.open(folders.data / IMAGES_FILE)
+        self._pixels = PixelCache(load_processor(folders.model), images)
         self.trainer = Trainer(
             config,
             model_folder=folders.model,
             base_folder=folders.base,
-            images=images,
+            pixels=self._pixels,
             total_optimizer_steps=total_optimizer_steps,
             total_critic_steps=total_critic_steps,
         )
@@ -62,7 +65,6 @@ class LocalWorker:
         self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
         self._config = config
         self._folders = folders
-        self._images = images
         self._progress = progress or SilentProgress()
 
     @property
@@ -169,6 +171,6 @@ class LocalWorker:
                 max_prompt_length=config.data.max_prompt_length,
                 images_per_prompt=folders.images_per_prompt,
                 videos_per_prompt=folders.videos_per_prompt,
-                images=self._images,
+                pixels=self._pixels,
                 seed=config.seed,
             )

@@ -60,7 +60,8 @@ def plain_inputs(
     images, videos = pixels.get(prompt.image_uids), pixels.get_videos(prompt.videos)
     for shown, names in ((images, _IMAGE_INPUTS), (videos, _VIDEO_INPUTS)):
         if shown:
-            inputs[names[0]] = torch.cat([item.values for item in shown])
+            values = torch.cat([item.values for item in shown])
+            inputs[names[0]] = pixels.normalised(values) if shown is images else values
             inputs[names[1]] = torch.tensor([item.grid_thw for item in shown])
     if videos:
         # transformers lets the text after a video begin before the video's last step; papers and vLLM do not.

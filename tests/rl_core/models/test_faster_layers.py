@@ -44,7 +44,7 @@ def test_a_model_with_replaced_layers_equals_the_stock_model(family: str, model_
         tokens = torch.from_numpy(prompt.token_ids).long()[None]
         inputs = {
             "input_ids": tokens,
-            "pixel_values": image.values,
+            "pixel_values": bench.pixels.normalised(image.values),
             "image_grid_thw": torch.tensor([image.grid_thw]),
             "mm_token_type_ids": (tokens == model.config.image_token_id).int(),
         }

@@ -1,14 +1,17 @@
-"""Pixels are made once an image and forgotten on request."""
+"""Pixels are made once an image, are those of the processor, and are forgotten within a number of bytes."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
-from tests.rl_core.models.builders import RenderedImages
+from tests.rl_core.models.builders import VISION_FAMILIES, RenderedImages
+
+SQUARES = [f"square-{number}" for number in range(40)]
 
 
 def test_an_image_is_made_once_until_cleared(model_folder: Callable[[str], Path]) -> None:
@@ -23,6 +26,34 @@ def test_an_image_is_made_once_until_cleared(model_folder: Callable[[str], Path]
     assert images.rendered == ["square-1", "wide-1", "wide-1"]
 
 
+def test_what_was_prepared_is_not_made_again(model_folder: Callable[[str], Path]) -> None:
+    images = RenderedImages()
+    cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), images)
+    cache.prepare(SQUARES)
+    cache.prepare(SQUARES[::-1])
+    found = cache.get(SQUARES[7:9])
+    cache.get(SQUARES)
+    assert sorted(images.rendered) == sorted(SQUARES)
+    alone = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages()).get([SQUARES[8]])
+    assert torch.equal(found[1].values, alone[0].values)
+
+
+@pytest.mark.parametrize("family", VISION_FAMILIES)
+def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_folder: Callable[[str], Path]) -> None:
+    """RenderedImages draws sizes that the processor has to scale, too."""
+    processor = load_processor(model_folder(family))
+    images = RenderedImages()
+    uids = ["square-1", "tall-1", "wide-1", "square-2"]
+    scaled = images.image("wide-1").resize((131, 77), Image.Resampling.BILINEAR)
+    cache = PixelCache(processor, _Given({uid: images.image(uid) for uid in uids} | {"scaled": scaled}))
+    for uid in (*uids, "scaled"):
+        (found,) = cache.get([uid])
+        expected = processor.image_processor(images=[cache.images.image(uid)], return_tensors="pt")
+        assert found.values.dtype == torch.uint8
+        assert torch.equal(cache.normalised(found.values), expected["pixel_values"]), uid
+        assert [list(found.grid_thw)] == expected["image_grid_thw"].tolist()
+
+
 def test_pixels_do_not_depend_on_what_they_were_made_with(model_folder: Callable[[str], Path]) -> None:
     processor = load_processor(model_folder("qwen3_vl"))
     together = PixelCache(processor, RenderedImages()).get(["square-1", "tall-1", "square-2"])
@@ -31,8 +62,47 @@ def test_pixels_do_not_depend_on_what_they_were_made_with(model_folder: Callable
     assert torch.equal(together[2].values, alone.values)
 
 
+def test_the_least_recently_used_are_forgotten_first(model_folder: Callable[[str], Path]) -> None:
+    images = RenderedImages()
+    processor = load_processor(model_folder("qwen2_5_vl"))
+    (one,) = PixelCache(processor, images).get(["square-0"])
+    cache = PixelCache(processor, images, limit_bytes=3 * one.values.nbytes)
+    cache.get(["square-0", "square-1", "square-2"])
+    cache.get(["square-0"])
+    cache.get(["square-3"])
+    images.rendered.clear()
+    cache.get(["square-0", "square-2", "square-3"])
+    assert images.rendered == []
+    cache.get(["square-1"])
+    assert images.rendered == ["square-1"]
+
+
+def test_more_than_the_limit_is_still_given(model_folder: Callable[[str], Path]) -> None:
+    cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages(), limit_bytes=0)
+    assert [pixels.grid_thw for pixels in cache.get(SQUARES)] == [(1, 6, 6)] * len(SQUARES)
+
+
+def test_an_image_that_failed_is_tried_again(model_folder: Callable[[str], Path]) -> None:
+    given = _Given({})
+    cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), given)
+    with pytest.raises(KeyError, match="late"):
+        cache.get(["late"])
+    given.images["late"] = RenderedImages().image("square-1")
+    assert cache.get(["late"])[0].grid_thw == (1, 6, 6)
+
+
 def test_a_text_model_has_no_images(model_folder: Callable[[str], Path]) -> None:
     cache = PixelCache(load_processor(model_folder("llama")), RenderedImages())
     assert cache.get([]) == []
     with pytest.raises(TypeError, match="square-1"):
         cache.get(["square-1"])
+
+
+class _Given:
+    """An image source of these images."""
+
+    def __init__(self, images: dict[str, Image.Image]) -> None:
+        self.images = images
+
+    def image(self, uid: str) -> Image.Image:
+        return self.images[uid]

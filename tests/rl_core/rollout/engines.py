@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 from rl_core.config.model import TinyModel
 from rl_core.config.training import RolloutConfig
 from rl_core.models.loading import banned_token_ids, load_processor, named_hf_weights, stop_token_ids
+from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
 from rl_core.rollout.protocol import RolloutEngine
@@ -203,7 +204,7 @@ def start_vllm(policy: TinyPolicy, *, videos_per_prompt: int = 0, **settings: in
         videos_per_prompt=videos_per_prompt,
         banned_token_ids=policy.banned,
         stop_token_ids=policy.stop_ids,
-        image_store=DrawnImages(),
+        pixels=PixelCache(policy.processor, DrawnImages()),
         seed=1,
     )
 

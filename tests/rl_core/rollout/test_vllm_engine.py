@@ -127,14 +127,15 @@ def test_a_banned_token_is_never_sampled_however_likely(synced: Running) -> None
 @only_qwen2_5_vl
 def test_rollouts_are_yielded_as_they_finish(synced: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    step = synced.engine._engine.step
+    core = synced.engine._engine.engine_core
+    step = core.get_output
 
     def counted() -> object:
         nonlocal steps
         steps += 1
         return step()
 
-    monkeypatch.setattr(synced.engine._engine, "step", counted)
+    monkeypatch.setattr(core, "get_output", counted)
     requests = make_requests(synced.policy.prompts(), 40)[:MAX_NUM_SEQS]  # all start in the first step
     finished = [(steps, len(rollout.response_ids)) for rollout in synced.engine.generate(requests, training_sampling())]
     assert all(step == length for step, length in finished), "a rollout was held back"
@@ -165,7 +166,7 @@ def test_an_iteration_left_early_leaves_nothing_behind(synced: Running, end: str
         with pytest.raises(ZeroDivisionError):
             _fail_in_the_middle(stream)
         del stream
-    assert synced.engine._engine.get_num_unfinished_requests() == 0
+    assert synced.engine._engine.engine_core.engine_core.scheduler.get_num_unfinished_requests() == 0
     assert_same_rollouts(synced.generate(requests, training_sampling()), before)
 
 

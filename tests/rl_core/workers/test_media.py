@@ -17,7 +17,8 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.loop.step import StepRecord
-from rl_core.models.loading import load_model, write_hf_folder
+from rl_core.models.loading import load_model, load_processor, write_hf_folder
+from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
 from rl_core.rewards.pool import RewardPool
@@ -159,8 +160,11 @@ def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pyt
     bench.worker.load_policy(bench.run.initial_model)
     prompts = bench.prompts("one")
     shown = dict(zip([p.image_uids[0] for p in prompts], [p.image_uids[0] for p in prompts[::-1]], strict=True))
-    get = bench.worker.trainer.pixels.get
-    monkeypatch.setattr(bench.worker.trainer.pixels, "get", lambda uids: get([shown[uid] for uid in uids]))
+    trainer = bench.worker.trainer
+    other = PixelCache(load_processor(bench.run.initial_model), trainer.pixels.images)
+    monkeypatch.setattr(trainer, "pixels", other)
+    get = other.get
+    monkeypatch.setattr(other, "get", lambda uids: get([shown[uid] for uid in uids]))
     with pytest.raises(AgreementError):
         bench.step(1, prompts)
 

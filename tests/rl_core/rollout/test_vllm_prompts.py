@@ -1,0 +1,42 @@
+"""What vLLM gets of a prompt equals what its own processor would make of the images."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.rl_core.rollout.engines import DrawnImages, Running
+
+VISION_FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl")
+
+
+@pytest.mark.parametrize("running", VISION_FAMILIES, indirect=True)
+def test_patches_tokens_and_places_are_those_of_vllms_processor(running: Running) -> None:
+    """A size that is not a multiple of the patches is scaled, which both must do in the same way."""
+    ours = running.engine._running._prompts
+    for images in (["84x84-1"], ["84x84-2", "56x140-3"], ["75x101-4", "84x84-1"]):
+        prompt = running.policy.prompt("one", images)
+        (expected,) = running.engine._engine.renderer.render_cmpl(
+            [
+                {
+                    "prompt_token_ids": prompt.engine_token_ids.tolist(),
+                    "multi_modal_data": {"image": [DrawnImages().image(uid) for uid in images]},
+                    "multi_modal_uuids": {"image": images},
+                }
+            ]
+        )
+        found = ours.render(prompt)
+        assert found["prompt_token_ids"] == expected["prompt_token_ids"] == prompt.token_ids.tolist()
+        assert found["mm_placeholders"] == expected["mm_placeholders"]
+        for item, uid, other in zip(found["mm_kwargs"]["image"], images, expected["mm_kwargs"]["image"], strict=True):
+            assert item == other
+            patches = item["pixel_values"].data
+            assert patches.dtype == torch.uint8
+            (trainers,) = ours._pixels.get([uid])
+            np.testing.assert_array_equal(patches, trainers.values)
+
+
+@pytest.mark.parametrize("running", ["llama"], indirect=True)
+def test_a_text_prompt_is_given_as_its_tokens(running: Running) -> None:
+    prompt = running.policy.prompt("text")
+    found = running.engine._running._prompts.render(prompt)
+    assert found == {"type": "token", "prompt_token_ids": prompt.token_ids.tolist()}
