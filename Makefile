@@ -35,7 +35,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install install-image demo test lint test-slow mutations chaos bench-trl docs site server ui clean
+.PHONY: help install install-image demo test lint test-slow test-gpu mutations chaos bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -65,6 +65,9 @@ lint: $(STAMP)-dev ## format, style, types, the contracts between the packages, 
 
 test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run has drawn before
 	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile search
+
+test-gpu: $(STAMP)-dev ## what must hold on a GPU; the same checks as `sightline doctor --device`
+	$(BIN)/pytest -m gpu
 
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations

@@ -8,7 +8,8 @@ from flows.parameters import Overrides
 from flows.pipeline import Stages, carry_out
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import RUNS_DIR, RunRequest
+from flows.request import RunRequest
+from rl_core.run_directory import RUNS_DIR
 
 
 @flow(name="baseline", flow_run_name=name_of_run, **ENDINGS)

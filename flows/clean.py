@@ -11,8 +11,8 @@ from prefect.states import Completed, Failed
 from pydantic import Field
 
 from flows.cleaning import cleaning, rule_of
-from flows.request import RUNS_DIR
 from rl_core.redaction import redact
+from rl_core.run_directory import RUNS_DIR
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
 from tasks.housekeeping.sizes import human_bytes
 from tasks.pages.artifacts import PAGES

@@ -12,8 +12,8 @@ from flows.commands.operations import clean, doctor, reproduce, runs, server, ui
 from flows.commands.options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
 from flows.printing import say
 from flows.process.error_messages import cause_of
-from flows.request import RUNS_DIR
 from flows.settings import set_console_defaults
+from rl_core.run_directory import RUNS_DIR
 
 app = typer.Typer(
     name="sightline",

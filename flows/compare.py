@@ -8,7 +8,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
 from flows.comparing import asked_groups, compare_run_groups
-from flows.request import RUNS_DIR
+from rl_core.run_directory import RUNS_DIR
 from tasks.comparison.page import ComparisonPage
 from tasks.comparison.record import as_json
 from tasks.pages.artifacts import PAGES

@@ -19,7 +19,8 @@ from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone
 from flows.process.watcher import current_watcher, watched_by
 from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline, refuse_fatal
-from flows.request import RUNS_DIR, ResolvedRun
+from flows.request import ResolvedRun
+from rl_core.run_directory import RUNS_DIR
 from rl_core.stop import stopped_by_signals
 from tasks.pages.artifacts import PAGES
 from tasks.reproduction.baseline_set import Member, is_finished

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.printing import command_line
-from flows.request import RUNS_DIR, ResolvedRun, resolve_run, start_tag
+from flows.request import ResolvedRun, resolve_run, start_tag
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
+from rl_core.run_directory import RUNS_DIR
 from tasks.reproduction.published_result import dry_run_problems
 from tasks.reproduction.record import FIGURES
 

@@ -14,14 +14,11 @@ from rl_core.config.loading import ConfigError, load_config, stored_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
 from rl_core.redaction import redact
-from rl_core.run_directory import RunDirectory
+from rl_core.run_directory import RUNS_DIR, RunDirectory
 from tasks.cache.kept_files import files_of_run
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name
 from tasks.storage.address import VARIABLE
-
-RUNS_DIR = "runs"
-"""Where runs lie when nothing else is said, relative to the working directory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+RUNS_DIR: Final = "runs"
+"""Where runs lie when nothing else is said, relative to the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ import pytest
 import yaml
 
 from flows.process.work_pool import DEVICES
-from flows.request import RUNS_DIR
 from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
+from rl_core.run_directory import RUNS_DIR
 from rl_core.storage.place import S3_ENDPOINTS
 from tasks.storage.address import VARIABLE
 from tests.test_packaging import PACKAGES, pins

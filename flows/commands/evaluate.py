@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from flows.commands.options import Changes, Overrides, RunsDir, all_overrides
-from flows.request import RUNS_DIR, RunRequest
+from rl_core.run_directory import RUNS_DIR
 
 _ONLY_RUNS = {"overrides", "runs_dir"}
 _ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed"}
@@ -58,6 +58,7 @@ def evaluate(
             context, _ONLY_MODELS | _ONLY_PROTOCOLS, "a CONFIG: its section `evaluation` says how; change it by --set"
         )
         from flows.commands.run import carry_out
+        from flows.request import RunRequest
 
         request = RunRequest(config=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)
         raise typer.Exit(carry_out("evaluate", request, Console()))

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from flows.commands.options import Overrides, RunsDir, all_overrides, without_changes
-from flows.request import RUNS_DIR
+from rl_core.run_directory import RUNS_DIR
 
 _MLFLOW_URI = "sqlite:///mlflow.db"
 
@@ -76,8 +76,19 @@ def clean(
     raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))
 
 
-def doctor(runs_dir: RunsDir = RUNS_DIR) -> None:
-    """Find runs whose process is gone, correct their state in Prefect, and say how to continue them."""
+def doctor(
+    runs_dir: RunsDir = RUNS_DIR,
+    device: Annotated[
+        bool, typer.Option("--device", help="Check the GPU or CPU with a tiny model instead; takes two minutes.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="With --device: write the findings to this JSON file.")] = None,
+) -> None:
+    """Find runs whose process is gone, correct their state in Prefect, and say how to continue them; or check the
+    device."""
+    if device:
+        from flows.commands.device import check_device
+
+        raise typer.Exit(check_device(output, Console()))
     from flows.commands.doctor import examine
 
     examine(Path(runs_dir), Console())

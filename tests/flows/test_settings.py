@@ -29,3 +29,11 @@ assert get_current_settings().server.analytics_enabled is False
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_loads_no_library_that_reads_a_default_before_it_is_set() -> None:
+    script = (
+        "import flows.cli, sys; print(sorted({'huggingface_hub', 'prefect', 'pydantic', 'torch'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,98 @@
+"""Checks of the trainer's attention: its kernels against the plain formula, values and gradients."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+
+from rl_core.models.tree_attention import tree_sdpa
+from rl_core.models.tree_layout import TreeLayout, TreeSpans
+from tasks.device_check.finding import Finding, compared
+
+TreeAttention = Callable[..., torch.Tensor]
+
+_HEADS, _KEY_HEADS, _HEAD_SIZE = 8, 2, 64
+_PROMPTS = (150, 37, 260)
+_RESPONSES = ((60, 1, 33, 128), (17, 90), (200, 5, 64))
+_BOUNDS: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+"""Largest norm of a difference, as a share of the norm. bfloat16 rounds inputs and outputs at 4e-3."""
+
+
+def attention_forms(device: torch.device) -> Sequence[tuple[str, TreeAttention, torch.dtype]]:
+    """The forms of tree attention that run on the device: name, function, number format."""
+    return [("sdpa", tree_sdpa, dtype) for dtype in _BOUNDS]
+
+
+def attention_findings(
+    device: torch.device, forms: Sequence[tuple[str, TreeAttention, torch.dtype]]
+) -> Iterator[Finding]:
+    """Whether each form of tree attention gives the values and gradients of the plain formula."""
+    for name, form, dtype in forms:
+        yield _finding(name, form, dtype, device)
+
+
+def _finding(name: str, form: TreeAttention, dtype: torch.dtype, device: torch.device) -> Finding:
+    layout = TreeLayout(TreeSpans(_PROMPTS, _RESPONSES), device=device)
+    tokens = sum(_PROMPTS) + sum(map(sum, _RESPONSES))
+    generator = torch.Generator().manual_seed(0)
+    heads = (_HEADS, _KEY_HEADS, _KEY_HEADS)
+    states = [torch.randn(tokens, count, _HEAD_SIZE, generator=generator).to(dtype) for count in heads]
+    weight = torch.randn(tokens, _HEADS, _HEAD_SIZE, generator=generator).to(dtype)
+    scale = _HEAD_SIZE**-0.5
+    expected = _with_gradients(lambda *own: plain_attention(*own, scale=scale), [s.double() for s in states], weight)
+    actual = _with_gradients(
+        lambda *own: form(*own, layout=layout, scale=scale), [state.to(device) for state in states], weight
+    )
+    errors = [_relative(one, other) for one, other in zip(actual, expected, strict=True)]
+    bound = _BOUNDS[dtype]
+    return compared(
+        f"attention over trees with {name} in {str(dtype).removeprefix('torch.')}",
+        holds=max(errors) <= bound,
+        measured=f"values differ by {errors[0]:.1e} of their norm, gradients by {max(errors[1:]):.1e} of theirs "
+        f"(bound {bound:.0e})",
+        advice="set model.attention: sdpa, and report it with the versions below",
+    )
+
+
+def plain_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
+    """Attention over the trees of this check by its formula: softmax(scale Q K^T) V with the full mask.
+
+    Args:
+        query: [T, H, D].
+        key: [T, G, D], H a multiple of G.
+        value: [T, G, D].
+        scale: Multiplies the scores.
+
+    Returns:
+        [T, H, D].
+    """
+    key, value = (part.repeat_interleave(_HEADS // _KEY_HEADS, dim=1) for part in (key, value))
+    scores = torch.einsum("qhd,khd->hqk", query, key) * scale
+    weights = scores.masked_fill(~_full_mask(), -torch.inf).softmax(dim=-1)
+    return torch.einsum("hqk,khd->qhd", weights, value)
+
+
+def _full_mask() -> torch.Tensor:
+    """[T, T] bool: a token attends to its own branch up to itself, and to its prompt."""
+    branches: list[tuple[int, int]] = []
+    for tree, (prompt, responses) in enumerate(zip(_PROMPTS, _RESPONSES, strict=True)):
+        branches += [(tree, 0)] * prompt
+        for number, length in enumerate(responses, start=1):
+            branches += [(tree, number)] * length
+    trees, numbers = torch.tensor(branches).T
+    same_tree = trees[:, None] == trees
+    sees_branch = (numbers[:, None] == numbers) | (numbers == 0)
+    return (same_tree & sees_branch).tril()
+
+
+def _with_gradients(
+    attention: Callable[..., torch.Tensor], states: list[torch.Tensor], weight: torch.Tensor
+) -> list[torch.Tensor]:
+    """The output, and the gradients of query, key and value of its product with the weight; all float64 on the host."""
+    leaves = [state.requires_grad_() for state in states]
+    output = attention(*leaves)
+    gradients = torch.autograd.grad(output, leaves, weight.to(output))
+    return [tensor.detach().cpu().double() for tensor in (output, *gradients)]
+
+
+def _relative(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())

@@ -1,0 +1,23 @@
+"""The check of attention passes what is right and names what is wrong."""
+
+import torch
+
+from rl_core.models.tree_attention import tree_sdpa
+from tasks.device_check.attention import attention_findings, attention_forms
+
+CPU = torch.device("cpu")
+
+
+def test_every_form_of_a_cpu_is_right() -> None:
+    findings = list(attention_findings(CPU, attention_forms(CPU)))
+    assert {finding.verdict for finding in findings} == {"ok"}
+    assert len(findings) == 2
+
+
+def test_a_form_with_wrong_scores_fails_with_advice() -> None:
+    def slightly_wrong(*states: torch.Tensor, scale: float, **options: object) -> torch.Tensor:
+        return tree_sdpa(*states, scale=1.001 * scale, **options)  # type: ignore[arg-type]
+
+    (finding,) = attention_findings(CPU, [("wrong", slightly_wrong, torch.float32)])
+    assert finding.verdict == "fails"
+    assert "model.attention" in finding.advice
