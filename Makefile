@@ -81,6 +81,7 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
 	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
+	$(BIN)/python -m rl_core.planning.gpu_table docs/memory.md
 	$(BIN)/python docs/rooms.py docs/images/rooms.svg
 
 site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error

@@ -151,6 +151,15 @@ def report(config: Target, changes: Changes = None, overrides: Overrides = None,
     raise typer.Exit(carry_out_report(request, Console()))
 
 
+def _print_gpu_table(asked: bool) -> None:
+    """The answer to `plan --table`, which needs no config."""
+    if asked:
+        from rl_core.planning.gpu_table import gpu_table
+
+        typer.echo(gpu_table())
+        raise typer.Exit
+
+
 @app.command()
 def plan(
     config: Target,
@@ -158,6 +167,15 @@ def plan(
     overrides: Overrides = None,
     runs_dir: RunsDir = RUNS_DIR,
     with_config: Annotated[bool, typer.Option("--config/--no-config", help="Print the resolved config too.")] = False,
+    table: Annotated[
+        bool,
+        typer.Option(
+            "--table",
+            callback=_print_gpu_table,
+            is_eager=True,
+            help="Print how many GPUs models of 1.5B to 72B take, and end.",
+        ),
+    ] = False,
 ) -> None:
     """Show what would run: stages and which are finished, batch sizes, memory and disk, every problem."""
     from flows.commands.plan import print_plan

@@ -2,6 +2,7 @@
 torch."""
 
 from collections.abc import Mapping
+from typing import get_args
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -14,11 +15,14 @@ from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
-from rl_core.planning.gpu import find_gpu
-from rl_core.planning.memory import GIB, memory_forecast
+from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rows import GIB, MemoryForecast, Turn
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.precision import engine_words, precision_words, trained_words
+from rl_core.planning.precision import engine_words, precision_words, settings_words, trained_words
 from rl_core.planning.problem import Problem
+from rl_core.planning.settings import settle
+from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts
@@ -27,6 +31,7 @@ from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
+from tasks.results.measured_memory import measured_peaks
 
 
 def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) -> int:
@@ -40,7 +45,7 @@ def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) ->
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console)
-        _print_forecast(located, console)
+        _print_forecast(located, run, console)
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
@@ -58,7 +63,7 @@ def _print_stages(
     except (ValueError, OSError) as error:
         return [Problem(where="data", what=str(error), fix="correct what it names")]
     rows = known_rows(config, run, digests, train)
-    plan = rows.plan(config) if rows else None
+    plan = rows.plan(settle(config, model_sizes(config.model.source), find_gpu()).config) if rows else None
     statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
     console.print(_stage_table(statuses))
     if plan is not None and rows is not None:
@@ -86,25 +91,48 @@ def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> T
     return table
 
 
-def _print_forecast(config: RunConfig, console: Console) -> None:
-    gpu = find_gpu()
+def _print_forecast(config: RunConfig, run: RunDirectory, console: Console) -> None:
+    gpu, sizes = find_gpu(), model_sizes(config.model.source)
+    settled = settle(config, sizes, gpu)
     precision = precision_words(config.model, config.actor.optim)
     engine = engine_words(config.rollout, on_gpu=gpu is not None)
     console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
-    sizes = model_sizes(config.model.source)
+    console.print(f"settings: {settings_words(settled.choices)}", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return
-    memory = memory_forecast(config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
+    memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
-    place = "GPU" if gpu else "machine's memory"
-    if gpu is not None and gpu.memory_gib is None:
-        place = "GPU, whose size is not known, without a KV cache"
     console.print(
-        f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {place}, "
+        f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {_place(gpu)}, "
         f"up to {disk:.1f} GiB of disk",
         highlight=False,
     )
+    console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
+
+
+def _place(gpu: Gpu | None) -> str:
+    if gpu is None:
+        return "machine's memory"
+    return "GPU" if gpu.memory_gib is not None else "GPU, whose size is not known, without a KV cache"
+
+
+def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
+    """The forecast row by row, and beside each phase the most that the run has taken so far."""
+    table = Table(title="Memory in GiB", title_justify="left")
+    table.add_column("phase")
+    table.add_column("forecast", justify="right")
+    table.add_column("measured", justify="right")
+    table.add_column("of which")
+    for turn in get_args(Turn):
+        peak = f"{measured[turn]:.2f}" if turn in measured else ""
+        parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of(turn))
+        table.add_row(turn, f"{memory.turn_gib(turn):.2f}", peak, parts)
+    table.add_row("always", "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
+    if memory.host_rows:
+        parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.host_rows)
+        table.add_row("machine's memory", f"{memory.host_gib:.2f}", "", parts)
+    return table
 
 
 def _print_problems(problems: list[Problem], console: Console) -> int:

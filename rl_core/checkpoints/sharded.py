@@ -135,24 +135,30 @@ def _interned(entries: State) -> State:
 
 
 def load_optimizer_state(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, *, process_group: ProcessGroup | None = None
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    in_host_memory: bool = False,
+    process_group: ProcessGroup | None = None,
 ) -> None:
     """Load the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote into `optimizer`. Parameters
-    without an entry there have none afterwards.
+    without an entry there have none afterwards. With `in_host_memory`, moments are in the host's memory (pinned, if
+    their parameter is on a GPU).
 
     Raises:
         MismatchedState: the state does not fit the model's parameters; see `load_sharded`.
     """
-    state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder)
+    state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder, in_host_memory=in_host_memory)
     load_sharded(folder, state, process_group=process_group)
     # Not with load_state_dict, which casts the state of a parameter to the parameter's number format.
     optimizer.state.clear()
     optimizer.state.update({parameter: state[name] for name, parameter in model.named_parameters() if name in state})
 
 
-def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -> State:
-    """Tensors for the entries of the checkpoint. An entry with the shape of its parameter is placed like the parameter;
-    any other (the step count) is a whole tensor on the parameter's device."""
+def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path, *, in_host_memory: bool) -> State:
+    """Tensors for the entries of the checkpoint. An entry with the shape of its parameter is placed like the parameter,
+    or in the host's memory; any other (the step count) is a whole tensor on the parameter's device."""
     parameters = dict(model.named_parameters())
     state: State = {}
     for key, stored in metadata.state_dict_metadata.items():
@@ -160,7 +166,9 @@ def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path) -
         if name not in parameters or not isinstance(stored, TensorStorageMetadata):
             raise MismatchedState(f"{folder} has optimizer state {key!r}, for which the model has no parameter")
         parameter, dtype = parameters[name].detach(), stored.properties.dtype
-        if stored.size == parameter.shape:
+        if stored.size == parameter.shape and in_host_memory:
+            value = torch.zeros(parameter.shape, dtype=dtype, device="cpu", pin_memory=parameter.is_cuda)
+        elif stored.size == parameter.shape:
             value = torch.zeros_like(parameter, dtype=dtype)
         else:
             value = torch.zeros(stored.size, dtype=dtype, device=parameter.device)

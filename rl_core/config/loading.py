@@ -6,9 +6,10 @@ import logging
 import os
 import shlex
 import sys
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_origin
+from typing import Any, Final, Union, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -322,13 +323,16 @@ def _suggestion(key: str, section: type[BaseModel]) -> str:
 def resolve_location(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]:
     """The keys a user wrote to get to a place, and the section that holds the last one.
 
-    pydantic puts a union's chosen tag into the location ("data", "train", "counting", "size"), which is no key.
+    pydantic puts a union's chosen tag into the location ("data", "train", "counting", "size"), and the kind of value
+    that was tried ("rollout", "enforce_eager", "bool"); these are no keys.
     """
     keys: list[str] = []
     section: type[BaseModel] = RunConfig
     candidates: list[type[BaseModel]] = [RunConfig]
-    in_mapping = False
+    in_mapping = is_value = False
     for part in map(str, location):
+        if is_value and not part.isdecimal():
+            continue
         tagged = [c for c in candidates if part in _tags_of(c)]
         if len(candidates) > 1 and tagged:
             candidates = tagged
@@ -341,6 +345,7 @@ def resolve_location(location: Sequence[str | int]) -> tuple[list[str], type[Bas
         annotation = section.model_fields[part].annotation if part in section.model_fields else None
         candidates = _models_in(annotation)
         in_mapping = get_origin(annotation) is dict
+        is_value = get_origin(annotation) in (Union, types.UnionType) and not candidates
     return keys, section
 
 

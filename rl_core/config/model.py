@@ -93,8 +93,9 @@ class ModelConfig(Section):
     attention: Literal["auto", "sdpa", "flash"] = "auto"
     """Attention kernel of the trainer; `auto` takes flash where there is a GPU and flash-attn is installed, otherwise
     sdpa."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, about a third more time."""
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    """Recompute activations in the backward pass: less memory, about a third more time. `auto` is false on a CPU, and
+    on a GPU true where the forecast does not fit without."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
     """Number of tokens whose logits the output head computes at one time."""
     freeze_vision_tower: bool = False
@@ -102,3 +103,8 @@ class ModelConfig(Section):
     trains it nevertheless."""
     lora: LoraConfig | None = None
     """RL trains adapters only; null trains the weights themselves, as a cold start always does."""
+
+    @property
+    def recomputes_activations(self) -> bool:
+        """Whether activations are computed again in the backward pass; `auto` that no plan has settled is false."""
+        return self.gradient_checkpointing is True

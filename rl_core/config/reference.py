@@ -134,7 +134,7 @@ def _default(field: FieldInfo) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     words = []
-    for bound in field.metadata:
+    for bound in (*field.metadata, *_bounds_within(field.annotation)):
         match bound:
             case annotated_types.Ge(ge=limit):
                 words.append(f">= {limit}")
@@ -157,6 +157,14 @@ def _bounds(field: FieldInfo) -> str:
             case _:
                 raise AssertionError(f"no words for the bound {bound!r}")
     return ", ".join(words)
+
+
+def _bounds_within(annotation: Any) -> Iterator[Any]:
+    """The bounds of the kinds of value that a union has."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        for kind in get_args(annotation):
+            if get_origin(kind) is Annotated and not _sections_in(kind):
+                yield from get_args(kind)[1:]
 
 
 def _one_line(text: str) -> str:

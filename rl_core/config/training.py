@@ -1,7 +1,8 @@
 """The sections of training: `cold_start`, `rollout`, `actor`, `critic`, `trainer`."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
+from annotated_types import Ge, Gt, Lt
 from pydantic import Field
 
 from rl_core.config.data import Source
@@ -13,6 +14,18 @@ the config says."""
 
 HIGHEST_TEMPERATURE: Final = 2.0
 """vLLM refuses a higher temperature."""
+
+CPU_SEQUENCES: Final = {"update": 4, "experience": 16}
+"""What `auto` is on a CPU: longest sequences of a pass with a gradient, and of one without."""
+
+CPU_GPU_SHARE: Final = 0.6
+"""What `auto` is for `rollout.gpu_memory_utilization` where no GPU is known."""
+
+AutoSequences = Annotated[int, Ge(1)] | Literal["auto"]
+"""Longest sequences of a pass, or `auto`."""
+
+Offload = Literal["none", "optimizer", "all"]
+"""What a trainer keeps in the host's memory; each choice includes the one before it."""
 
 
 class OptimConfig(Section):
@@ -68,8 +81,9 @@ class RolloutConfig(Section):
     training."""
     max_response_length: int = Field(default=512, ge=1)
     """Longest response, in tokens."""
-    gpu_memory_utilization: float = Field(default=0.6, gt=0.0, lt=1.0)
-    """Share of the GPU's memory that vLLM may take."""
+    gpu_memory_utilization: Annotated[float, Gt(0.0), Lt(1.0)] | Literal["auto"] = "auto"
+    """Share of the GPU's memory that vLLM may take. `auto` is what the forecast leaves beside the trainer; a CPU has
+    no such limit."""
     cpu_kv_cache_gib: int = Field(default=1, ge=1)
     """Size of vLLM's KV cache on a CPU, in GiB."""
     max_num_seqs: int = Field(default=512, ge=1)
@@ -93,6 +107,11 @@ class RolloutConfig(Section):
         """Whether vLLM runs without compiling on a machine with or without a GPU."""
         return not on_gpu if self.enforce_eager == "auto" else self.enforce_eager
 
+    @property
+    def gpu_share(self) -> float:
+        """The share of the GPU's memory for vLLM; `auto` that no plan has settled is `CPU_GPU_SHARE`."""
+        return CPU_GPU_SHARE if self.gpu_memory_utilization == "auto" else self.gpu_memory_utilization
+
 
 class ActorConfig(Section):
     """The policy update."""
@@ -101,11 +120,12 @@ class ActorConfig(Section):
     """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
     ppo_epochs: int = Field(default=1, ge=1)
     """Number of passes over a rollout batch."""
-    micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
+    micro_batch_size_per_device_for_update: AutoSequences = "auto"
     """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
-    tree tokens."""
-    micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
-    """The same for passes without a gradient through the reference; recomputed old log-probs use the update's."""
+    tree tokens. `auto` is 4 on a CPU, and on a GPU as many as the forecast has room for."""
+    micro_batch_size_per_device_for_experience: AutoSequences = "auto"
+    """The same for passes without a gradient through the reference; recomputed old log-probs use the update's. `auto`
+    is 16 on a CPU, and on a GPU four times the update's."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig()
@@ -120,11 +140,11 @@ class CriticConfig(Section):
     """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
     ppo_epochs: int = Field(default=1, ge=1)
     """Number of passes over a rollout batch."""
-    micro_batch_size_per_device_for_update: int = Field(default=4, ge=1)
+    micro_batch_size_per_device_for_update: AutoSequences = "auto"
     """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
-    tree tokens."""
-    micro_batch_size_per_device_for_experience: int = Field(default=16, ge=1)
-    """The same for the pass without a gradient that computes the values of a rollout batch."""
+    tree tokens. `auto` is 4 on a CPU, and on a GPU as many as the forecast has room for."""
+    micro_batch_size_per_device_for_experience: AutoSequences = "auto"
+    """The same for the pass without a gradient that computes the values of a rollout batch. `auto` as in `actor`."""
     cliprange_value: float = Field(default=0.5, gt=0.0)
     """How far a value may move from its value at the start of the step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
@@ -133,6 +153,18 @@ class CriticConfig(Section):
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
     """Optimizer."""
+
+
+def update_sequences(owner: ActorConfig | CriticConfig) -> int:
+    """Longest sequences of a pass with a gradient; `auto` that no plan has settled is the CPU's number."""
+    chosen = owner.micro_batch_size_per_device_for_update
+    return CPU_SEQUENCES["update"] if chosen == "auto" else chosen
+
+
+def experience_sequences(owner: ActorConfig | CriticConfig) -> int:
+    """Longest sequences of a pass without a gradient; `auto` that no plan has settled is the CPU's number."""
+    chosen = owner.micro_batch_size_per_device_for_experience
+    return CPU_SEQUENCES["experience"] if chosen == "auto" else chosen
 
 
 class TrainerConfig(Section):
@@ -156,10 +188,20 @@ class TrainerConfig(Section):
     save_model_only: bool = False
     """Leave the optimizers' moments out of checkpoints. They are smaller, but a run that continues from one starts with
     new moments, and so computes other numbers."""
+    offload: Offload | Literal["auto"] = "auto"
+    """What the trainer keeps in the host's memory, at the price of copies between host and GPU. `optimizer`: moments
+    and lower bits of master weights; an optimizer step brings them to the GPU piece by piece. `all`: the reference and
+    the critic too, except while they compute. `none`: nothing. `auto` is `none` on a CPU, and on a GPU the first of
+    the three with which the forecast fits. It changes no number."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
+
+    @property
+    def offloads(self) -> Offload:
+        """What is kept in the host's memory; `auto` that no plan has settled is nothing."""
+        return "none" if self.offload == "auto" else self.offload
 
     def validates_at(self, step: int) -> bool:
         """Whether the held-out prompts are answered after `step`; 0 is the time before the first one."""

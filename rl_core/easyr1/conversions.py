@@ -208,6 +208,13 @@ def eager(value: Any, config: EasyR1Config) -> Assignments:
     return {"rollout.enforce_eager": True if value else "auto"}
 
 
+def offload(value: Any, config: EasyR1Config) -> Assignments:
+    """What the trainer keeps in the host's memory; `auto` in place of nothing, because one GPU has less room."""
+    if not value:
+        return {"trainer.offload": "auto"}
+    return {"trainer.offload": "all" if config["worker.actor.offload.offload_params"] else "optimizer"}
+
+
 def engine_format(value: Any, config: EasyR1Config) -> Assignments:
     """Raises NoEquivalent where vLLM's number format is not the trainer's (bfloat16 where Sightline does not have
     EasyR1's)."""

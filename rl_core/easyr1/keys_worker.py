@@ -11,6 +11,7 @@ from rl_core.easyr1.conversions import (
     lora_targets,
     loss_type,
     number_format,
+    offload,
     or_zero,
     stored_format,
     validation_sampling,
@@ -62,8 +63,18 @@ _FSDP: tuple[Key, ...] = (
 )
 
 _OFFLOAD: tuple[Key, ...] = (
-    missing("offload.offload_params", False, False, remark="Parameters cannot be offloaded so far."),
-    missing("offload.offload_optimizer", False, False, remark="The optimizer cannot be offloaded so far."),
+    needless(
+        "offload.offload_params",
+        False,
+        "The policy's weights stay on the GPU; with `offload_optimizer` it is `trainer.offload: all`.",
+    ),
+    converted(
+        "offload.offload_optimizer",
+        False,
+        offload,
+        "trainer.offload",
+        remark="`false` is `auto`: offloaded where the forecast does not fit otherwise.",
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
+from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop, is_saved
 from rl_core.loop.validation import Validator
@@ -70,10 +71,11 @@ class Session:
         if self._workers is None:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))
+            config = settled_for_this_machine(self.config, self.run)
             folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
             with self._progress.wait("load the model"):
                 self._workers = open_workers(
-                    self.config,
+                    config,
                     folders,
                     total_optimizer_steps=plan.total_optimizer_steps,
                     total_critic_steps=plan.total_critic_steps,

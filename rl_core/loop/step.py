@@ -18,6 +18,7 @@ class StepRecord:
         learned: The result of its update.
         metrics: Functions of config, data and seed only.
         seconds: Wall-clock seconds by phase, with `other` and `total`.
+        memory: The most memory by phase, in GiB (rl_core.workers.peak_memory). A save counts in the step after it.
     """
 
     step: int
@@ -25,9 +26,18 @@ class StepRecord:
     learned: Learned
     metrics: Mapping[str, float]
     seconds: Mapping[str, float]
+    memory: Mapping[str, float]
 
     @classmethod
-    def of(cls, step: int, collected: Collected, learned: Learned, *, seconds: Mapping[str, float]) -> "StepRecord":
+    def of(
+        cls,
+        step: int,
+        collected: Collected,
+        learned: Learned,
+        *,
+        seconds: Mapping[str, float],
+        memory: Mapping[str, float],
+    ) -> "StepRecord":
         """The record with the metrics of rollouts, rewards and update."""
         generated = collected.generated
         metrics = {
@@ -36,4 +46,4 @@ class StepRecord:
             **collected.metrics,
             **learned.metrics,
         }
-        return cls(step=step, collected=collected, learned=learned, metrics=metrics, seconds=seconds)
+        return cls(step=step, collected=collected, learned=learned, metrics=metrics, seconds=seconds, memory=memory)

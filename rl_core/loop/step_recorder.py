@@ -28,7 +28,7 @@ class StepRecorder:
         shown = generated + record.collected.stale
         rollouts = self._run.rollouts(record.step)
         write_rollouts(rollouts, shown.groups, shown.scores, record.learned.groups, step=record.step)
-        self._logs.log_timing(record.step, throughput(record))
+        self._logs.log_timing(record.step, {**throughput(record), **record.memory})
         for (uid, index), score in generated.scores.items():
             if score.error is not None:
                 self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)

@@ -138,7 +138,8 @@ class TrainingLoop:
             workers=parts.workers,
             timer=timer,
         )
-        record = StepRecord.of(step, collected, learned, seconds=timer.result())
+        memory = parts.workers.peak_memory()
+        record = StepRecord.of(step, collected, learned, seconds=timer.result(), memory=memory)
         parts.recorder.record(record, self._validate(step))
         self._step, self._kept = step, collected.surplus
         if self._kl is not None and learned.mean_kl is not None:

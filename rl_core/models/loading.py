@@ -57,7 +57,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
     )
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
-    if config.gradient_checkpointing:
+    if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
     return model

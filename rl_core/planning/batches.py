@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.config.training import ActorConfig, CriticConfig, experience_sequences, update_sequences
 from rl_core.planning.problem import Problem, raise_if_fatal
 
 
@@ -72,7 +72,7 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
         total_critic_steps=total_steps * optimizer_steps_a_step(config, config.critic) if config.critic else 0,
         update_token_budget=update_token_budget(config),
-        experience_token_budget=longest_sequence(config) * config.actor.micro_batch_size_per_device_for_experience,
+        experience_token_budget=longest_sequence(config) * experience_sequences(config.actor),
         parts_per_longest_group=_parts_per_longest_group(config),
     )
 
@@ -107,7 +107,7 @@ def longest_sequence(config: RunConfig) -> int:
 
 def update_token_budget(config: RunConfig) -> int:
     """Most tree tokens of a forward-backward pass of the policy."""
-    return longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
+    return longest_sequence(config) * update_sequences(config.actor)
 
 
 def divisibility_problems(config: RunConfig) -> list[Problem]:
@@ -230,7 +230,7 @@ def nearest_divisors(number: int, near: int) -> list[int]:
 
 
 def _parts_per_longest_group(config: RunConfig) -> int:
-    budget = longest_sequence(config) * config.actor.micro_batch_size_per_device_for_update
+    budget = update_token_budget(config)
     responses_per_part = (budget - config.data.max_prompt_length) // config.rollout.max_response_length
     return math.ceil(config.rollout.n / responses_per_part)
 

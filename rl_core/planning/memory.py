@@ -1,200 +1,183 @@
-"""A forecast of a run's memory, as rows that a person can add up.
+"""A forecast of a run's memory, as rows that a person can add up (docs/memory.md, "The forecast")."""
 
-It counts the large things only: the allocator's overhead, CUDA contexts and libraries come on top.
-"""
-
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from typing import Final
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, ColdStartConfig, CriticConfig
-from rl_core.planning.batches import longest_sequence
+from rl_core.config.training import ColdStartConfig, CriticConfig
+from rl_core.planning.activations import activation_bytes, experience_bytes, layer_bytes, logit_bytes, vision_bytes
+from rl_core.planning.engine_memory import (
+    cpu_cache_bytes,
+    engine_work_bytes,
+    gpu_cache_bytes,
+    graph_bytes,
+    sequence_bytes,
+)
+from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
-from rl_core.planning.training_state import BYTES, rl_training_state, whole_training_state
+from rl_core.planning.training_state import BYTES, TrainingState, rl_training_state, whole_training_state
 
-GIB = 1 << 30
+LIBRARIES_BYTES: Final = int(0.88 * GIB)
+"""Resident memory of a process with torch, transformers, vLLM and an engine of a tiny model on a CPU: measured by
+`python -m benchmarks.memory` (the configuration of 1 M parameters)."""
 
-# The logits of a chunk, their log-softmax and their gradient are in float32. A full KL adds the reference's logits and
-# log-softmax, and the difference of the two models.
-_LOGIT_COPIES = 3
-_FULL_KL_COPIES = 3
+KEPT_ON_CPU: Final = 0.8
+"""Share of the memory of an update that malloc keeps afterwards, measured by `python -m benchmarks.memory`: freed
+blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
 
-Phase = Literal["always", "generate", "update", "update critic", "cold start"]
+CONTEXT_BYTES: Final = 2 * GIB
+"""What a GPU loses before any tensor: CUDA's context and kernels (0.5 to 0.6 GiB a process on an H100), the workspaces
+of cuBLAS and of attention kernels, and what vLLM leaves behind when it sleeps. An estimate."""
 
+FRAGMENTATION: Final = 0.05
+"""Share of an update's memory that CUDA's allocator holds in blocks that no tensor uses: 5 to 10 % without, and about
+half of it with expandable segments. An estimate."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryRow:
-    """One thing that takes memory: its name, its bytes, and the phase in which it is there."""
+HOST_LIBRARIES_BYTES: Final = 6 * GIB
+"""Resident memory, on a machine with a GPU, of the process of a run and of its worker's, with the libraries of CUDA. An
+estimate."""
 
-    name: str
-    num_bytes: int
-    phase: Phase
-
-    @property
-    def gib(self) -> float:
-        """Its size in GiB."""
-        return self.num_bytes / GIB
+PATCHES_BYTES: Final = 4 * GIB
+"""Most bytes of the patches of images (rl_core.models.pixels)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryForecast:
-    """The memory of one worker, and what its KV cache holds.
-
-    Attributes:
-        rows: What takes memory.
-        cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
-            room for any.
-    """
-
-    rows: Sequence[MemoryRow]
-    cached_sequences: int
-
-    @property
-    def peak_gib(self) -> float:
-        """Most memory at one time. A cold start ends before RL, and in RL generation and the updates take turns."""
-        turns: tuple[Phase, ...] = ("generate", "update", "update critic")
-        return max(self._total("always") + max(map(self._total, turns)), self._total("cold start"))
-
-    def _total(self, phase: Phase) -> float:
-        return sum(row.gib for row in self.rows if row.phase == phase)
+GRAPHS: Final = "engine CUDA graphs"
+"""The name of the row of vLLM's CUDA graphs, which stay while it sleeps."""
 
 
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
     """The forecast for a worker.
 
     Args:
-        config: The run's config.
+        config: The run's config, in which every `auto` is settled (rl_core.planning.settings).
         sizes: Sizes of its model.
         gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
     """
+    on_gpu = gpu_gib is not None
     weights = sizes.parameters * BYTES[config.model.dtype]
-    one_sequence = kv_bytes_per_token(config, sizes) * longest_sequence(config)
-    cache = kv_cache_bytes(config, one_sequence=one_sequence, weights=weights, gpu_gib=gpu_gib)
-    trained = rl_training_state(config.model, config.actor.optim, sizes)
+    cache = (
+        cpu_cache_bytes(config, sizes)
+        if gpu_gib is None
+        else gpu_cache_bytes(config, sizes, gpu_gib=gpu_gib, weights=weights)
+    )
     rows = [
-        MemoryRow(name="weights", num_bytes=weights, phase="always"),
-        MemoryRow(name="optimizer state", num_bytes=trained.optimizer, phase="always"),
-        MemoryRow(name="engine weights", num_bytes=weights, phase="generate" if gpu_gib is not None else "always"),
-        MemoryRow(name="engine KV cache", num_bytes=cache, phase="generate" if gpu_gib is not None else "always"),
-        MemoryRow(name="gradients", num_bytes=trained.gradients, phase="update"),
-        MemoryRow(
-            name="activations of the language model",
-            num_bytes=activation_bytes(config, sizes, config.actor),
-            phase="update",
-        ),
-        MemoryRow(name="logits of a chunk", num_bytes=logit_bytes(config, sizes), phase="update"),
+        *_process_rows(config, on_gpu=on_gpu),
+        *_policy_rows(config, sizes),
+        *_engine_rows(config, sizes, cache=cache, on_gpu=on_gpu),
+        *_pass_rows(config, sizes),
     ]
-    if config.model.lora is not None:
-        rows.insert(1, MemoryRow(name="adapters", num_bytes=trained.weights, phase="always"))
-    elif config.algorithm.kl is not None:
-        rows.insert(2, MemoryRow(name="reference weights", num_bytes=weights, phase="always"))
     if config.critic is not None:
         rows += _critic_rows(config, sizes, config.critic)
     if config.cold_start is not None:
         rows.append(_cold_start_row(config, config.cold_start, sizes))
-    return MemoryForecast(rows=tuple(rows), cached_sequences=cache // one_sequence)
+    if on_gpu:
+        rows.append(_row("fragmentation", int(FRAGMENTATION * _sum(rows, "update")), "update"))
+    return MemoryForecast(
+        rows=_present(rows),
+        host_rows=_present([*_host_rows(config, sizes)]) if on_gpu else (),
+        kept=0.0 if on_gpu else KEPT_ON_CPU,
+        cached_sequences=cache // sequence_bytes(config, sizes),
+    )
+
+
+def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
+    if on_gpu:
+        yield _row("CUDA context and workspaces", CONTEXT_BYTES)
+        yield _row(GRAPHS, graph_bytes(config, on_gpu=True))
+    else:
+        yield _row("libraries", LIBRARIES_BYTES)
+
+
+def _policy_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
+    """The policy with what its optimizer keeps on the device, and the reference."""
+    weights = sizes.parameters * BYTES[config.model.dtype]
+    trained = rl_training_state(config.model, config.actor.optim, sizes)
+    yield _row("weights", weights)
+    if config.model.lora is not None:
+        yield _row("adapters", trained.weights)
+    elif config.algorithm.kl is not None:
+        yield _row("reference weights", weights, _reference_phase(config))
+        if _reference_phase(config) == "reference":
+            yield _row("passes of the reference", experience_bytes(config, sizes), "reference")
+    yield _row("optimizer state", _on_device(config, trained))
+    yield _row("gradients", trained.gradients, "update")
+
+
+def _engine_rows(config: RunConfig, sizes: ModelSizes, *, cache: int, on_gpu: bool) -> Iterator[MemoryRow]:
+    """The generator. On a CPU it keeps its weights and its cache while it sleeps."""
+    phase: Phase = "generate" if on_gpu else "always"
+    yield _row("engine weights", sizes.parameters * BYTES[config.model.dtype], phase)
+    yield _row("engine KV cache", cache, phase)
+    yield _row("engine forward pass", engine_work_bytes(config, sizes), "generate")
+
+
+def _pass_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
+    actor = config.actor
+    yield _row("activations of the language model", activation_bytes(config, sizes, actor), "update")
+    yield _row("activations of the vision tower", vision_bytes(config, sizes, actor), "update")
+    yield _row("the layer in its backward pass", layer_bytes(config, sizes, actor), "update")
+    yield _row("logits of a chunk", logit_bytes(config, sizes), "update")
 
 
 def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
     """A second model with all that training needs. Its head has one output, and is not counted."""
     state = whole_training_state(config.model, critic.optim, sizes)
-    activations = activation_bytes(config, sizes, critic)
+    activations = activation_bytes(config, sizes, critic) + vision_bytes(config, sizes, critic)
+    at_rest: Phase = "update critic" if config.trainer.offloads == "all" else "always"
     return [
-        MemoryRow(name="critic's weights", num_bytes=state.weights, phase="always"),
-        MemoryRow(name="critic's optimizer state", num_bytes=state.optimizer, phase="always"),
-        MemoryRow(name="critic's gradients", num_bytes=state.gradients, phase="update critic"),
-        MemoryRow(name="critic's activations", num_bytes=activations, phase="update critic"),
+        _row("critic's weights", state.weights, at_rest),
+        _row("critic's optimizer state", _on_device(config, state)),
+        _row("critic's gradients", state.gradients, "update critic"),
+        _row("critic's activations", activations + layer_bytes(config, sizes, critic), "update critic"),
     ]
 
 
 def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes) -> MemoryRow:
     """Memory of the cold start. It trains all weights, and no generator runs beside it."""
     state = whole_training_state(config.model, cold_start.optim, sizes)
-    passing = activation_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
-    num_bytes = state.weights + state.optimizer + state.gradients + passing
-    return MemoryRow(name="cold start, all of it", num_bytes=num_bytes, phase="cold start")
+    kept = activation_bytes(config, sizes, config.actor) + vision_bytes(config, sizes, config.actor)
+    passing = kept + layer_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
+    num_bytes = state.weights + _on_device(config, state) + state.gradients + passing
+    return _row("cold start, all of it", num_bytes, "cold start")
 
 
-def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of a token in the KV cache: a key and a value in each layer."""
-    return 2 * sizes.num_layers * sizes.key_value_size * BYTES[config.model.dtype]
+def _host_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
+    """What takes the machine's memory beside a GPU. There is no object store of Ray."""
+    trained = rl_training_state(config.model, config.actor.optim, sizes)
+    states = [trained]
+    if config.critic is not None:
+        states.append(whole_training_state(config.model, config.critic.optim, sizes))
+    yield _row("processes and libraries", HOST_LIBRARIES_BYTES)
+    yield _row("patches of images", PATCHES_BYTES if sizes.vision_parameters else 0)
+    if config.trainer.offloads != "none":
+        yield _row("optimizer state", sum(state.optimizer for state in states))
+    if config.trainer.offloads == "all":
+        with_reference = config.algorithm.kl is not None and config.model.lora is None
+        yield _row("reference weights", sizes.parameters * BYTES[config.model.dtype] if with_reference else 0)
+        yield _row("critic's weights", sum(state.weights for state in states[1:]))
+    moments = 0 if config.trainer.save_model_only else sum(state.moments for state in states)
+    yield _row("copy of a checkpoint", sum(state.numbers for state in states) + moments, "save")
 
 
-def kv_cache_bytes(config: RunConfig, *, one_sequence: int, weights: int, gpu_gib: float | None) -> int:
-    """Bytes of the KV cache: on a CPU as configured, but no more than the running sequences can fill; on a GPU what
-    vLLM's share of the memory leaves beside the weights."""
-    if gpu_gib is None:
-        return min(config.rollout.cpu_kv_cache_gib * GIB, config.rollout.max_num_seqs * one_sequence)
-    return max(0, math.floor(config.rollout.gpu_memory_utilization * gpu_gib * GIB) - weights)
+def _reference_phase(config: RunConfig) -> Phase:
+    """When the reference is on the device: with a full KL it computes in the update too."""
+    if config.trainer.offloads != "all":
+        return "always"
+    is_full = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
+    return "update" if is_full else "reference"
 
 
-def activation_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
-    """Bytes that the language model of policy or critic keeps of a micro-batch for its backward pass.
-
-    A layer keeps for every token the inputs of its norms and projections (4 x width), queries and attention output,
-    keys and values, and the four arrays of the gated feed-forward: the count of Korthikanti et al. 2022, "Reducing
-    Activation Recomputation in Large Transformer Models", section 4.1, for this kind of layer and an attention kernel
-    that keeps no score matrix. With checkpointing only a layer's input is kept, and one layer is whole at a time.
-    """
-    tokens = longest_sequence(config) * owner.micro_batch_size_per_device_for_update
-    width = sizes.hidden_size
-    layer = 4 * width + 2 * sizes.query_size + 2 * sizes.key_value_size + 4 * sizes.intermediate_size
-    kept = sizes.num_layers * width + layer if config.model.gradient_checkpointing else sizes.num_layers * layer
-    return tokens * kept * BYTES[config.model.dtype]
+def _on_device(config: RunConfig, state: TrainingState) -> int:
+    return state.optimizer if config.trainer.offloads == "none" else 0
 
 
-def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the float32 logits of `model.log_prob_chunk_tokens` tokens and of the tensors that are computed from
-    them."""
-    full_kl = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
-    copies = _LOGIT_COPIES + (_FULL_KL_COPIES if full_kl else 0)
-    return copies * 4 * config.model.log_prob_chunk_tokens * sizes.vocab_size
+def _row(name: str, num_bytes: int, phase: Phase = "always") -> MemoryRow:
+    return MemoryRow(name=name, num_bytes=num_bytes, phase=phase)
 
 
-def memory_problems(config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool) -> list[Problem]:
-    """Everything that does not fit: the run into memory, a sequence into the KV cache, a sequence into the model's
-    positions."""
-    forecast = memory_forecast(config, sizes, gpu_gib=available_gib if on_gpu else None)
-    checks = (_size_problem(forecast, available_gib, on_gpu), _cache_problem(config, sizes, forecast, on_gpu))
-    return [problem for problem in (*checks, position_problem(config, sizes)) if problem is not None]
+def _sum(rows: list[MemoryRow], phase: Phase) -> int:
+    return sum(row.num_bytes for row in rows if row.phase == phase)
 
 
-def position_problem(config: RunConfig, sizes: ModelSizes) -> Problem | None:
-    """A prompt and response longer than the model was made for."""
-    longest = longest_sequence(config)
-    if longest <= sizes.max_positions:
-        return None
-    return Problem(
-        where="rollout.max_response_length",
-        what=f"a prompt of {config.data.max_prompt_length} and a response of {config.rollout.max_response_length} "
-        f"tokens are {longest} together, more than the model's {sizes.max_positions} positions",
-        fix=f"lower data.max_prompt_length or rollout.max_response_length by {longest - sizes.max_positions} in all",
-    )
-
-
-def _size_problem(forecast: MemoryForecast, available_gib: float, on_gpu: bool) -> Problem | None:
-    if forecast.peak_gib <= available_gib:
-        return None
-    largest = max(forecast.rows, key=lambda row: row.num_bytes)
-    engine = "lower rollout.gpu_memory_utilization, " if on_gpu else ""
-    return Problem(
-        where="memory of the GPU" if on_gpu else "memory of this machine",
-        what=f"about {forecast.peak_gib:.1f} GiB are needed and {available_gib:.1f} GiB are there; the largest part is "
-        f"{largest.name}, {largest.gib:.1f} GiB",
-        fix=f"{engine}lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
-        "model.gradient_checkpointing on, train less (model.lora, model.freeze_vision_tower) or in less "
-        "(model.dtype bfloat16, actor.optim.strategy adamw_bf16), or take a smaller model",
-    )
-
-
-def _cache_problem(config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, on_gpu: bool) -> Problem | None:
-    if forecast.cached_sequences:
-        return None
-    needed = kv_bytes_per_token(config, sizes) * longest_sequence(config) / GIB
-    where = "rollout.gpu_memory_utilization" if on_gpu else "rollout.cpu_kv_cache_gib"
-    what = f"the KV cache of one longest sequence takes {needed:.2f} GiB, more than vLLM has for it"
-    fix = "raise it" if on_gpu else f"set it to {math.ceil(needed)} or more"
-    return Problem(where=where, what=what, fix=fix)
+def _present(rows: list[MemoryRow]) -> tuple[MemoryRow, ...]:
+    return tuple(row for row in rows if row.num_bytes)

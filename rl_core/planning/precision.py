@@ -1,7 +1,10 @@
 """What is trained, in which number formats, and how vLLM runs, in words."""
 
+from collections.abc import Sequence
+
 from rl_core.config.model import ModelConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
+from rl_core.planning.settings import Choice
 
 
 def trained_words(model: ModelConfig) -> str:
@@ -24,3 +27,11 @@ def engine_words(rollout: RolloutConfig, *, on_gpu: bool) -> str:
     chosen = "eager" if rollout.is_eager(on_gpu=on_gpu) else "compiled, with graphs"
     why = f"auto, on a {'GPU' if on_gpu else 'CPU'}" if rollout.enforce_eager == "auto" else "as configured"
     return f"{chosen} ({why})"
+
+
+def settings_words(choices: Sequence[Choice]) -> str:
+    """What was chosen for the settings that are `auto`, and why."""
+    if not choices:
+        return "as configured"
+    chosen = ", ".join(f"{choice.key} {choice.shown}" for choice in choices)
+    return f"{chosen} (auto: {choices[0].why})"

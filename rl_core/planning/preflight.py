@@ -12,11 +12,13 @@ from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import GIB, memory_problems, position_problem
+from rl_core.planning.memory_rows import GIB
+from rl_core.planning.memory_rules import memory_problems, position_problem
 from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
+from rl_core.planning.settings import settle
 from rl_core.planning.source_rules import (
     file_problems,
     model_path_problems,
@@ -108,11 +110,11 @@ def _size_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> lis
 
 
 def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> list[Problem]:
+    host, settled = psutil.virtual_memory().total / GIB, settle(config, sizes, gpu).config
     if gpu is None:
-        available = psutil.virtual_memory().total / GIB
-        return memory_problems(config, sizes, available_gib=available, on_gpu=False)
+        return memory_problems(settled, sizes, available_gib=host, on_gpu=False)
     if gpu.memory_gib is not None:
-        return memory_problems(config, sizes, available_gib=gpu.memory_gib, on_gpu=True)
+        return memory_problems(settled, sizes, available_gib=gpu.memory_gib, on_gpu=True, host_gib=host)
     unknown = Problem(
         where="memory of the GPU",
         what="the driver does not tell how much there is, so it is not known whether the run fits",

@@ -13,12 +13,16 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, sweep_temporaries
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
+
+SETTINGS_EVENT: Final = "settings"
+"""The kind of the event that tells what `auto` became: `chosen` and `why`, in `changed` what was different before, and
+the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
 
 _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
@@ -125,7 +129,7 @@ class RunLogs:
         self._last_step = step
 
     def log_timing(self, step: int, timings: Mapping[str, float]) -> None:
-        """Write the timings of a step: seconds of each phase, tokens per second."""
+        """Write the timings of a step: seconds and most memory of each phase, tokens per second."""
         self._timings.append({"step": step} | {name: float(value) for name, value in timings.items()})
 
     def log_event(self, kind: str, **facts: object) -> None:

@@ -78,7 +78,7 @@ def engine_arguments(
         token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
     else:
-        arguments |= {"gpu_memory_utilization": config.gpu_memory_utilization, "enable_sleep_mode": True}
+        arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
     return EngineArgs(**arguments)
 
 

@@ -1,15 +1,17 @@
 """A worker's critic: the value model with its optimizer, and how both are saved in a checkpoint."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import CriticConfig
+from rl_core.config.training import CriticConfig, experience_sequences, update_sequences
 from rl_core.files import atomic_write_json, read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport
+from rl_core.training.host_memory import HostWeights
 from rl_core.training.log_prob_pass import compute_values
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
@@ -35,20 +37,22 @@ class Critic:
         self._model = model
         self._config = critic
         self._pixels = pixels
-        self._experience_budget = critic.micro_batch_size_per_device_for_experience * longest_sequence(config)
+        self._experience_budget = experience_sequences(critic) * longest_sequence(config)
         self._optimizer = PolicyOptimizer(
             model,
             config=critic.optim,
             max_grad_norm=critic.max_grad_norm,
             total_steps=total_steps,
             steps_at_once=optimizer_steps_a_step(config, critic),
+            in_host_memory=config.trainer.offloads != "none",
         )
+        self._weights = HostWeights(model) if config.trainer.offloads == "all" else None
         self._update = ValueUpdate(
             model,
             optimizer=self._optimizer,
             pixels=pixels,
             config=critic,
-            token_budget=critic.micro_batch_size_per_device_for_update * longest_sequence(config),
+            token_budget=update_sequences(critic) * longest_sequence(config),
         )
 
     @property
@@ -58,11 +62,17 @@ class Critic:
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] the value before each token."""
-        return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
+        with self._on_device():
+            return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
 
     def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
         """Fit the values to the returns, with one optimizer step for each batch."""
-        return self._update.run(batches)
+        with self._on_device():
+            return self._update.run(batches)
+
+    def _on_device(self) -> AbstractContextManager[None]:
+        """Have the weights on the device during a `with` block."""
+        return nullcontext() if self._weights is None else self._weights.on_device()
 
     def save(self, folder: Path, *, model_only: bool) -> None:
         """Write model, optimizer and counters. With `model_only`, the optimizer's moments are not written."""

@@ -37,13 +37,15 @@ class PolicyOptimizer:
         max_grad_norm: float,
         total_steps: int,
         steps_at_once: int = 1,
+        in_host_memory: bool = False,
     ) -> None:
+        """Create the optimizer; with `in_host_memory` its moments lie in the host's memory (SplitAdamW)."""
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._config = config
         self._max_grad_norm = max_grad_norm
         self._total_steps = total_steps
         self._steps_at_once = steps_at_once
-        self.adamw = make_adamw(self._parameters, config)
+        self.adamw = make_adamw(self._parameters, config, in_host_memory=in_host_memory)
         self.steps = 0
         self.nonfinite_streak = 0
 
@@ -79,16 +81,26 @@ class PolicyOptimizer:
         self.nonfinite_streak = counters["nonfinite_streak"]
 
 
-def make_adamw(parameters: list[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    """torch's AdamW for float32 parameters; SplitAdamW, as `config.strategy` says, if some are bfloat16."""
+def make_adamw(
+    parameters: list[nn.Parameter], config: OptimConfig, *, in_host_memory: bool = False
+) -> torch.optim.Optimizer:
+    """torch's AdamW for float32 parameters; SplitAdamW, as `config.strategy` says, if some are bfloat16 or the moments
+    are kept in the host's memory. Both compute the same numbers for float32 parameters."""
     bfloat16 = [parameter for parameter in parameters if parameter.dtype == torch.bfloat16]
     groups = decay_groups(parameters, config.weight_decay)
-    if not bfloat16:
+    if not bfloat16 and not in_host_memory:
         return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
     first_moment = torch.bfloat16 if config.strategy == "adamw_bf16" else torch.float32
     for parameter in bfloat16:
         parameter.grad_dtype = first_moment  # the gradients of micro-batches are added in this format
-    return SplitAdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, first_moment=first_moment)
+    return SplitAdamW(
+        groups,
+        lr=config.lr,
+        betas=config.betas,
+        eps=config.eps,
+        first_moment=first_moment,
+        in_host_memory=in_host_memory,
+    )
 
 
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

@@ -42,6 +42,11 @@ class PolicyUpdate:
         self._pixels = pixels
         self._config = config
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the update computes with the reference's weights."""
+        return self._objective.has_full_kl
+
     def run(
         self, batches: Sequence[OptimizerBatch], *, meter: AgreementMeter | None, timer: PhaseTimer
     ) -> list[OptimizerStepReport]:

@@ -65,7 +65,7 @@ def load_optimizer(
     if folder is None:
         optimizer.adamw.state.clear()
     else:
-        load_optimizer_state(folder, module, optimizer.adamw)
+        load_optimizer_state(folder, module, optimizer.adamw, in_host_memory=_keeps_in_host_memory(optimizer.adamw))
     give_lower_bits(module, optimizer.adamw, lower_bits)
     optimizer.load_counters(counters)
 
@@ -78,7 +78,11 @@ def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -
     """
     lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
     return {
-        name: (join(weight.detach(), lower_bits[weight]) if weight in lower_bits else weight.detach().float()).cpu()
+        name: (
+            join(weight.detach(), lower_bits[weight].to(weight.device))
+            if weight in lower_bits
+            else weight.detach().float()
+        ).cpu()
         for name, weight in _split_weights(module)
     }
 
@@ -107,7 +111,12 @@ def give_lower_bits(
 ) -> None:
     """Give the optimizer the lower bits that `take_master_weights` returned."""
     if isinstance(optimizer, SplitAdamW):
-        optimizer.lower_bits.update({weight: lower_bits[name] for name, weight in _split_weights(module)})
+        for name, weight in _split_weights(module):
+            optimizer.take_lower_bits(weight, lower_bits[name])
+
+
+def _keeps_in_host_memory(optimizer: torch.optim.Optimizer) -> bool:
+    return isinstance(optimizer, SplitAdamW) and optimizer.in_host_memory
 
 
 def _split_weights(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -8,10 +8,17 @@ rounding in place of truncation). It takes as much memory as Kahan summation in 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.optim.adamw import adamw
+
+from rl_core.training.host_memory import empty_on_host
+
+PIECE: Final = 1 << 24
+"""Most numbers of a parameter that are updated at a time. An update makes up to eight float32 tensors of this size
+(512 MiB), where the embedding of a large vocabulary as a whole would need gigabytes. A multiple of every processor's
+vectors, so that no number is computed otherwise than in a whole parameter."""
 
 
 class SplitAdamW(torch.optim.Optimizer):
@@ -21,6 +28,13 @@ class SplitAdamW(torch.optim.Optimizer):
     moments, a step equals to the bit a step of torch's AdamW on a float32 copy of the weights. The second moment is
     always float32: in bfloat16 a decay of 0.999 would be rounded away, and the moment could only grow. float32
     parameters are updated as by torch's AdamW.
+
+    Moments and lower bits may lie in the host's memory. A step then brings them to the parameter's device piece by
+    piece, and changes no number.
+
+    Attributes:
+        lower_bits: Parameter -> [...] int16, of every bfloat16 parameter.
+        in_host_memory: Whether moments and lower bits lie in the host's memory.
     """
 
     def __init__(
@@ -31,6 +45,7 @@ class SplitAdamW(torch.optim.Optimizer):
         betas: tuple[float, float],
         eps: float,
         first_moment: torch.dtype,
+        in_host_memory: bool = False,
     ) -> None:
         """Take bfloat16 and float32 parameters, or parameter groups with a `weight_decay` each.
 
@@ -40,11 +55,13 @@ class SplitAdamW(torch.optim.Optimizer):
             betas: Decay rates of the moments.
             eps: Floor of the denominator.
             first_moment: Number format of the first moment of bfloat16 parameters.
+            in_host_memory: Keep moments and lower bits in the host's memory.
         """
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._first_moment = first_moment
+        self.in_host_memory = in_host_memory
         self.lower_bits: dict[torch.Tensor, torch.Tensor] = {
-            parameter: torch.zeros_like(parameter, dtype=torch.int16, requires_grad=False)
+            parameter: self._zeros(parameter, torch.int16)
             for group in self.param_groups
             for parameter in group["params"]
             if parameter.dtype == torch.bfloat16
@@ -59,40 +76,77 @@ class SplitAdamW(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     self._update(parameter, group)
 
+    def take_lower_bits(self, parameter: torch.Tensor, lower: torch.Tensor) -> None:
+        """Set the lower bits of a parameter, [...] int16 on any device."""
+        self.lower_bits[parameter].copy_(lower)
+
     def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter] or self._start(parameter)
-        number = join(parameter, self.lower_bits[parameter]) if parameter in self.lower_bits else parameter
-        exp_avg = state["exp_avg"].float()
-        beta1, beta2 = group["betas"]
-        adamw(
-            [number],
-            [parameter.grad.float()],  # type: ignore[union-attr]
-            [exp_avg],
-            [state["exp_avg_sq"]],
-            [],
-            [state["step"]],
-            fused=True,
-            amsgrad=False,
-            beta1=beta1,
-            beta2=beta2,
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
-        )
-        state["exp_avg"].copy_(exp_avg)
+        assert parameter.grad is not None, "parameters without a gradient are left out"
+        tensors = [parameter.detach(), parameter.grad, state["exp_avg"], state["exp_avg_sq"]]
         if parameter in self.lower_bits:
-            weight, self.lower_bits[parameter] = split(number)
-            parameter.copy_(weight)
+            tensors.append(self.lower_bits[parameter])
+        if parameter.numel() <= PIECE:
+            _update_piece(*tensors, step=state["step"], group=group)
+            return
+        before = state["step"].clone()
+        for piece in zip(*(torch.split(tensor.reshape(-1), PIECE) for tensor in tensors), strict=True):
+            _update_piece(*piece, step=state["step"].copy_(before), group=group)
 
     def _start(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        first_moment = self._first_moment if parameter in self.lower_bits else parameter.dtype
         state = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter, dtype=self._first_moment if parameter in self.lower_bits else None),
-            "exp_avg_sq": torch.zeros_like(parameter, dtype=torch.float32),
+            "exp_avg": self._zeros(parameter, first_moment),
+            "exp_avg_sq": self._zeros(parameter, torch.float32),
         }
         self.state[parameter] = state
         return state
+
+    def _zeros(self, parameter: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Zeros in the shape of a parameter, where its moments and lower bits are kept."""
+        if self.in_host_memory:
+            return empty_on_host(parameter, dtype=dtype).zero_()
+        return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+
+
+def _update_piece(
+    weight: torch.Tensor,
+    gradient: torch.Tensor,
+    first_moment: torch.Tensor,
+    second_moment: torch.Tensor,
+    lower: torch.Tensor | None = None,
+    *,
+    step: torch.Tensor,
+    group: dict[str, Any],
+) -> None:
+    """Update a parameter, or a piece of one, and its state in place. `lower` is given for bfloat16 weights."""
+    device = weight.device
+    number = weight if lower is None else join(weight, lower.to(device))
+    exp_avg, exp_avg_sq = first_moment.to(device, torch.float32), second_moment.to(device)
+    beta1, beta2 = group["betas"]
+    adamw(
+        [number],
+        [gradient.float()],
+        [exp_avg],
+        [exp_avg_sq],
+        [],
+        [step],
+        fused=True,
+        amsgrad=False,
+        beta1=beta1,
+        beta2=beta2,
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        maximize=False,
+    )
+    first_moment.copy_(exp_avg)
+    second_moment.copy_(exp_avg_sq)
+    if lower is not None:
+        upper, rest = split(number)
+        weight.copy_(upper)
+        lower.copy_(rest)
 
 
 def join(weight: torch.Tensor, lower: torch.Tensor) -> torch.Tensor:

@@ -1,11 +1,13 @@
 """The trainer of one worker: the policy with its optimizer, the frozen reference and the critic."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from rl_core.config.run import RunConfig
+from rl_core.config.training import experience_sequences
 from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.pixels import PixelCache
@@ -18,6 +20,7 @@ from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, UpdateBatch, UpdateResult
 from rl_core.training.critic import Critic
 from rl_core.training.determinism import deterministic_on_cpu
+from rl_core.training.host_memory import HostWeights
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
@@ -71,6 +74,7 @@ class Trainer:
         self.policy_version = 0
         self.weight_changes = 0
         self.reference: PolicyModel | None = None
+        self._reference_weights: HostWeights | None = None
         self.critic: Critic | None = None
         self._optimizer: PolicyOptimizer | None = None
 
@@ -80,9 +84,13 @@ class Trainer:
         return self.config.model.lora is not None
 
     @property
+    def _keeps_moments_in_host_memory(self) -> bool:
+        return self.config.trainer.offloads != "none"
+
+    @property
     def experience_token_budget(self) -> int:
         """Most tree tokens of a pass without gradients."""
-        return self.config.actor.micro_batch_size_per_device_for_experience * longest_sequence(self.config)
+        return experience_sequences(self.config.actor) * longest_sequence(self.config)
 
     @property
     def optimizer(self) -> PolicyOptimizer:
@@ -95,6 +103,7 @@ class Trainer:
                 max_grad_norm=actor.max_grad_norm,
                 total_steps=self._total_optimizer_steps,
                 steps_at_once=optimizer_steps_a_step(self.config, actor),
+                in_host_memory=self._keeps_moments_in_host_memory,
             )
         return self._optimizer
 
@@ -113,11 +122,12 @@ class Trainer:
 
     def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the frozen reference."""
-        return self._log_probs(self._present_reference(), groups, token_budget=self.experience_token_budget)
+        with self._reference_on_device():
+            return self._log_probs(self._present_reference(), groups, token_budget=self.experience_token_budget)
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
-        with deterministic_on_cpu(self.device):
+        with deterministic_on_cpu(self.device), self._reference_on_device():
             return compute_full_kl(
                 self.policy,
                 self._present_reference(),
@@ -165,15 +175,19 @@ class Trainer:
 
     def load_policy(self, folder: Path) -> None:
         """Load the weights of a Hugging Face folder as version 0, with a new optimizer."""
-        self.policy = self._load(folder)
         self.forget_optimizer()
+        self._replace_policy(folder)
         self.weights_changed(policy_version=0)
 
     def load_reference(self, folder: Path) -> None:
         """Load the frozen reference from a Hugging Face folder; with LoRA the policy without adapters serves as the
         reference, and nothing is loaded."""
-        if not self.has_lora:
-            self.reference = self._load(folder).requires_grad_(False)
+        if self.has_lora:
+            return
+        self.reference = self._reference_weights = None  # two references at the same time may not fit into memory
+        self.reference = self._load(folder).requires_grad_(False)
+        if self.config.trainer.offloads == "all":
+            self._reference_weights = HostWeights(self.reference)
 
     def load_critic(self, folder: Path) -> None:
         """Make a new critic, with a new optimizer, from a Hugging Face folder. LoRA does not apply to it."""
@@ -189,8 +203,10 @@ class Trainer:
         )
 
     def load_base(self) -> None:
-        """Load all weights of the model that RL starts from, for a checkpoint that holds only some of them."""
-        self.policy = self._load(self.base_folder)
+        """Load all weights of the model that RL starts from, for a checkpoint that holds only some of them. The
+        optimizer of the policy before is dropped."""
+        self.forget_optimizer()
+        self._replace_policy(self.base_folder)
 
     def weights_changed(self, *, policy_version: int) -> None:
         """Note that the policy's weights have changed and now have this version."""
@@ -207,7 +223,7 @@ class Trainer:
 
     def close(self) -> None:
         """Free the device's memory."""
-        self._optimizer = self.critic = self.reference = None
+        self._optimizer = self.critic = self.reference = self._reference_weights = None
         self.pixels.clear()
         self.policy.to("meta")
 
@@ -220,6 +236,15 @@ class Trainer:
                 temperature=self.config.rollout.temperature,
                 token_budget=token_budget,
             )
+
+    def _reference_on_device(self) -> AbstractContextManager[None]:
+        """Have the reference's weights on the device during a `with` block."""
+        return nullcontext() if self._reference_weights is None else self._reference_weights.on_device()
+
+    def _replace_policy(self, folder: Path) -> None:
+        """Load another policy. The one before is freed first, because two may not fit into memory."""
+        self.policy.to("meta")
+        self.policy = self._load(folder)
 
     def _load(self, folder: Path) -> PolicyModel:
         policy = load_policy(folder, self.config.model)
@@ -244,7 +269,8 @@ class Trainer:
             pixels=self.pixels,
             config=self.config,
         )
-        reports = update.run(batch.policy, meter=meter, timer=timer)
+        with self._reference_on_device() if update.needs_reference else nullcontext():
+            reports = update.run(batch.policy, meter=meter, timer=timer)
         self.weights_changed(policy_version=self.policy_version + 1)
         return reports
 
@@ -275,6 +301,10 @@ class Trainer:
             raise ValueError("cold_start is not configured")
         if self._optimizer is None:
             self._optimizer = PolicyOptimizer(
-                self.policy, config=config.optim, max_grad_norm=config.max_grad_norm, total_steps=config.steps
+                self.policy,
+                config=config.optim,
+                max_grad_norm=config.max_grad_norm,
+                total_steps=config.steps,
+                in_host_memory=self._keeps_moments_in_host_memory,
             )
         return self._optimizer

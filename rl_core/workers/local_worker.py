@@ -20,6 +20,7 @@ from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.peak_memory import PeakMemory
 from rl_core.workers.weight_sync import InProcessSync, WeightSync
 
 
@@ -66,6 +67,7 @@ class LocalWorker:
         self._config = config
         self._folders = folders
         self._progress = progress or SilentProgress()
+        self._memory = PeakMemory(self.trainer.device)
 
     @property
     def policy_version(self) -> int:
@@ -74,12 +76,14 @@ class LocalWorker:
 
     def wake(self) -> None:
         """See WorkerGroup."""
+        self._memory.enter("generate")
         self.generator.wake()
         self._weight_sync.sync()
 
     def sleep(self) -> None:
         """See WorkerGroup."""
         self.generator.sleep()
+        self._memory.enter("update")
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """See WorkerGroup."""
@@ -124,7 +128,11 @@ class LocalWorker:
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
         """See WorkerGroup."""
         self._trainer_with_device()
-        self.state.save(folder, model_only=model_only, probe=probe)
+        self._memory.enter("save")
+        try:
+            self.state.save(folder, model_only=model_only, probe=probe)
+        finally:
+            self._memory.enter("update")
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
@@ -139,6 +147,10 @@ class LocalWorker:
     def export(self, folder: Path) -> None:
         """See WorkerGroup."""
         self._trainer_with_device().export(folder)
+
+    def peak_memory(self) -> Mapping[str, float]:
+        """See WorkerGroup."""
+        return self._memory.take()
 
     def close(self) -> None:
         """End the generator and free the device's memory, which other processes may need next."""

@@ -168,6 +168,11 @@ class ProcessWorker:
         """See WorkerGroup."""
         self._call("export", folder)
 
+    def peak_memory(self) -> Mapping[str, float]:
+        """See WorkerGroup."""
+        peaks: Mapping[str, float] = self._call("peak_memory")
+        return peaks
+
     def close(self) -> None:
         """End the process; it is killed if it takes too long."""
         self._connection.close()  # tells the process that there are no more calls

@@ -84,6 +84,9 @@ class WorkerGroup(Protocol):
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, chat template."""
 
+    def peak_memory(self) -> Mapping[str, float]:
+        """GiB by name: the most memory in each phase since the last call (rl_core.workers.peak_memory)."""
+
     def close(self) -> None:
         """End generators, processes and process groups."""
 

@@ -16,6 +16,7 @@ from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import ARRANGING
 from rl_core.config.former_algorithm import digested
 from rl_core.config.run import RunConfig
+from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES
 from rl_core.digests import digest_of
 from tasks.cache.epoch_chain import EpochChain, Link
 from tasks.cache.named_files import NamedFiles
@@ -36,8 +37,22 @@ _FORMS: Final[Mapping[str, int]] = {
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that describe their own run, so that they cannot be taken over from another one."""
 
-_KEEPING: Final = {"save_limit"}
-"""Keys of `trainer` that decide only how much is kept on the disk. They may be lowered while a run goes on."""
+_PASSES: Final = {f"micro_batch_size_per_device_for_{kind}": number for kind, number in CPU_SEQUENCES.items()}
+
+_KEEPING: Final = {"save_limit", "offload"}
+"""Keys of `trainer` that decide only what is kept where: on the disk, in the host's memory. They may be changed while a
+run goes on."""
+
+_FORMER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "model": {"gradient_checkpointing": False},
+        "rollout": {"gpu_memory_utilization": CPU_GPU_SHARE},
+        "actor": _PASSES,
+        "critic": _PASSES,
+    }
+)
+"""Section -> keys that became `auto`, each with the default that it had before, which is what `auto` is on a CPU. A
+digest has this value in place of `auto`, so that earlier runs keep theirs."""
 
 _NEWER_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {"algorithm": {"overlong_filtering": False}, "rollout": {"min_log_prob_correlation": None}}
@@ -100,13 +115,16 @@ def recipe_digest(config: RunConfig) -> str:
 def _digested(found: dict[str, Any]) -> dict[str, Any]:
     """The settings in the form of which digests are made; it must not change, so that existing runs keep their
     digests."""
-    older = {name: _without_newer_keys(name, found[name]) for name in _NEWER_KEYS}
+    names = [name for name in {**_NEWER_KEYS, **_FORMER_DEFAULTS} if found[name] is not None]
+    older = {name: _as_before(name, found[name]) for name in names}
     return {**found, **older, "algorithm": digested(older["algorithm"])}
 
 
-def _without_newer_keys(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    newer = _NEWER_KEYS[name]
-    return {key: value for key, value in section.items() if key not in newer or value != newer[key]}
+def _as_before(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of the config as earlier versions had it, where its values are the defaults."""
+    newer, former = _NEWER_KEYS.get(name, {}), _FORMER_DEFAULTS.get(name, {})
+    settled = {key: former[key] if key in former and value == "auto" else value for key, value in section.items()}
+    return {key: value for key, value in settled.items() if key not in newer or value != newer[key]}
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
@@ -256,7 +274,7 @@ def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
 def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
-        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
+        "model": _as_before("model", config.model.model_dump(mode="json", exclude=_TRAINED_PART)),
         "shuffle": config.data.shuffle if config.cold_start else None,
         "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
@@ -274,11 +292,11 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
-        "rollout": _without_newer_keys("rollout", config.rollout.model_dump(mode="json")),
-        "algorithm": digested(_without_newer_keys("algorithm", config.algorithm.model_dump(mode="json"))),
+        "rollout": _as_before("rollout", config.rollout.model_dump(mode="json")),
+        "algorithm": digested(_as_before("algorithm", config.algorithm.model_dump(mode="json"))),
         **_algorithm_code(config.algorithm, files),
-        "actor": config.actor.model_dump(mode="json"),
-        "critic": config.critic.model_dump(mode="json") if config.critic else None,
+        "actor": _as_before("actor", config.actor.model_dump(mode="json")),
+        "critic": _as_before("critic", config.critic.model_dump(mode="json")) if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
         "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),

@@ -40,6 +40,7 @@ _HARMLESS = (
     "rollout.max_mean_log_prob_gap",
     "rollout.max_num_seqs",
     "rollout.min_log_prob_correlation",
+    "trainer.offload",
     "trainer.save_",
     "trainer.val_",
 )

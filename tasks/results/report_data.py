@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from rl_core.config.loading import dump_config
 from rl_core.config.model import TinyModel
@@ -11,10 +11,14 @@ from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.gallery import GalleryRow, pick_gallery
 from rl_core.evaluation.result import EvaluationResult
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rows import Turn
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
+from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.results.durations import duration
+from tasks.results.measured_memory import measured_peaks, recorded_machine
 from tasks.results.report_charts import Chart, Series
 from tasks.results.report_page import (
     Accuracy,
@@ -22,6 +26,7 @@ from tasks.results.report_page import (
     EvaluationRow,
     Fact,
     GalleryItem,
+    PhaseMemory,
     ReportPage,
     TimeShare,
     image_uri,
@@ -62,6 +67,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         ],
         stages=[_stage_time(manifest) for manifest in stages],
         phases=step_phases(facts.timings),
+        memory=phase_memory(facts),
         gallery=gallery_items(facts),
         commands=commands,
         config=dump_config(facts.config),
@@ -149,6 +155,25 @@ _PHASES = (
 )
 
 
+def phase_memory(facts: RunFacts) -> list[PhaseMemory]:
+    """The memory of each phase; empty for a run that measured none."""
+    machine = recorded_machine(facts.run)
+    measured = measured_peaks(facts.run, on_gpu=machine.on_gpu)
+    if not measured:
+        return []
+    sizes = _sizes(facts)
+    forecast = None
+    if sizes is not None and machine.is_known:
+        settled = settle(facts.config, sizes, machine.gpu).config
+        forecast = memory_forecast(settled, sizes, gpu_gib=machine.gpu.memory_gib if machine.gpu else None)
+    return [
+        PhaseMemory(
+            name=turn, forecast=None if forecast is None else forecast.turn_gib(turn), measured=measured.get(turn)
+        )
+        for turn in get_args(Turn)
+    ]
+
+
 def gallery_rows(facts: RunFacts) -> list[GalleryRow]:
     """The held-out items that the report and MLflow show."""
     pair = facts.paired_items()
@@ -208,12 +233,15 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
 def _model_figure(facts: RunFacts) -> Fact:
     source = facts.config.model.source
     name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
+    return Fact(label="Model", value=name, note=f"{_parameters(_sizes(facts))}{facts.config.model.dtype}")
+
+
+def _sizes(facts: RunFacts) -> ModelSizes | None:
     try:
-        sizes = read_sizes(facts.run.initial_model / "config.json")
+        return read_sizes(facts.run.initial_model / "config.json")
     except ValueError as error:
-        logger.warning("the report does not say how many parameters the model has: %s", error)
-        sizes = None
-    return Fact(label="Model", value=name, note=f"{_parameters(sizes)}{facts.config.model.dtype}")
+        logger.warning("the report does not say how large the model is: %s", error)
+        return None
 
 
 def _parameters(sizes: ModelSizes | None) -> str:

@@ -50,6 +50,15 @@ class TimeShare:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseMemory:
+    """The most memory of a phase of a step in GiB, as forecast and as measured; None where it is not known."""
+
+    name: str
+    forecast: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """A model's response to a question, and whether it is right."""
 
@@ -100,6 +109,7 @@ class ReportPage:
     evaluations: Sequence[EvaluationRow]
     stages: Sequence[TimeShare]
     phases: Sequence[TimeShare]
+    memory: Sequence[PhaseMemory]
     gallery: Sequence[GalleryItem]
     commands: Mapping[str, str]
     config: str

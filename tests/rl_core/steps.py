@@ -30,7 +30,7 @@ def take_step(
         collector = Collector(step=step, config=config, workers=workers, rewards=rewards, timer=timer)
         collected = collector.collect(prompts if callable(prompts) else lambda: prompts, kept=kept)
     learned = learn(collected, step=step, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
-    return StepRecord.of(step, collected, learned, seconds=timer.result())
+    return StepRecord.of(step, collected, learned, seconds=timer.result(), memory=workers.peak_memory())
 
 
 def optimizer_batch(groups: Sequence[TrainGroup], *, longest_response: int = 8) -> OptimizerBatch:

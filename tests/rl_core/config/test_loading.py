@@ -278,6 +278,8 @@ def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, 
         ("actor.optim.lr=.nan", "actor.optim.lr: Input should be a finite number (got nan)"),
         ("evaluation.modes=[gredy]", "evaluation.modes.0: Input should be 'greedy' or 'sampled' (got 'gredy')"),
         ("model.source.type=huge", "model.source: Input tag 'huge' found"),
+        ("rollout.gpu_memory_utilization=0", "rollout.gpu_memory_utilization: Input should be greater than 0 (got 0)"),
+        ("model.gradient_checkpointing=often", "model.gradient_checkpointing: Input should be 'auto' (got 'often')"),
     ],
 )
 def test_a_refused_key_is_named_as_the_user_wrote_it(small: Path, override: str, message: str) -> None:

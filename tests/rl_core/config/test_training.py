@@ -7,8 +7,16 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
+from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.stages import EvaluationConfig
-from rl_core.config.training import RolloutConfig, TrainerConfig
+from rl_core.config.training import (
+    ActorConfig,
+    CriticConfig,
+    RolloutConfig,
+    TrainerConfig,
+    experience_sequences,
+    update_sequences,
+)
 from rl_core.section import Section
 
 
@@ -47,3 +55,24 @@ def test_the_engine_is_eager_where_compiling_does_not_pay_unless_told(
 def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before: bool, steps: list[int]) -> None:
     trainer = TrainerConfig(val_freq=val_freq, val_before_train=before)
     assert [step for step in range(8) if trainer.validates_at(step)] == steps
+
+
+@pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])
+def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner: type[ActorConfig | CriticConfig]) -> None:
+    """Digests of runs before `auto` was there rest on these numbers."""
+    assert (update_sequences(owner()), experience_sequences(owner())) == (4, 16)
+    given = owner(micro_batch_size_per_device_for_update=3, micro_batch_size_per_device_for_experience=5)
+    assert (update_sequences(given), experience_sequences(given)) == (3, 5)
+    model = ModelConfig(source=TinyModel(type="tiny"))
+    assert not model.recomputes_activations
+    assert model.model_copy(update={"gradient_checkpointing": True}).recomputes_activations
+    assert RolloutConfig().gpu_share == 0.6
+    assert RolloutConfig(gpu_memory_utilization=0.3).gpu_share == 0.3
+    assert TrainerConfig().offloads == "none"
+    assert TrainerConfig(offload="all").offloads == "all"
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, "automatic"])
+def test_a_share_of_a_gpu_is_a_number_between_0_and_1_or_auto(share: float | str) -> None:
+    with pytest.raises(ValidationError, match="gpu_memory_utilization"):
+        RolloutConfig(gpu_memory_utilization=share)

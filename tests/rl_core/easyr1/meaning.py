@@ -338,8 +338,16 @@ def _trainer(e: Reference) -> Flat:
         "trainer.save_freq": e["trainer.save_freq"] if e["trainer.save_freq"] > 0 else 5,  # told
         "trainer.save_limit": e["trainer.save_limit"] if e["trainer.save_limit"] > 0 else 3,  # told
         "trainer.critic_warmup": e["trainer.critic_warmup"] if has_critic else 0,  # told
+        "trainer.offload": _offload(e),
         "tracking.val_generations_to_log": e["trainer.val_generations_to_log"],
     }
+
+
+def _offload(e: Reference) -> str:
+    actor = "worker.actor.offload"
+    if not e[f"{actor}.offload_optimizer"]:
+        return "auto"  # one GPU has less room than the several of EasyR1
+    return "all" if e[f"{actor}.offload_params"] else "optimizer"
 
 
 def _tracking(e: Reference) -> Flat:
@@ -368,8 +376,6 @@ def told(e: Reference) -> dict[str, bool]:
         f"{fsdp}.enable_cpu_offload": e[f"{fsdp}.enable_cpu_offload"],
         f"{fsdp}.mp_reduce_dtype": e[f"{fsdp}.mp_reduce_dtype"] != "fp32",
         f"{fsdp}.mp_buffer_dtype": e[f"{fsdp}.mp_buffer_dtype"] != "fp32",
-        "worker.actor.offload.offload_params": e["worker.actor.offload.offload_params"],
-        "worker.actor.offload.offload_optimizer": e["worker.actor.offload.offload_optimizer"],
         f"{rollout}.top_p": e[f"{rollout}.top_p"] != 1.0,
         f"{rollout}.top_k": e[f"{rollout}.top_k"] != -1,
         f"{rollout}.dtype": e[f"{rollout}.dtype"] != e[f"{fsdp}.mp_param_dtype"],

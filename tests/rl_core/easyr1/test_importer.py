@@ -82,8 +82,6 @@ def test_the_example_becomes_the_same_run(importing: Import, checkout: Path) -> 
 
 def test_what_the_example_asks_for_in_vain_is_listed_and_goes_when_it_is_not_asked_for(importing: Import) -> None:
     assert set(lost(importing())) == {
-        "worker.actor.offload.offload_params",
-        "worker.actor.offload.offload_optimizer",
         "worker.rollout.tensor_parallel_size",
         "trainer.n_gpus_per_node",
     }

@@ -8,7 +8,11 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.memory import GIB, activation_bytes, memory_forecast, memory_problems
+from rl_core.models import pixels
+from rl_core.planning.activations import activation_bytes, layer_bytes, update_tokens, vision_bytes
+from rl_core.planning.memory import KEPT_ON_CPU, LIBRARIES_BYTES, memory_forecast
+from rl_core.planning.memory_rows import GIB
+from rl_core.planning.memory_rules import USABLE, memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 
 Configure = Callable[..., RunConfig]
@@ -87,11 +91,38 @@ def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure: Configu
 
 
 def test_a_frozen_vision_tower_has_no_gradient_and_no_moments(configure: Configure) -> None:
-    sizes = replace(SEVEN_BILLION, vision_parameters=676_550_144)
+    sizes = with_tower(SEVEN_BILLION)
     config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
     rows = {row.name: row.gib for row in memory_forecast(config, sizes).rows}
+    assert "activations of the vision tower" not in rows
     assert rows["gradients"] == pytest.approx(4 * (8_292_166_656 - 676_550_144) / GIB)
     assert rows["weights"] == pytest.approx(2 * 8_292_166_656 / GIB)
+
+
+def with_tower(sizes: ModelSizes) -> ModelSizes:
+    """Two blocks of Qwen2.5-VL's vision tower, and a layer that is in none."""
+    block = {
+        "attn.qkv": 1280 + 3840,
+        "attn.proj": 2560,
+        "mlp.gate_proj": 4700,
+        "mlp.up_proj": 4700,
+        "mlp.down_proj": 4700,
+    }
+    blocks = {f"model.visual.blocks.{n}.{name}": ends for n in range(2) for name, ends in block.items()}
+    merger = {"model.visual.merger.mlp.0": 5120 + 5120}
+    return replace(sizes, vision_parameters=676_550_144, linear_layers={**sizes.linear_layers, **blocks, **merger})
+
+
+def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure: Configure) -> None:
+    """64 prompt tokens are 256 patches; a budget of 4 x 80 tokens has one whole group of 64 + 8 x 16."""
+    config, sizes = configure("model.dtype=bfloat16"), with_tower(SEVEN_BILLION)
+    block = 1280 + 3840 + 2560 + 3 * 4700
+    assert vision_bytes(config, sizes, config.actor) == 256 * 2 * block * 2
+    two_groups = configure("model.dtype=bfloat16", "actor.micro_batch_size_per_device_for_update=5")
+    assert vision_bytes(two_groups, sizes, two_groups.actor) == 2 * 256 * 2 * block * 2
+    adapters = configure("model.dtype=bfloat16", "model.lora={rank: 8}")
+    assert vision_bytes(adapters, sizes, adapters.actor) == 0
+    assert vision_bytes(config, SEVEN_BILLION, config.actor) == 0
 
 
 def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
@@ -106,26 +137,81 @@ def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     rows = rows_of(config)
     assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
     assert rows["critic's optimizer state"] == rows["optimizer state"] == 2 * rows["weights"]
-    assert rows["critic's activations"] == 2 * rows["activations of the language model"]
+    passes = activation_bytes(config, SEVEN_BILLION, config.actor) + layer_bytes(config, SEVEN_BILLION, config.actor)
+    assert rows["critic's activations"] == pytest.approx(2 * passes / GIB)
     more = memory_forecast(config, SEVEN_BILLION).peak_gib - memory_forecast(without, SEVEN_BILLION).peak_gib
-    turns = rows["critic's activations"] - rows["activations of the language model"] - rows["logits of a chunk"]
+    turns = rows["critic's activations"] - passes / GIB - rows["logits of a chunk"]
     assert more == pytest.approx(3 * rows["weights"] + max(0.0, turns))
 
 
 def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
-    small = rows_of(configure("model.log_prob_chunk_tokens=512"))["logits of a chunk"]
-    assert small == pytest.approx(3 * 4 * 512 * 152064 / GIB)
-    more_rows = configure("model.log_prob_chunk_tokens=512", "actor.micro_batch_size_per_device_for_update=64")
+    small = rows_of(configure("model.log_prob_chunk_tokens=256"))["logits of a chunk"]
+    assert small == pytest.approx(4.5 * 4 * 256 * 152064 / GIB)
+    more_rows = configure("model.log_prob_chunk_tokens=256", "actor.micro_batch_size_per_device_for_update=64")
     assert rows_of(more_rows)["logits of a chunk"] == small
+    whole = rows_of(configure())["logits of a chunk"]
+    assert whole == pytest.approx(4.5 * 4 * 320 * 152064 / GIB), "a chunk is no larger than the micro-batch"
 
 
-def test_generation_and_update_take_turns_on_a_gpu_and_not_on_a_cpu(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5")
+def test_a_micro_batch_is_no_larger_than_an_optimizer_batch(configure: Configure) -> None:
+    config = configure("actor.micro_batch_size_per_device_for_update=1000")
+    assert update_tokens(config, config.actor) == 8 * (64 + 8 * 16)
+
+
+def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5", "rollout.enforce_eager=true")
     on_cpu, on_gpu = memory_forecast(config, SEVEN_BILLION), memory_forecast(config, SEVEN_BILLION, gpu_gib=141.0)
-    assert on_cpu.peak_gib == pytest.approx(sum(row.gib for row in on_cpu.rows))
-    assert on_gpu.peak_gib < sum(row.gib for row in on_gpu.rows)
-    engine = sum(row.gib for row in on_gpu.rows if row.phase == "generate")
+    for forecast, engine in ((on_cpu, "always"), (on_gpu, "generate")):
+        assert forecast.peak_gib == max(forecast.turn_gib("generate"), forecast.turn_gib("update"))
+        assert next(row for row in forecast.rows if row.name == "engine weights").phase == engine
+    at_rest = sum(row.gib for row in on_cpu.rows_of("always"))
+    assert on_cpu.turn_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (on_cpu.turn_gib("update") - at_rest))
+    engine = sum(row.gib for row in on_gpu.rows_of("generate"))
     assert engine == pytest.approx(0.5 * 141.0, abs=0.01), "the engine takes its share of the GPU, weights included"
+    assert on_gpu.turn_gib("save") == sum(row.gib for row in on_gpu.rows_of("always"))
+
+
+def test_a_process_without_a_model_takes_the_memory_of_its_libraries(configure: Configure) -> None:
+    assert rows_of(configure())["libraries"] == LIBRARIES_BYTES / GIB
+    assert "libraries" not in rows_of(configure(), gpu_gib=141.0)
+
+
+@pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
+def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configure: Configure, offload: str) -> None:
+    gae = ("algorithm.advantage.type=gae", "critic={}", "algorithm.kl={coef: 0.01}", "model.dtype=bfloat16")
+    forecast = memory_forecast(configure(*gae, f"trainer.offload={offload}"), SEVEN_BILLION, gpu_gib=141.0)
+    always = {row.name for row in forecast.rows_of("always")}
+    host = {row.name for row in forecast.host_rows}
+    states = {"optimizer state", "critic's optimizer state"}
+    assert (states <= always) == (offload == "none")
+    assert ("optimizer state" in host) == (offload != "none")
+    models = {"reference weights", "critic's weights"}
+    assert (models <= always) == (offload != "all")
+    assert (models <= host) == (offload == "all")
+    if offload == "all":
+        assert "reference weights" in {row.name for row in forecast.rows_of("update")}, "it takes turns"
+    numbers = 8_292_166_656
+    rest = {row.name: row.num_bytes for row in forecast.host_rows}
+    assert rest["copy of a checkpoint"] == 2 * (4 + 8) * numbers
+    assert rest.get("optimizer state", 0) == (0 if offload == "none" else 2 * 10 * numbers)
+
+
+def test_the_patches_of_images_have_the_bytes_that_their_cache_is_limited_to(configure: Configure) -> None:
+    forecast = memory_forecast(configure("model.dtype=bfloat16"), with_tower(SEVEN_BILLION), gpu_gib=141.0)
+    (patches,) = (row for row in forecast.host_rows if row.name == "patches of images")
+    assert patches.num_bytes == pixels._LIMIT_BYTES
+    assert "patches of images" not in {
+        row.name for row in memory_forecast(configure(), SEVEN_BILLION, gpu_gib=141.0).host_rows
+    }
+
+
+def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.7")
+    memory = {"available_gib": 141.0, "on_gpu": True}
+    assert memory_problems(config, SEVEN_BILLION, **memory, host_gib=512.0) == []
+    (problem,) = memory_problems(config, SEVEN_BILLION, **memory, host_gib=64.0)
+    assert not problem.fatal and problem.where == "memory of this machine"
+    assert "the largest part is copy of a checkpoint" in problem.what
 
 
 def test_the_cache_holds_as_many_sequences_as_its_bytes_allow(configure: Configure) -> None:
@@ -198,8 +284,19 @@ def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(co
 
 def test_an_engine_share_below_its_own_weights_leaves_no_cache(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.1")
-    problems = memory_problems(config, SEVEN_BILLION, available_gib=141.0, on_gpu=True)
+    problems = memory_problems(config, SEVEN_BILLION, available_gib=300.0, on_gpu=True)
+    assert not problems
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.055")
+    problems = memory_problems(config, SEVEN_BILLION, available_gib=300.0, on_gpu=True)
     assert [problem.where for problem in problems] == ["rollout.gpu_memory_utilization"]
+
+
+def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.4")
+    needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).turn_gib("update")
+    assert not memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE + 0.5, on_gpu=True)
+    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE - 0.5, on_gpu=True)
+    assert problem.where == "memory of the GPU" and "may be planned with" in problem.what
 
 
 def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from rl_core.training import split_adamw as split_adamw_module
 from rl_core.training.split_adamw import SplitAdamW, join, split
 from tests.rl_core.busy import busy_cores, threads_of_torch
 
@@ -75,6 +76,32 @@ def test_updates_below_the_resolution_of_the_weight_add_up(size: float, sign: fl
     moved = number_of(optimizer, weight).item() - start
     assert moved == pytest.approx(-sign * lr * steps, rel=0.02)
     assert weight.item() != start
+
+
+@pytest.mark.parametrize("in_host_memory", [False, True])
+@pytest.mark.parametrize("first_moment", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_pieces_and_the_hosts_memory_change_no_number(
+    dtype: torch.dtype, first_moment: torch.dtype, in_host_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of the 41 pieces is not full."""
+    made = {}
+    for piece in (1 << 24, 64):
+        monkeypatch.setattr(split_adamw_module, "PIECE", piece)
+        generator = torch.Generator().manual_seed(0)
+        weight = nn.Parameter(torch.randn(131, 20, generator=generator).to(dtype))
+        weight.grad_dtype = None
+        optimizer = split_adamw(
+            weight, lr=1e-3, weight_decay=0.01, first_moment=first_moment, in_host_memory=in_host_memory
+        )
+        for _ in range(5):
+            weight.grad = torch.randn(131, 20, generator=generator).to(first_moment)
+            optimizer.step()
+        state = optimizer.state[weight]
+        assert state["step"].item() == 5
+        made[piece] = [weight.detach(), *state.values(), *optimizer.lower_bits.values()]
+    assert len(made[64]) == (5 if dtype == torch.bfloat16 else 4)
+    assert all(torch.equal(*pair) for pair in zip(*made.values(), strict=True))
 
 
 def test_plain_adamw_on_bfloat16_weights_stands_still() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
+from tests.rl_core.builders import groups_of
 from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart, what_differs
 
 VARIANTS = {
@@ -69,6 +70,22 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
     run = prepared(config)
     groups = made_up_groups(run, longest=64)
     assert Trials(config, run).gap_of_the_first_ratio(groups) == 0.0
+
+
+@pytest.mark.parametrize("place", ["optimizer", "all"])
+@pytest.mark.parametrize("kind", ["float32", "pure bfloat16", "full KL and entropy", "critic and KL"])
+def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, prepared: Prepared) -> None:
+    kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}
+    config = quickstart(*kinds[kind], longest=12)
+    run = prepared(config)
+    groups = made_up_groups(run, longest=12)
+    offloaded = quickstart(*kinds[kind], f"trainer.offload={place}", longest=12)
+    trials = [Trials(each, run) for each in (config, offloaded)]
+    expected, found = (each.outcome(groups, steps=3) for each in trials)
+    if config.algorithm.kl is not None:
+        asked = groups_of(groups)[:2]
+        expected["reference"], found["reference"] = (f"{each._worker.reference_log_probs(asked)}" for each in trials)
+    assert {name for name in expected if expected[name] != found[name]} == set()
 
 
 @pytest.mark.slow

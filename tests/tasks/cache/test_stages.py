@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.sources.local import LocalSource
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.stages import epoch_chain, run_name, stage_digests
+from tasks.cache.stages import config_digest, epoch_chain, run_name, stage_digests
 
 ROOT = Path(__file__).parents[3]
 AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
@@ -76,6 +76,34 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
 )
 def test_exactly_the_stages_that_depend_on_a_change_get_a_new_digest(override: str, reruns: set[str]) -> None:
     assert changed(quickstart(), quickstart(override)) == reruns
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        "model.gradient_checkpointing=false",
+        "rollout.gpu_memory_utilization=0.6",
+        "actor.micro_batch_size_per_device_for_experience=16",
+        "trainer.offload=all",
+    ],
+)
+def test_auto_has_the_digests_of_the_default_that_it_replaced(former: str) -> None:
+    before, after = quickstart(), quickstart(former)
+    assert config_digest(before) == config_digest(after)
+    assert changed(before, after) == set()
+
+
+@pytest.mark.parametrize(
+    ("other", "reruns"),
+    [
+        ("model.gradient_checkpointing=true", AFTER_COLD_START),
+        ("rollout.gpu_memory_utilization=0.5", AFTER_TRAINING),
+        ("actor.micro_batch_size_per_device_for_experience=8", AFTER_TRAINING),
+    ],
+)
+def test_another_value_than_the_former_default_is_another_run(other: str, reruns: set[str]) -> None:
+    assert config_digest(quickstart()) != config_digest(quickstart(other))
+    assert changed(quickstart(), quickstart(other)) == reruns
 
 
 def test_held_out_rows_matter_to_training_only_where_it_validates() -> None:

@@ -15,6 +15,7 @@ from tasks.results.report_page import (
     EvaluationRow,
     Fact,
     GalleryItem,
+    PhaseMemory,
     ReportPage,
     TimeShare,
     image_uri,
@@ -88,12 +89,19 @@ def page(**changes) -> ReportPage:
         ],
         "stages": [TimeShare(name="prepare", seconds=30.0), TimeShare(name="merge", seconds=90.0, note="reused")],
         "phases": [TimeShare(name="generate", seconds=0.5)],
+        "memory": [PhaseMemory(name="generate", forecast=1.5, measured=None)],
         "gallery": [item(base=False, trained=True), item(base=True, trained=False)],
         "commands": {"Serve it": "vllm serve merged"},
         "config": "experiment: quickstart\n",
         "versions": {"torch": "2.13.0"},
     }
     return ReportPage(**(values | changes))
+
+
+def test_the_memory_of_a_phase_is_shown_as_far_as_it_is_known() -> None:
+    html = render(page())
+    assert '<td>generate</td><td class="number">1.50</td><td class="number"></td>' in html
+    assert 'id="memory"' not in render(page(memory=[]))
 
 
 def parsed(html: str) -> References:

@@ -1,0 +1,204 @@
+"""The forecast of memory beside what runs take: `python -m benchmarks.memory --output benchmarks/results/memory.json`.
+
+Each configuration is a process of its own: it prepares a tiny random model and its data, generates, updates with
+responses of the greatest length, saves, and does all of it again. Measured is the peak of the resident memory in each
+phase (rl_core.workers.peak_memory); beside it stands what rl_core.planning.memory forecasts for that configuration.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from benchmarks.speed.report import machine_facts
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.data.prepared import PreparedDataset
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rows import Turn
+from rl_core.planning.model_sizes import read_sizes
+from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.types import GenerationRequest, Prompt, Sampling, TrainGroup
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from tests.rl_core.builders import groups_of, make_train_group
+from tests.rl_core.workers.trials import PLAIN_TOKENS, QUICKSTART, prepare
+
+ROUNDS = 2
+PROMPTS = 8
+RESPONSES = 4
+
+_SIZE = "hidden_size: {0}, num_heads: {1}, num_key_value_heads: {2}, intermediate_size: {3}, num_layers: {4}"
+_SMALL = _SIZE.format(512, 8, 4, 2048, 8)
+_LARGE = _SIZE.format(768, 12, 6, 3072, 10)
+
+
+def _model(size: str, family: str, tower: str = "") -> str:
+    return f"model.source={{type: tiny, family: {family}, {size}{tower}}}"
+
+
+_TOWER = ", vision_depth: 6, vision_hidden_size: 256"
+
+
+def _lengths(response: int, sequences: int) -> tuple[str, str]:
+    """Responses of `response` tokens, and micro-batches that whole groups of them fill to more than nine tenths."""
+    update = "actor.micro_batch_size_per_device_for_update"
+    return f"rollout.max_response_length={response}", f"{update}={sequences}"
+
+
+CONFIGURATIONS = {
+    "text, 1 M": ["model.source={type: tiny, family: qwen2_5}", *_lengths(12, 8)],
+    "text, 30 M": [_model(_SMALL, "qwen2_5"), *_lengths(128, 10)],
+    "text, 30 M, long responses": [_model(_SMALL, "qwen2_5"), *_lengths(512, 8)],
+    "text, 30 M, long responses, recomputed": [
+        _model(_SMALL, "qwen2_5"),
+        *_lengths(512, 8),
+        "model.gradient_checkpointing=true",
+    ],
+    "text, 90 M": [_model(_LARGE, "qwen2_5"), *_lengths(64, 8)],
+    "text, 90 M, LoRA": [_model(_LARGE, "qwen2_5"), *_lengths(64, 8), "model.lora={rank: 16}"],
+    "text, 90 M, KL, bfloat16": [
+        _model(_LARGE, "qwen2_5"),
+        *_lengths(64, 8),
+        "model.dtype=bfloat16",
+        "algorithm.kl={coef: 0.01}",
+    ],
+    "images, 40 M": [_model(_SMALL, "qwen2_5_vl", _TOWER), *_lengths(128, 10)],
+    "images, 40 M, recomputed": [
+        _model(_SMALL, "qwen2_5_vl", _TOWER),
+        *_lengths(128, 10),
+        "model.gradient_checkpointing=true",
+    ],
+}
+_COMMON = (
+    "cold_start=null",
+    "data.max_prompt_length=48",
+    f"rollout.n={RESPONSES}",
+    "rollout.max_num_seqs=32",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=CONFIGURATIONS, help="measure one configuration in this process")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    if arguments.only:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(measured(configured(arguments.only, Path(folder)), Path(folder))))
+        return
+    facts = machine_facts("benchmarks.memory", sys.argv[1:])
+    results = [{"configuration": name, **in_a_process_of_its_own(name)} for name in CONFIGURATIONS]
+    for result in results:
+        print(json.dumps(result))
+    if arguments.output:
+        arguments.output.write_text(json.dumps(facts | {"results": results}, indent=1) + "\n")
+
+
+def configured(name: str, folder: Path) -> RunConfig:
+    """A configuration: the quickstart's rows, or rows of text in `folder`, with its own settings."""
+    if name.startswith("images"):
+        rows = [f"data.train.size={PROMPTS}", "data.validation.size=1"]
+    else:
+        file = folder / "rows.jsonl"
+        texts = ({"problem": f"What is {row} and {row * row}?", "answer": row} for row in range(PROMPTS))
+        file.write_text("".join(json.dumps(text) + "\n" for text in texts))
+        held_out = folder / "held.jsonl"
+        held_out.write_text(json.dumps({"problem": "What is one?", "answer": 1}) + "\n")
+        paths = {"train": file, "validation": held_out}
+        rows = [f"data.{split}={{type: local, path: {path}}}" for split, path in paths.items()]
+    return load_config(QUICKSTART, [*rows, *_COMMON, *CONFIGURATIONS[name]])
+
+
+def in_a_process_of_its_own(name: str) -> dict[str, Any]:
+    """What `measured` finds."""
+    command = [sys.executable, "-m", "benchmarks.memory", "--only", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return found
+
+
+def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """The highest peaks of all rounds in GiB, and the forecast for this configuration."""
+    run = prepare(config, folder / "run")
+    folders = WorkerFolders(
+        model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
+    )
+    worker = LocalWorker(config, folders, total_optimizer_steps=100)
+    if config.algorithm.kl is not None:
+        worker.load_reference(run.initial_model)
+    peaks: dict[str, float] = {}
+    for number in range(ROUNDS):
+        one_round(worker, config, run, folder / f"state-{number}")
+        for name, peak in worker.peak_memory().items():
+            peaks[name] = max(peak, peaks.get(name, 0.0))
+    worker.close()
+    sizes = read_sizes(run.initial_model / "config.json")
+    assert sizes is not None, "torch is loaded, so the model is built in this process"
+    forecast = memory_forecast(config, sizes)
+    expected = {turn: forecast.turn_gib(turn) for turn in get_args(Turn)}
+    found = {turn: peaks[f"{turn}_peak_gib"] for turn in expected}
+    return {
+        "parameters": sizes.parameters,
+        "forecast": {turn: round(gib, 3) for turn, gib in expected.items()},
+        "measured": {turn: round(gib, 3) for turn, gib in found.items()},
+        "ratio": {turn: round(expected[turn] / found[turn], 3) for turn in expected},
+        "rows": {f"{row.name} ({row.phase})": round(row.gib, 4) for row in forecast.rows},
+    }
+
+
+def one_round(worker: LocalWorker, config: RunConfig, run: RunDirectory, folder: Path) -> None:
+    """Generate, compute the reference's log-probs, update, save."""
+    groups = longest_groups(run, config.rollout.max_response_length)
+    worker.wake()
+    for _ in worker.generate(requests_of(groups), sampling_of(config)):
+        pass
+    worker.sleep()
+    if config.algorithm.kl is not None:
+        worker.reference_log_probs(groups_of(groups))
+    batch = OptimizerBatch.of(groups, longest_response=config.rollout.max_response_length)
+    kl_coef = None if config.algorithm.kl is None else config.algorithm.kl.coef
+    worker.update(UpdateBatch(policy=[batch], kl_coef=kl_coef, check_agreement=False))
+    folder.mkdir()
+    worker.save_state(folder, model_only=False, probe=groups_of(groups)[:1])
+
+
+def requests_of(groups: Sequence[TrainGroup]) -> list[GenerationRequest]:
+    return [
+        GenerationRequest(prompt=group.prompt, sample_index=index, seed=index)
+        for group in groups
+        for index in range(RESPONSES)
+    ]
+
+
+def sampling_of(config: RunConfig) -> Sampling:
+    return Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+
+
+def longest_groups(run: RunDirectory, longest: int) -> list[TrainGroup]:
+    """Every prompt with made-up responses of the greatest length, so that each micro-batch is full."""
+    dataset, generator = PreparedDataset.open(run.data, "train"), np.random.default_rng(0)
+
+    def group(prompt: Prompt) -> TrainGroup:
+        made = make_train_group(prompt.uid, lengths=(longest,) * RESPONSES)
+        samples = []
+        for sample in made.samples:
+            ids = generator.integers(0, PLAIN_TOKENS, longest).astype(np.int32)
+            advantages = generator.normal(size=longest).astype(np.float32)
+            rollout = replace(sample.rollout, response_ids=ids)
+            samples.append(replace(sample, rollout=rollout, advantages=advantages))
+        return TrainGroup(prompt=prompt, samples=samples)
+
+    return [group(dataset[number]) for number in range(PROMPTS)]
+
+
+if __name__ == "__main__":
+    main()

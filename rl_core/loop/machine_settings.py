@@ -1,0 +1,56 @@
+"""What `auto` became on the machine that a run is on, and the record of it.
+
+The config and its digest keep `auto`, because it is what was asked for. What was chosen is an event of the run, at its
+start and whenever it changes: on another machine a run goes on with the choices for that machine, since it may not fit
+otherwise, and its numbers differ from there on by rounding.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import find_gpu
+from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.settings import settle
+from rl_core.records.metrics_log import SETTINGS_EVENT, RunLogs, read
+from rl_core.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def settled_for_this_machine(config: RunConfig, run: RunDirectory) -> RunConfig:
+    """The config with every `auto` settled for this machine. Records the choices if they are not those that the run
+    recorded last, and warns if there were others. The run must have its initial model."""
+    gpu = find_gpu()
+    sizes = None if gpu is None else read_sizes(run.initial_model / "config.json")
+    settled = settle(config, sizes, gpu)
+    before = last_choices(run)
+    if settled.choices and before != settled.values:
+        changed = {key: before[key] for key, value in settled.values.items() if before.get(key, value) != value}
+        why = settled.choices[0].why
+        gpu_gib = None if gpu is None else gpu.memory_gib
+        facts = {
+            "chosen": settled.values,
+            "why": why,
+            "changed": changed,
+            "on_gpu": gpu is not None,
+            "gpu_gib": gpu_gib,
+        }
+        RunLogs(run).log_event(SETTINGS_EVENT, **facts)
+        for key, value in changed.items():
+            logger.warning(
+                "%s was chosen as %s before and is %s now (%s): from here on the numbers of the run may differ by "
+                "rounding from those of a machine like the one before; set the key to keep its value",
+                key,
+                value,
+                settled.values[key],
+                why,
+            )
+    return settled.config
+
+
+def last_choices(run: RunDirectory) -> Mapping[str, Any]:
+    """[key] -> what the run chose last; empty for a run that has recorded nothing yet."""
+    recorded = [event for event in read(run.events) if event["kind"] == SETTINGS_EVENT]
+    return dict(recorded[-1]["chosen"]) if recorded else {}

@@ -1,0 +1,54 @@
+"""What the generator takes: weights, KV cache, and the memory that vLLM works in."""
+
+import math
+from typing import Final
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.batches import longest_sequence
+from rl_core.planning.memory_rows import GIB
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.training_state import BYTES
+
+TOKENS_A_FORWARD: Final = 8192
+"""Prompt tokens of one forward pass (rl_core.rollout.vllm_arguments)."""
+
+SAMPLER_COPIES: Final = 4
+"""float32 arrays of [sequences, vocabulary] in vLLM's sampler: logits, processed logits, log-probs, noise."""
+
+GRAPH_BYTES: Final = GIB
+"""CUDA graphs of vLLM's usual batch sizes; it reports 0.5 to 1.5 GiB when it captures them for models of 3B to 7B."""
+
+
+def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of a token in the KV cache: a key and a value in each layer."""
+    return 2 * sizes.num_layers * sizes.key_value_size * BYTES[config.model.dtype]
+
+
+def sequence_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of a sequence of the greatest length in the KV cache."""
+    return kv_bytes_per_token(config, sizes) * longest_sequence(config)
+
+
+def cpu_cache_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the KV cache on a CPU: as configured, but no more than the running sequences can fill."""
+    return min(config.rollout.cpu_kv_cache_gib * GIB, config.rollout.max_num_seqs * sequence_bytes(config, sizes))
+
+
+def gpu_cache_bytes(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float, weights: int) -> int:
+    """Bytes of the KV cache on a GPU: what vLLM's share of the memory leaves beside its weights, the peak of the
+    forward pass that it tries at its start, and its CUDA graphs."""
+    share = math.floor(config.rollout.gpu_share * gpu_gib * GIB)
+    return max(0, share - weights - engine_work_bytes(config, sizes) - graph_bytes(config, on_gpu=True))
+
+
+def engine_work_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of vLLM's largest forward pass, or of its sampler if that is more: hidden states and the arrays of the
+    feed-forward of all prompt tokens that it computes at a time."""
+    tokens = max(TOKENS_A_FORWARD, longest_sequence(config))
+    forward = tokens * (4 * sizes.hidden_size + 3 * sizes.intermediate_size) * BYTES[config.model.dtype]
+    return max(forward, SAMPLER_COPIES * 4 * config.rollout.max_num_seqs * sizes.vocab_size)
+
+
+def graph_bytes(config: RunConfig, *, on_gpu: bool) -> int:
+    """Bytes of CUDA graphs, which stay while the engine sleeps; 0 for an eager engine."""
+    return 0 if config.rollout.is_eager(on_gpu=on_gpu) else GRAPH_BYTES

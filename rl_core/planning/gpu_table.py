@@ -1,0 +1,170 @@
+"""How many GPUs a model takes, beside EasyR1's published table: `python -m rl_core.planning.gpu_table docs/memory.md`
+writes the table of that page anew, and `sightline plan --table` prints it."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rl_core.config.loading import validate_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.known_models import KNOWN_MODELS
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rows import GIB
+from rl_core.planning.memory_rules import USABLE
+from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
+from rl_core.planning.settings import settle
+from rl_core.planning.training_state import BYTES
+
+MODELS: Final = {
+    "1.5B": "Qwen/Qwen2.5-1.5B-Instruct",
+    "3B": "Qwen/Qwen2.5-VL-3B-Instruct",
+    "7B": "Qwen/Qwen2.5-VL-7B-Instruct",
+    "32B": "Qwen/Qwen2.5-VL-32B-Instruct",
+    "72B": "Qwen/Qwen2.5-VL-72B-Instruct",
+}
+"""[column of EasyR1's table] -> the model that is forecast for it."""
+
+CARD_GIB: Final = {12: 11.9, 24: 23.7, 32: 31.8, 40: 39.6, 80: 79.6}
+"""[GB by name] -> GiB as the driver has them: RTX 3060, RTX 4090, RTX 5090, A100 of 40 GB, H100."""
+
+MOST_GPUS: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """A row of the table: its name, Sightline's settings for it, and EasyR1's (number of GPUs, GB each) by model."""
+
+    name: str
+    optimizer: str
+    lora: bool
+    easyr1: tuple[tuple[int, int], ...]
+
+
+METHODS: Final = (
+    Method(
+        name="all weights, AMP",
+        optimizer="adamw",
+        lora=False,
+        easyr1=((2, 24), (4, 40), (8, 40), (16, 80), (32, 80)),
+    ),
+    Method(
+        name="all weights, pure bfloat16",
+        optimizer="adamw_bf16",
+        lora=False,
+        easyr1=((1, 24), (1, 40), (4, 40), (8, 80), (16, 80)),
+    ),
+    Method(name="LoRA, AMP", optimizer="adamw", lora=True, easyr1=((1, 12), (1, 24), (2, 32), (2, 80), (4, 80))),
+)
+"""EasyR1's numbers are estimates of its README, "Hardware Requirements"."""
+
+_BEGIN, _END = "<!-- gpu table: written by make docs -->", "<!-- end of the gpu table -->"
+
+
+def gpu_table() -> str:
+    """The table in Markdown: in each cell Sightline's number of GPUs, what it offloads, and EasyR1's number of the same
+    GPUs."""
+    lines = [f"| | {' | '.join(MODELS)} |", "|---" * (1 + len(MODELS)) + "|"]
+    for method in METHODS:
+        cells = (_cell(method, model, *theirs) for model, theirs in zip(MODELS, method.easyr1, strict=True))
+        lines.append(f"| {method.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(method: Method, model: str, number: int, card: int) -> str:
+    found = gpus_needed(method, model, card)
+    if found is None:
+        return f"more than {MOST_GPUS} x {card} GB; EasyR1 {number}"
+    gpus, settled = found
+    offload = settled.trainer.offloads
+    kept = "" if offload == "none" else f" (offload {offload})"
+    return f"**{gpus} x {card} GB**{kept}; EasyR1 {number}"
+
+
+def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] | None:
+    """The smallest power of two of GPUs on which a model can be trained, and the settings there; None beyond
+    `MOST_GPUS`.
+
+    Several GPUs are taken to share weights, gradients, optimizer and reference evenly (as FSDP2 does), and the engine
+    its weights and cache (tensor parallelism); each gathers one layer and the embeddings at a time.
+    """
+    sizes = sizes_of_config(KNOWN_MODELS[MODELS[model]])
+    assert sizes is not None, "a known model can be built"
+    config, gib = _config(method, model), CARD_GIB[card]
+    gpus = 1
+    while gpus <= MOST_GPUS:
+        part, gathered = _part(sizes, gpus), 0.0 if gpus == 1 else _gathered_gib(config, sizes)
+        settled = _settled(config, part, gib=gib, gathered=gathered)
+        forecast = memory_forecast(settled, part, gpu_gib=gib)
+        largest = max(forecast.peak_gib, forecast.turn_gib("update") + gathered)
+        if largest <= USABLE * gib and forecast.cached_sequences:
+            return gpus, settled
+        gpus *= 2
+    return None
+
+
+def _settled(config: RunConfig, part: ModelSizes, *, gib: float, gathered: float) -> RunConfig:
+    """The config settled for a GPU, on which the trainer also needs `gathered` GiB in an update, and the engine does
+    not."""
+    trainer = settle(config, part, Gpu(memory_gib=gib - gathered / USABLE)).config
+    rollout = trainer.rollout.model_copy(update={"gpu_memory_utilization": "auto"})
+    return settle(trainer.model_copy(update={"rollout": rollout}), part, Gpu(memory_gib=gib)).config
+
+
+def _config(method: Method, model: str) -> RunConfig:
+    """The lengths, batches and KL of EasyR1's examples, and logits in small chunks; everything else is Sightline's
+    default."""
+    rows = {"type": "hub", "name": "hiyouga/geometry3k@train"}
+    return validate_config(
+        {
+            "experiment": "gpu-table",
+            "data": {
+                "train": rows,
+                "validation": rows,
+                "max_prompt_length": 2048,
+                "rollout_batch_size": 512,
+            },
+            "model": {
+                "source": {"type": "pretrained", "path": MODELS[model]},
+                "lora": {} if method.lora else None,
+                "log_prob_chunk_tokens": 512,
+            },
+            "reward": {"function": "math"},
+            "rollout": {"n": 5, "max_response_length": 2048},
+            "algorithm": {"kl": {"coef": 0.01}},
+            "actor": {"global_batch_size": 128, "optim": {"strategy": method.optimizer}},
+        },
+        "the table of GPUs",
+    )
+
+
+def _part(sizes: ModelSizes, gpus: int) -> ModelSizes:
+    """What one of several GPUs holds of a model; a head's keys and values are not divided."""
+    return replace(
+        sizes,
+        parameters=-(-sizes.parameters // gpus),
+        vision_parameters=-(-sizes.vision_parameters // gpus),
+        key_value_size=max(sizes.head_size, sizes.key_value_size // gpus),
+    )
+
+
+def _gathered_gib(config: RunConfig, sizes: ModelSizes) -> float:
+    """Memory of what each of several GPUs gathers: a layer and the one that is fetched ahead, and the embeddings."""
+    heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
+    layer = heads + 3 * sizes.hidden_size * sizes.intermediate_size
+    return (2 * layer + 2 * sizes.vocab_size * sizes.hidden_size) * BYTES[config.model.dtype] / GIB
+
+
+def with_table(page: str) -> str:
+    """A page with the table in its place. Raises ValueError where the page has no place for it."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"the page has no {_BEGIN!r} followed by {_END!r}: put them where the table is to be")
+    return f"{before}{_BEGIN}\n\n{gpu_table()}\n\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(with_table(path.read_text()))

@@ -1,0 +1,171 @@
+"""Settles the settings that are `auto`: what they are on the machine that is found, and why.
+
+Everything here is a function of the config, the model's sizes and the GPU, so that it can be asked for any GPU on any
+machine. A number in the config is obeyed. On a CPU `auto` is what the defaults have always been.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from rl_core.config.run import RunConfig
+from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
+from rl_core.planning.batches import longest_sequence
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.memory import GRAPHS, memory_forecast
+from rl_core.planning.memory_rules import USABLE
+from rl_core.planning.model_sizes import ModelSizes
+
+MOST_TOKENS: Final = 32_768
+"""Tree tokens of a pass beyond which a GPU computes no faster."""
+
+FEWEST_TOKENS: Final = 8192
+"""Tree tokens of a pass below which a GPU is not filled: recomputing activations costs less than smaller passes."""
+
+ENOUGH_SEQUENCES: Final = 64
+"""Longest sequences in the KV cache with which the generator is taken to be busy; usual ones are shorter, so that more
+are decoded at a time."""
+
+LARGEST_SHARE: Final = 0.9
+"""The largest `rollout.gpu_memory_utilization` that is chosen."""
+
+_PASSES: Final = ("update", "experience")
+_GPU_SHARE: Final = "rollout.gpu_memory_utilization"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A setting that was `auto`: its key, what was chosen, and why."""
+
+    key: str
+    value: bool | float | str
+    why: str
+
+    @property
+    def shown(self) -> str:
+        """The value as YAML has it."""
+        return str(self.value).lower() if isinstance(self.value, bool) else f"{self.value}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A config in which no setting is `auto`, and the choices that were made."""
+
+    config: RunConfig
+    choices: tuple[Choice, ...]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """[key] -> what was chosen."""
+        return {choice.key: choice.value for choice in self.choices}
+
+
+def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Settled:
+    """Settle every setting that is `auto`.
+
+    Args:
+        config: The run's config.
+        sizes: Sizes of its model; None where they are not known.
+        gpu: The GPU to train on; None for a CPU.
+    """
+    if gpu is None:
+        own = {key: value for key, value in _usual(config).items() if key != _GPU_SHARE}
+        return _with_choices(config, own, why="on a CPU")
+    if sizes is None or gpu.memory_gib is None:
+        unknown = "the model's size" if sizes is None else "the GPU's memory"
+        return _with_choices(config, _usual(config), why=f"{unknown} is not known")
+    return _fitted(config, sizes, gpu.memory_gib)
+
+
+def _usual(config: RunConfig) -> dict[str, Any]:
+    """What `auto` is on a CPU."""
+    owners = ("actor", "critic") if config.critic is not None else ("actor",)
+    passes = {_pass_key(owner, kind): CPU_SEQUENCES[kind] for owner in owners for kind in _PASSES}
+    shared = {_GPU_SHARE: CPU_GPU_SHARE, "trainer.offload": "none"}
+    return {"model.gradient_checkpointing": False, **passes, **shared}
+
+
+def _fitted(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> Settled:
+    """The first candidate that fits with a cache that keeps the generator busy; else the one with the largest cache;
+    else the last one, which takes the least."""
+    best, cached = None, 0
+    for values in _candidates(config):
+        candidate = _with_share(_changed(config, values), sizes, gpu_gib)
+        forecast = memory_forecast(candidate, sizes, gpu_gib=gpu_gib)
+        if forecast.peak_gib <= USABLE * gpu_gib and forecast.cached_sequences > cached:
+            best, cached = candidate, forecast.cached_sequences
+            if cached >= min(ENOUGH_SEQUENCES, config.data.rollout_batch_size * config.rollout.n):
+                break
+    chosen = best or candidate
+    forecast = memory_forecast(chosen, sizes, gpu_gib=gpu_gib)
+    needed = f"{forecast.peak_gib:.1f} GiB of {gpu_gib:.1f}"
+    why = f"needs about {needed}" if best else f"takes the least, and needs about {needed}"
+    return _with_choices(config, {key: _configured(chosen, key) for key in _usual(config)}, why=why)
+
+
+def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
+    """Settings from the fastest to the one that takes the least memory. Of passes that fill the GPU it matters little
+    how large they are; offloading costs seconds a step, recomputing activations a third of the update, and passes that
+    do not fill the GPU more than both."""
+    filling, smaller = _sequence_counts(config)
+    for recomputes, counts in ((False, filling), (True, filling), (True, smaller)):
+        for offload in get_args(Offload):
+            for sequences in counts:
+                yield {
+                    "model.gradient_checkpointing": recomputes,
+                    "trainer.offload": offload,
+                    **_pass_values(config, sequences),
+                }
+
+
+def _sequence_counts(config: RunConfig) -> tuple[list[int], list[int]]:
+    """Numbers of longest sequences, powers of two, the largest first: those whose passes fill a GPU, and the smaller
+    ones down to a single sequence. Where a single one is already too much, it is the only number."""
+    longest = longest_sequence(config)
+    powers = [1 << power for power in reversed(range(15)) if longest << power <= MOST_TOKENS] or [1]
+    filling = [number for number in powers if number * longest >= FEWEST_TOKENS] or powers[:1]
+    return filling, [number for number in powers if number < filling[-1]] or filling[-1:]
+
+
+def _pass_values(config: RunConfig, sequences: int) -> dict[str, int]:
+    owners = ("actor", "critic") if config.critic is not None else ("actor",)
+    sizes = {"update": sequences, "experience": 4 * sequences}
+    return {_pass_key(owner, kind): sizes[kind] for owner in owners for kind in _PASSES}
+
+
+def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConfig:
+    """The config with the share of the GPU that is left beside the trainer while the generator works."""
+    if config.rollout.gpu_memory_utilization != "auto":
+        return config
+    always = memory_forecast(config, sizes, gpu_gib=0.0).rows_of("always")
+    beside = sum(row.gib for row in always if row.name != GRAPHS)  # vLLM counts its graphs within its share
+    left = int((USABLE - beside / gpu_gib) * 100) / 100
+    return _changed(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
+
+
+def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> Settled:
+    choices = [
+        Choice(key=key, value=value, why=why) for key, value in values.items() if _configured(config, key) == "auto"
+    ]
+    return Settled(config=_changed(config, values), choices=tuple(choices))
+
+
+def _changed(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+    """The config with these values where it says `auto`."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, name = key.split(".")
+        if _configured(config, key) == "auto":
+            sections.setdefault(section, {})[name] = value
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=changes) for name, changes in sections.items()}
+    )
+
+
+def _configured(config: RunConfig, key: str) -> Any:
+    section, name = key.split(".")
+    return getattr(getattr(config, section), name)
+
+
+def _pass_key(owner: str, kind: str) -> str:
+    return f"{owner}.micro_batch_size_per_device_for_{kind}"

@@ -1,0 +1,42 @@
+"""What a trainer keeps in the host's memory while it is not needed on the device (`trainer.offload`)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+def empty_on_host(like: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """An uninitialised tensor of the same shape in the host's memory; pinned if `like` is on a GPU, because copies from
+    and to pinned memory are several times as fast."""
+    return torch.empty(like.shape, dtype=dtype or like.dtype, device="cpu", pin_memory=like.is_cuda)
+
+
+class HostWeights:
+    """The parameters of a module that are in the host's memory, except within `on_device`. Buffers stay on the device.
+
+    Frozen parameters are not copied back. On a CPU the same copies are made, within one memory.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        """Move the parameters of a module from its device to the host's memory."""
+        self._places: list[tuple[nn.Parameter, torch.device, torch.Tensor]] = []
+        for parameter in module.parameters():
+            host = empty_on_host(parameter)
+            self._places.append((parameter, parameter.device, host))
+            host.copy_(parameter.data)
+            parameter.data = host
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Have the parameters on the device during a `with` block; trained ones are copied back at its end."""
+        for parameter, device, host in self._places:
+            parameter.data = host.to(device, copy=True, non_blocking=True)
+        try:
+            yield
+        finally:
+            for parameter, _, host in self._places:
+                if parameter.requires_grad:
+                    host.copy_(parameter.data)
+                parameter.data = host

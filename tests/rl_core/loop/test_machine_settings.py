@@ -1,0 +1,93 @@
+"""What was chosen for a machine is in the run's record, and another choice is told."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.loop import machine_settings
+from rl_core.loop.machine_settings import last_choices, settled_for_this_machine
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock
+
+QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+SIZES = ModelSizes(
+    family="qwen2",
+    parameters=7_615_616_512,
+    num_layers=28,
+    hidden_size=3584,
+    intermediate_size=18944,
+    head_size=128,
+    query_size=3584,
+    key_value_size=512,
+    vocab_size=152064,
+    max_positions=32768,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
+    with RunLock(run.lock):
+        yield run
+
+
+@pytest.fixture
+def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
+    """Lets the machine have a GPU of so many GiB, or none."""
+    monkeypatch.setattr(machine_settings, "read_sizes", lambda path: SIZES)
+
+    def choose(gib: float | None) -> None:
+        monkeypatch.setattr(machine_settings, "find_gpu", lambda: None if gib is None else Gpu(memory_gib=gib))
+
+    return choose
+
+
+def config(*overrides: str) -> RunConfig:
+    return load_config(QUICKSTART, ["cold_start=null", "model.dtype=bfloat16", *overrides])
+
+
+def events(run: RunDirectory) -> list[dict]:
+    return [event for event in read(run.events) if event["kind"] == "settings"]
+
+
+def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, on_machine, caplog) -> None:
+    on_machine(None)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            settled = settled_for_this_machine(config(), run)
+    (event,) = events(run)
+    assert event["chosen"]["trainer.offload"] == "none" and event["why"] == "on a CPU" and event["changed"] == {}
+    assert settled.trainer.offload == "none"
+    assert not caplog.records
+
+
+def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, caplog) -> None:
+    on_machine(79.6)
+    settled_for_this_machine(config(), run)
+    before = last_choices(run)
+    on_machine(200.0)
+    with caplog.at_level(logging.WARNING):
+        settled = settled_for_this_machine(config(), run)
+    event = events(run)[-1]
+    assert event["changed"]["trainer.offload"] == before["trainer.offload"] != settled.trainer.offload
+    assert any(
+        f"trainer.offload was chosen as {before['trainer.offload']}" in record.message for record in caplog.records
+    )
+    assert len(caplog.records) == len(event["changed"])
+
+
+def test_a_setting_that_the_config_names_is_no_choice(run, on_machine) -> None:
+    on_machine(None)
+    given = ["model.gradient_checkpointing=true", "trainer.offload=all", "rollout.gpu_memory_utilization=0.5"]
+    micro = "actor.micro_batch_size_per_device_for_experience=2"
+    fixed = config(*given, micro)
+    assert settled_for_this_machine(fixed, run) == fixed
+    assert events(run) == []

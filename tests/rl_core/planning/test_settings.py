@@ -1,0 +1,156 @@
+"""What `auto` becomes: on a CPU what it has always been, on a GPU what fits, and nothing of what the config says."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rules import USABLE, memory_problems
+from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.settings import FEWEST_TOKENS, MOST_TOKENS, Settled, settle
+
+Configure = Callable[..., RunConfig]
+
+EASYR1S = (
+    "model.dtype=bfloat16",
+    "data.max_prompt_length=2048",
+    "rollout.max_response_length=2048",
+    "rollout.n=5",
+    "data.rollout_batch_size=512",
+    "actor.global_batch_size=128",
+    "algorithm.kl={coef: 0.01}",
+)
+"""Lengths and batches of EasyR1's examples."""
+
+CARDS = {24: 23.7, 40: 39.6, 80: 79.6, 141: 140.4}
+"""GB by name -> GiB as nvidia-smi has them, of an RTX 4090, an A100 of 40 GB, an H100 and an H200."""
+
+
+def example(configure: Configure, size: str, *overrides: str) -> tuple[RunConfig, ModelSizes]:
+    source = f"model.source={{type: pretrained, path: Qwen/Qwen2.5-VL-{size}-Instruct}}"
+    config = configure(source, *EASYR1S, *overrides)
+    sizes = model_sizes(config.model.source)
+    assert sizes is not None
+    return config, sizes
+
+
+def on_card(configure: Configure, size: str, card: int, *overrides: str) -> tuple[Settled, list[str]]:
+    """What is chosen, and the problems that are left."""
+    config, sizes = example(configure, size, *overrides)
+    settled = settle(config, sizes, Gpu(memory_gib=CARDS[card]))
+    problems = memory_problems(settled.config, sizes, available_gib=CARDS[card], on_gpu=True)
+    return settled, [problem.where for problem in problems]
+
+
+def test_on_a_cpu_auto_is_what_the_defaults_were(configure: Configure) -> None:
+    config, sizes = example(configure, "3B", "algorithm.advantage.type=gae", "critic={}")
+    for known in (sizes, None):
+        settled = settle(config, known, None)
+        assert settled.values == {
+            "model.gradient_checkpointing": False,
+            "actor.micro_batch_size_per_device_for_update": 4,
+            "actor.micro_batch_size_per_device_for_experience": 16,
+            "critic.micro_batch_size_per_device_for_update": 4,
+            "critic.micro_batch_size_per_device_for_experience": 16,
+            "trainer.offload": "none",
+        }
+        assert {choice.why for choice in settled.choices} == {"on a CPU"}
+        assert "auto" not in settled.values.values()
+
+
+def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configure: Configure) -> None:
+    config, sizes = example(configure, "3B")
+    for known, gpu, why in ((sizes, Gpu(memory_gib=None), "the GPU's memory"), (None, Gpu(80.0), "the model's size")):
+        settled = settle(config, known, gpu)
+        on_cpu = settle(config, sizes, None).values
+        assert settled.values == {**on_cpu, "rollout.gpu_memory_utilization": 0.6}
+        assert settled.choices[0].why == f"{why} is not known"
+
+
+@pytest.mark.parametrize(
+    ("size", "card", "overrides"),
+    [
+        ("3B", 80, []),
+        ("3B", 40, ["actor.optim.strategy=adamw_bf16"]),
+        ("3B", 24, ["model.lora={rank: 64}"]),
+        ("7B", 80, []),
+    ],
+)
+def test_published_models_fit_one_card(configure: Configure, size: str, card: int, overrides: list[str]) -> None:
+    settled, problems = on_card(configure, size, card, *overrides)
+    assert problems == []
+    assert "auto" not in settled.config.model_dump_json(
+        include={"model": {"gradient_checkpointing"}, "trainer": {"offload"}}
+    )
+
+
+def test_what_fits_nowhere_is_settled_to_the_least_and_refused(configure: Configure) -> None:
+    settled, problems = on_card(configure, "7B", 24)
+    assert "memory of the GPU" in problems
+    assert settled.values["trainer.offload"] == "all"
+    assert settled.values["model.gradient_checkpointing"] is True
+    assert settled.values["actor.micro_batch_size_per_device_for_update"] == 1
+    assert settled.choices[0].why.startswith("takes the least, and needs about")
+
+
+def test_a_larger_card_recomputes_and_offloads_less(configure: Configure) -> None:
+    cards = [on_card(configure, "3B", card)[0].values for card in (40, 80, 141)]
+    levels = ["none", "optimizer", "all"]
+    offloads = [levels.index(values["trainer.offload"]) for values in cards]
+    assert offloads == sorted(offloads, reverse=True) and offloads[0] > offloads[-1]
+    assert [values["model.gradient_checkpointing"] for values in cards] == [True, True, False]
+
+
+def test_a_number_in_the_config_is_obeyed(configure: Configure) -> None:
+    given = {
+        "model.gradient_checkpointing": False,
+        "actor.micro_batch_size_per_device_for_update": 3,
+        "actor.micro_batch_size_per_device_for_experience": 7,
+        "rollout.gpu_memory_utilization": 0.31,
+        "trainer.offload": "optimizer",
+    }
+    written = [f"{key}={str(value).lower()}" for key, value in given.items()]
+    config, sizes = example(configure, "3B", *written)
+    for gpu in (None, Gpu(memory_gib=80.0)):
+        settled = settle(config, sizes, gpu)
+        assert settled.config == config and settled.choices == ()
+    one = settle(example(configure, "3B", written[1])[0], sizes, Gpu(memory_gib=80.0))
+    assert one.config.actor.micro_batch_size_per_device_for_update == 3
+    assert "actor.micro_batch_size_per_device_for_update" not in one.values
+
+
+@given(gpu_gib=st.floats(4.0, 300.0), size=st.sampled_from(["3B", "7B"]), longest=st.integers(64, 20_000))
+def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib: float, size: str, longest: int) -> None:
+    config, sizes = drawn(size, longest)
+    settled = settle(config, sizes, Gpu(memory_gib=gpu_gib))
+    forecast = memory_forecast(settled.config, sizes, gpu_gib=gpu_gib)
+    fits = forecast.peak_gib <= USABLE * gpu_gib and forecast.cached_sequences > 0
+    assert fits != settled.choices[0].why.startswith("takes the least")
+    sequences = settled.config.actor.micro_batch_size_per_device_for_update
+    assert isinstance(sequences, int)
+    assert sequences == 1 or sequences * 2 * longest <= MOST_TOKENS
+    if not settled.config.model.recomputes_activations:
+        assert sequences * 2 * longest >= FEWEST_TOKENS or sequences == 1
+    assert 0.0 < settled.config.rollout.gpu_share <= 0.9
+    assert settle(settled.config, sizes, Gpu(memory_gib=gpu_gib)).choices == ()
+
+
+def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:
+    overrides = [
+        f"model.source={{type: pretrained, path: Qwen/Qwen2.5-VL-{size}-Instruct}}",
+        *EASYR1S,
+        "cold_start=null",
+        "actor.micro_batch_size_per_device_for_update=auto",
+        f"data.max_prompt_length={longest}",
+        f"rollout.max_response_length={longest}",
+    ]
+    config = load_config(Path(__file__).parents[3] / "configs" / "quickstart.yaml", overrides)
+    sizes = model_sizes(config.model.source)
+    assert sizes is not None
+    return config, sizes
