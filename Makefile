@@ -48,9 +48,6 @@ install-image: | $(BIN)/pip ## what the Dockerfile installs: no tools of develop
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
 
-# Tests run side by side on all cores, so the threads of one leave their cores at once: see rl_core/environment.py.
-test test-slow: export KMP_BLOCKTIME = 0
-
 test: lint ## every check and every test but the slow ones
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))
 

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say
+from rl_core.device import device_name
 from tasks.cache.packages import versions_of
 from tasks.device_check.checks import device_findings
 from tasks.device_check.finding import Finding, Verdict
@@ -49,11 +51,11 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _facts() -> dict[str, str]:
-    return {"device": _device(), **versions_of(_PACKAGES)}
-
-
-def _device() -> str:
-    if torch.cuda.is_available():
-        free, total = torch.cuda.mem_get_info()
-        return f"{torch.cuda.get_device_name()}, {free / 2**30:.0f} of {total / 2**30:.0f} GiB free"
-    return f"CPU with {torch.get_num_threads()} thread(s)"
+    device, memory = torch.device("cuda" if torch.cuda.is_available() else "cpu"), psutil.virtual_memory()
+    free, total = torch.cuda.mem_get_info() if device.type == "cuda" else (memory.available, memory.total)
+    return {
+        "device": device_name(device),
+        "free memory": f"{free / 2**30:.0f} of {total / 2**30:.0f} GiB",
+        "threads": str(torch.get_num_threads()),
+        **versions_of(_PACKAGES),
+    }

@@ -56,9 +56,17 @@ class ProbeItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """All items, the number format of the trainer's weights, and the items' images (uid -> PNG or JPEG bytes)."""
+    """What is stored.
+
+    Attributes:
+        dtype: Number format of the trainer's weights.
+        device: Name of the device that computed the log-probs; None in probes of earlier versions.
+        items: Prompts, responses and log-probs.
+        images: Uid -> PNG or JPEG bytes of the items' images.
+    """
 
     dtype: str
+    device: str | None
     items: Sequence[ProbeItem]
     images: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -68,6 +76,7 @@ def build_probe(
     log_probs: Sequence[Sequence[Float32Array]],
     *,
     dtype: str,
+    device: str | None,
     encoded_image: Callable[[str], bytes],
     video_positions: Callable[[Prompt], npt.NDArray[np.int64]],
 ) -> Probe:
@@ -77,6 +86,7 @@ def build_probe(
         groups: Prompts with their rollouts.
         log_probs: [group][rollout] -> [R], computed inside `plain_distribution` at temperature 1.
         dtype: Number format of the trainer's weights ("float32", "bfloat16").
+        device: Name of the device that computed the log-probs.
         encoded_image: Image uid -> PNG or JPEG bytes.
         video_positions: Prompt with videos -> [3, P] position ids.
     """
@@ -95,7 +105,7 @@ def build_probe(
         for rollout, values in zip(group.rollouts, group_log_probs, strict=True)
     ]
     uids = {uid for item in items for uid in item.shown_uids}
-    return Probe(dtype=dtype, items=items, images={uid: encoded_image(uid) for uid in sorted(uids)})
+    return Probe(dtype=dtype, device=device, items=items, images={uid: encoded_image(uid) for uid in sorted(uids)})
 
 
 @contextmanager
@@ -117,6 +127,7 @@ def write_probe(folder: Path, probe: Probe) -> None:
     names = {uid: _image_name(uid, encoded) for uid, encoded in probe.images.items()}
     content = {
         "dtype": probe.dtype,
+        "device": probe.device,
         "log_probs_are": "log_softmax(logits) in float32, without temperature and without banned tokens",
         "items": [_as_json(item, names) for item in probe.items],
     }
@@ -129,6 +140,7 @@ def read_probe(folder: Path) -> Probe:
     files = sorted({relative_name(name) for item in content["items"] for name in _files_of(item)})
     return Probe(
         dtype=content["dtype"],
+        device=content.get("device"),
         items=[_from_json(item) for item in content["items"]],
         images={Path(name).stem: (folder / name).read_bytes() for name in files},
     )

@@ -43,9 +43,9 @@ class MergeConfig(Section):
     """Which checkpoint is evaluated and merged."""
     probe_tolerance: float | None = Field(default=None, gt=0.0)
     """Largest difference of a log-prob of the probe after the merged folder is loaded; the mean difference must stay
-    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both bounds. Null is
-    1e-4 in float32 and 1 in bfloat16, where rare tokens of large models have large rounding errors (0.1 is enough for
-    tiny models)."""
+    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both bounds, or below
+    both bounds on another kind of device. Null is 1e-4 in float32 and 1 in bfloat16, where rare tokens of large models
+    have large rounding errors (0.1 is enough for tiny models)."""
     push: str | None = None
     """`owner/name` of the private repository on the hub that the model is uploaded to; null uploads nothing."""
 

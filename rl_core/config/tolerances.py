@@ -55,7 +55,8 @@ PROBE: Final = {"float32": 1e-4, "bfloat16": 1.0}
 
 # Rounding makes large differences in rare tokens only, a wrong weight in most tokens.
 _PROBE_MEAN_SHARE = 0.1
-# The code that saved a probe gives the same numbers again; the kernels of another machine may round differently.
+# The code that saved a probe gives the same numbers again on the same kind of device; the kernels of another one round
+# differently.
 _RESUME_SHARE = 0.1
 
 
@@ -77,7 +78,14 @@ def merge_tolerance(config: RunConfig) -> Tolerance:
     return Tolerance(largest=largest, mean=_PROBE_MEAN_SHARE * largest)
 
 
-def resume_tolerance(config: RunConfig) -> Tolerance:
-    """How far a trainer that has loaded a checkpoint may be from its probe."""
+def resume_tolerance(config: RunConfig, *, same_device: bool) -> Tolerance:
+    """How far a trainer that has loaded a checkpoint may be from its probe.
+
+    Args:
+        config: The run.
+        same_device: Whether the probe was computed on this kind of device.
+    """
     merged = merge_tolerance(config)
+    if not same_device:
+        return merged
     return Tolerance(largest=_RESUME_SHARE * merged.largest, mean=_RESUME_SHARE * merged.mean)

@@ -17,6 +17,7 @@ from rl_core.checkpoints.probe import (
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import resume_tolerance
 from rl_core.data.images import ImageStore
+from rl_core.device import device_name
 from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
@@ -52,6 +53,7 @@ class Prober:
             groups,
             self.log_probs(groups),
             dtype=self.config.model.dtype,
+            device=self._device,
             encoded_image=self.images.encoded,
             video_positions=self._positions,
         )
@@ -61,15 +63,16 @@ class Prober:
         """Raises ProbeMismatch if the policy's log-probs differ from the probe by more than `resume_tolerance`."""
         probe = read_probe(folder)
         found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
-        difference, bound = differences(probe, found), resume_tolerance(self.config)
+        difference = differences(probe, found)
+        bound = resume_tolerance(self.config, same_device=probe.device in (None, self._device))
         largest, mean = float(difference.max()), float(difference.mean())
         if not (largest <= bound.largest and mean <= bound.mean):
             raise ProbeMismatch(
                 f"{folder.parent} was loaded, but the log-probs of its probe differ by up to {largest:.3g} (mean "
-                f"{mean:.3g}), more than {bound.largest:.3g} (mean {bound.mean:.3g}), a tenth of "
+                f"{mean:.3g}), more than {bound.largest:.3g} (mean {bound.mean:.3g}), which follows from "
                 f"merge.probe_tolerance: it was saved by other code or for other images; continue from another "
-                f"checkpoint, or start a new run with --fresh. Raise merge.probe_tolerance only if another kind of "
-                f"machine explains the difference"
+                f"checkpoint, or start a new run with --fresh. It was saved on {probe.device or 'a device'} and loaded "
+                f"on {self._device}; raise merge.probe_tolerance only if that explains the difference"
             )
 
     def log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
@@ -78,6 +81,10 @@ class Prober:
             return compute_log_probs(
                 self.policy, groups, pixels=self.pixels, temperature=1.0, token_budget=self.token_budget
             )
+
+    @property
+    def _device(self) -> str:
+        return device_name(self.policy.model.device)
 
     def _positions(self, prompt: Prompt) -> Int64Array:
         images, videos = self.pixels.get(prompt.image_uids), self.pixels.get_videos(prompt.videos)

@@ -57,7 +57,9 @@ def make_probe(bench: Bench, groups: list[Group]) -> Probe:
         images, videos = bench.pixels.get(prompt.image_uids), bench.pixels.get_videos(prompt.videos)
         return prompt_positions(prompt, images, videos, bench.policy.config)
 
-    return build_probe(groups, log_probs, dtype="float32", encoded_image=encoded_image, video_positions=positions)
+    return build_probe(
+        groups, log_probs, dtype="float32", device="CPU", encoded_image=encoded_image, video_positions=positions
+    )
 
 
 def encoded_image(uid: str) -> bytes:

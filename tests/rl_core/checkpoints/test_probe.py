@@ -37,7 +37,9 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
         videos=(VideoClip(frame_uids=("two", "one"), fps=0.7),),
         position_ids=np.arange(6).reshape(3, 2),
     )
-    probe = Probe(dtype="bfloat16", items=[item], images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"})
+    probe = Probe(
+        dtype="bfloat16", device="NVIDIA H200", items=[item], images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"}
+    )
     with tempfile.TemporaryDirectory() as folder:
         write_probe(Path(folder), probe)
         read = read_probe(Path(folder))
