@@ -1,6 +1,7 @@
 """Pixels are made once an image, are those of the processor, and are forgotten within a number of bytes."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
+from tests.rl_core.busy import threads_of_torch
 from tests.rl_core.models.builders import VISION_FAMILIES, RenderedImages
 
 SQUARES = [f"square-{number}" for number in range(40)]
@@ -24,6 +26,16 @@ def test_an_image_is_made_once_until_cleared(model_folder: Callable[[str], Path]
     cache.clear()
     assert torch.equal(cache.get(["wide-1"])[0].values, first[1].values)
     assert images.rendered == ["square-1", "wide-1", "wide-1"]
+
+
+def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_folder: Callable[[str], Path]) -> None:
+    """The update would slow down if the background had teams of threads too."""
+    with threads_of_torch(2):
+        cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages())
+        assert {cache._threads.submit(torch.get_num_threads).result() for _ in range(20)} == {1}
+        assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == 2
 
 
 def test_what_was_prepared_is_not_made_again(model_folder: Callable[[str], Path]) -> None:
