@@ -82,7 +82,8 @@ class RunningRequests:
             sample = self._samples.get(output.request_id)
             if sample is None:
                 continue  # aborted while its step was under way
-            sample.extend(output)
+            if output.new_token_ids:
+                sample.extend(output)
             if output.finish_reason is not None:
                 ended.append((sample, str(output.finish_reason)))
                 del self._samples[output.request_id]
