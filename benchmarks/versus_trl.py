@@ -1,8 +1,8 @@
 """Training speed beside TRL's GRPOTrainer: `python -m benchmarks.versus_trl`, or `make bench-trl`.
 
-Prepares rows and cold-started weights once, then runs Sightline and TRL in turn, every run in a process of its own on
-the same processor cores, and writes benchmarks/results/versus_trl.json and .md. docs/benchmarks.md says what is equal
-on both sides and why TRL is configured as it is.
+Prepares rows and cold-started weights once, then runs pairs of Sightline and TRL, the first of each pair in turn, every
+run in a process of its own on the same processor cores, and writes benchmarks/results/versus_trl.json and .md.
+docs/benchmarks.md says what is equal on both sides and why TRL is configured as it is.
 """
 
 import argparse
@@ -28,19 +28,20 @@ def main() -> None:
     facts = machine_facts("benchmarks.versus_trl", sys.argv[1:])
     work = prepared_work(arguments.work, arguments.threads)
     pairs = []
-    for seed in arguments.seeds:
-        sides = [
-            run_side(side, python, work=work, seed=seed, steps=arguments.steps, threads=arguments.threads)
-            for side, python in (("sightline", sys.executable), ("trl", str(arguments.trl_python)))
-        ]
-        pairs.append((sides[0], sides[1]))
+    pythons = {"sightline": sys.executable, "trl": str(arguments.trl_python)}
+    for number, seed in enumerate(arguments.seeds):
+        sides = {
+            side: run_side(side, pythons[side], work=work, seed=seed, steps=arguments.steps, threads=arguments.threads)
+            for side in sorted(pythons, reverse=number % 2 == 1)
+        }
+        pairs.append((sides["sightline"], sides["trl"]))
         print(f"seed {seed}: {Comparison(pairs[-1:]).speed_line()}", flush=True)
     write_results(Comparison(pairs), facts, RESULTS)
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("runs/versus-trl"))

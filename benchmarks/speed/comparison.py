@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 
 from benchmarks.speed.side import SideResult
 
@@ -18,7 +18,7 @@ COMPUTE_PHASES = ("generate_s", "reward_wait_s", "forward_backward_s", "optimize
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs of runs, (Sightline, TRL), one pair a seed, run one after the other."""
+    """Pairs of runs, (Sightline, TRL), one pair a seed, run one after the other; either side first in turn."""
 
     pairs: Sequence[tuple[SideResult, SideResult]]
 
@@ -26,6 +26,11 @@ class Comparison:
     def ratios(self) -> list[float]:
         """Samples a second of Sightline over TRL's, pair by pair."""
         return [ours.samples_per_second(FIRST, LAST) / trl.samples_per_second(FIRST, LAST) for ours, trl in self.pairs]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the pairs' ratios."""
+        return median(self.ratios)
 
     def rewards(self, side: int) -> list[float]:
         """Mean reward of step 20 of each seed; side 0 is Sightline, 1 TRL."""
@@ -61,7 +66,7 @@ class Comparison:
 
     def speed_line(self) -> str:
         ours, trl = ([pair[side].samples_per_second(FIRST, LAST) for pair in self.pairs] for side in (0, 1))
-        return f"{mean(ours):.1f} and {mean(trl):.1f} samples/s, ratio {mean(self.ratios):.2f}"
+        return f"{mean(ours):.1f} and {mean(trl):.1f} samples/s, ratio {self.ratio:.2f}"
 
 
 def _steps(ours: SideResult) -> list[Mapping[str, float]]:
