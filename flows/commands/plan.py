@@ -13,6 +13,7 @@ from flows.printing import say
 from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
+from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
 from rl_core.planning.gpu import Gpu, find_gpu
@@ -98,6 +99,8 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console) -> N
     engine = engine_words(config.rollout, on_gpu=gpu is not None)
     console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
     console.print(f"settings: {settings_words(settled.choices)}", highlight=False)
+    attention = attention_choice(config.model, has_gpu=gpu is not None)
+    console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return

@@ -20,6 +20,7 @@ from typing import Any
 for _name, _value in {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
     os.environ.setdefault(_name, _value)
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the end of this process is the end of the engine
+os.environ["TRITON_F32_DEFAULT"] = "ieee"  # no TF32 in vLLM's attention to float32 keys, as in training
 
 Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10

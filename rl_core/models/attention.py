@@ -2,36 +2,42 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import AttentionInterface, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
+from rl_core.models.shared_prompt_attention import tree_shared_prompt
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
+from rl_core.models.varlen_attention import VISION_VARLEN, attend_varlen
 from rl_core.models.vision_attention import VISION_SDPA
-from rl_core.planning.attention_rules import attention_problems, missing_for_flash
+from rl_core.planning.attention_rules import Backend, attention_choice, attention_problems
 
-Backend = Literal["sdpa", "flash"]
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
 
 # transformers builds a mask only for names with a mask function. These have none: no T x T mask exists.
-_TREE_NAMES: dict[Backend, str] = {"sdpa": "tree", "flash": "tree_varlen"}
-_VISION_NAMES: dict[Backend, str] = {"sdpa": VISION_SDPA, "flash": "flash_attention_2"}
+# With "flash" in a name transformers would look for a package of its own.
+_TREE_NAMES: dict[Backend, str] = {"sdpa": "tree", "varlen": "tree_varlen", "flash": "tree_varlen_of_package"}
+_VISION_NAMES: dict[Backend, str] = {
+    "sdpa": VISION_SDPA,
+    "varlen": VISION_VARLEN,
+    "flash": "flash_attention_2",
+}
 
 
 def attention_backend(config: ModelConfig) -> Backend:
     """The attention kernel that `model.attention` selects on this machine; the report names it.
 
     Raises:
-        ValueError: the config asks for flash attention, which does not run here.
+        ValueError: the config asks for an attention that does not run here.
     """
     has_gpu = torch.cuda.is_available()
     for problem in attention_problems(config, has_gpu=has_gpu):
         raise ValueError(str(problem))
-    return "sdpa" if config.attention == "sdpa" or missing_for_flash(config, has_gpu=has_gpu) else "flash"
+    return attention_choice(config, has_gpu=has_gpu).backend
 
 
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
@@ -83,4 +89,11 @@ def _register(backend: Backend, tree_attention: Callable[..., torch.Tensor]) -> 
     AttentionInterface.register(_TREE_NAMES[backend], _attention_function(tree_attention))
 
 
-_register("sdpa", tree_sdpa)
+def _tree_sdpa(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
+    """Tree attention with PyTorch's scaled dot product: on a CPU without copies of prompts, elsewhere padded."""
+    form = tree_shared_prompt if query.device.type == "cpu" else tree_sdpa
+    return form(query, *states, layout=layout, scale=scale)
+
+
+_register("sdpa", _tree_sdpa)
+_register("varlen", partial(tree_varlen, attend=attend_varlen))

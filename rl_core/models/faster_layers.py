@@ -10,10 +10,13 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from rl_core.models.rotary import use_faster_rotary
+
 
 def use_faster_layers(model: PreTrainedModel) -> None:
-    """Replace patch embeddings and, in float32, RMS norms."""
+    """Replace patch embeddings and, in float32, RMS norms and the rotation of queries and keys."""
     for parent in list(model.modules()):
+        use_faster_rotary(parent)
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
                 setattr(parent, name, PatchProjection(child))

@@ -23,6 +23,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.faster_layers import use_faster_layers
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
+from rl_core.models.vision_index import add_vision_index
 
 _VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 
@@ -57,6 +58,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
     )
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
+    add_vision_index(model)
     if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout

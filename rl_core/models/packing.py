@@ -17,6 +17,7 @@ from transformers import PreTrainedConfig
 
 from rl_core.models.pixels import PixelCache, VisionPixels
 from rl_core.models.positions import mrope_positions, vision_runs
+from rl_core.models.row_moves import sent
 from rl_core.models.tree_layout import TreeLayout, TreeSpans, ranges
 from rl_core.types import Int32Array, Int64Array, Prompt
 
@@ -38,10 +39,10 @@ class PackedTrees:
         position_ids: [3, 1, T] int64 for vision-language models (time, height, width), [1, T] for text models.
         layout: Which tokens attend to which.
         pixel_values: [N, C] float32 patches of the images in the order of the trees; None if there are no images.
-        image_grid_thw: [images, 3] int64; None if there are no images.
+        image_grid_thw: [images, 3] int64 on the CPU, where their consumers read them; None if there are no images.
         pixel_values_videos: [N, C] float32 patches of the videos in the order of the trees; None if there are no
             videos.
-        video_grid_thw: [videos, 3] int64; None if there are no videos.
+        video_grid_thw: [videos, 3] int64 on the CPU; None if there are no videos.
         targets: [K] int64 response tokens, groups -> samples -> tokens.
         logit_index: [K] int64 index in T of the token whose logits predict each target.
     """
@@ -86,20 +87,16 @@ def pack_trees(
     )
 
     image_patches = _values(images, device)
-
-    def on_device(array: Int64Array) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
     return PackedTrees(
-        input_ids=on_device(_input_ids(trees))[None],
-        position_ids=on_device(_position_ids(trees, spans, images, videos, model_config)),
+        input_ids=sent(_input_ids(trees), device)[None],
+        position_ids=sent(_position_ids(trees, spans, images, videos, model_config), device),
         layout=TreeLayout(spans, device=device),
         pixel_values=None if image_patches is None else pixels.normalised(image_patches),
-        image_grid_thw=_grids(images, device),
+        image_grid_thw=_grids(images),
         pixel_values_videos=_values(videos, device),
-        video_grid_thw=_grids(videos, device),
-        targets=on_device(np.concatenate([r for tree in trees for r in tree.responses], dtype=np.int64)),
-        logit_index=on_device(_logit_index(spans)),
+        video_grid_thw=_grids(videos),
+        targets=sent(np.concatenate([r for tree in trees for r in tree.responses], dtype=np.int64), device),
+        logit_index=sent(_logit_index(spans), device),
     )
 
 
@@ -113,9 +110,9 @@ def _values(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> t
     return together.to(device, non_blocking=True)
 
 
-def _grids(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:
+def _grids(pixels: Sequence[Sequence[VisionPixels]]) -> torch.Tensor | None:
     grids = [item.grid_thw for own in pixels for item in own]
-    return torch.tensor(grids, dtype=torch.int64, device=device) if grids else None
+    return torch.tensor(grids, dtype=torch.int64) if grids else None
 
 
 def _check(trees: Sequence[TreeInput]) -> None:

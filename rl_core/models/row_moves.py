@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from rl_core.types import Int64Array
@@ -35,10 +36,14 @@ class Copies:
         rank = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
         parts = [by_row[rank == number] for number in range(int(rank.max(initial=-1)) + 1)]
 
-        def on_device(array: Int64Array) -> torch.Tensor:
-            return torch.from_numpy(array).to(device)
+        rounds = tuple((sent(rows[part], device), sent(part, device)) for part in parts)
+        return cls(rows=sent(rows, device), rounds=rounds)
 
-        return cls(rows=on_device(rows), rounds=tuple((on_device(rows[part]), on_device(part)) for part in parts))
+
+def sent(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
+    """The array as a tensor on the device. The host does not wait for a GPU: the copy starts from pinned memory."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:

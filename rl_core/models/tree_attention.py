@@ -2,10 +2,9 @@
 its response up to itself.
 
 There is no mask of T x T. One call computes the prompts and one the responses; the keys of a response are a copy of its
-prompt's keys and then its own, so the gradients of all responses add up in the prompt that they share. (Two calls for
-the two parts of the keys, merged by their log-sum-exp, would be cheaper but give wrong gradients, because none flow
-through the kernels' log-sum-exp.) rl_core.models.row_moves moves tokens into slots and back, with gradients that are
-equal to the bit in every run.
+prompt's keys and then its own, so the gradients of all responses add up in the prompt that they share.
+rl_core.models.shared_prompt_attention, which a CPU uses, needs no such copies. rl_core.models.row_moves moves tokens
+into slots and back, with gradients that are equal to the bit in every run.
 
 Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), D head size.
 """

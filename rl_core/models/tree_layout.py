@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rl_core.models.row_moves import Copies
+from rl_core.models.row_moves import Copies, sent
 from rl_core.types import Int64Array
 
 
@@ -54,6 +54,34 @@ class RaggedIndex:
     response_bounds: torch.Tensor
     key_copies: Copies
     key_bounds: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedPromptIndex:
+    """Trees as padded prompts, and padded responses in as many rows for each prompt: B x P prompt slots, then
+    (B * N) x R response slots, where N is the largest number of responses of a prompt.
+
+    Attributes:
+        slot_tokens: [S] int64 packed token of each slot; unused slots have packed token 0.
+        unused_slots: [U] int64 the slots without a token.
+        token_slot: [T] int64 slot of each packed token.
+        prompt_mask: [B, 1, 1, P] float32, 0 for the slots of a prompt and -inf for those after it; None if all prompts
+            have the same length.
+        prompt_shape: (B, P).
+        response_shape: (B * N, R).
+    """
+
+    slot_tokens: torch.Tensor
+    unused_slots: torch.Tensor
+    token_slot: torch.Tensor
+    prompt_mask: torch.Tensor | None
+    prompt_shape: tuple[int, int]
+    response_shape: tuple[int, int]
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether any response has an input."""
+        return self.response_shape[0] > 0
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
@@ -132,7 +160,7 @@ class TreeLayout:
             slot_tokens=self._tensor(np.concatenate([prompt_tokens.ravel(), response_tokens.ravel()])),
             token_slot=self._tensor(token_slot),
             prompt_copies=Copies.of(self._response_prompt, device=self._device),
-            response_mask=self._tensor(self._response_mask()),
+            response_mask=self._response_mask(),
         )
 
     @cached_property
@@ -153,17 +181,52 @@ class TreeLayout:
             key_bounds=self._bounds(prompt_lengths[owner] + lengths),
         )
 
-    def _response_mask(self) -> npt.NDArray[np.bool_]:
-        """[M, 1, R, P + R]."""
+    @cached_property
+    def shared(self) -> SharedPromptIndex:
+        """The trees as padded prompts with their padded responses."""
+        (starts, lengths), owner = self._responses, self._response_prompt
+        (num_prompts, prompt_width), (_, response_width) = self.prompt_shape, self.response_shape
+        counts = np.bincount(owner, minlength=num_prompts)
+        most = int(counts.max(initial=0))
+        rows = owner * most + ranges(np.zeros(num_prompts, np.int64), counts)
+        begins = np.concatenate(
+            [np.arange(num_prompts) * prompt_width, num_prompts * prompt_width + rows * response_width]
+        )
+        slots = ranges(begins, np.concatenate([self._prompts[1], lengths]))
+        tokens = np.concatenate([ranges(*self._prompts), ranges(starts, lengths)])
+        slot_tokens = np.full(num_prompts * (prompt_width + most * response_width), -1, np.int64)
+        slot_tokens[slots] = tokens
+        token_slot = np.empty(self._num_tokens, np.int64)
+        token_slot[tokens] = slots
+        return SharedPromptIndex(
+            slot_tokens=self._tensor(slot_tokens.clip(min=0)),
+            unused_slots=self._tensor(np.flatnonzero(slot_tokens < 0)),
+            token_slot=self._tensor(token_slot),
+            prompt_mask=self._prompt_mask(),
+            prompt_shape=self.prompt_shape,
+            response_shape=(num_prompts * most, response_width),
+        )
+
+    def _prompt_mask(self) -> torch.Tensor | None:
+        """[B, 1, 1, P]; None if all prompts have the same length."""
+        lengths, (_, width) = self._prompts[1], self.prompt_shape
+        if (lengths == width).all():
+            return None
+        mask = np.where(np.arange(width) < lengths[:, None], 0.0, -np.inf).astype(np.float32)
+        return self._tensor(mask[:, None, None])
+
+    def _response_mask(self) -> torch.Tensor:
+        """[M, 1, R, P + R], made on the device, because it is much larger than the lengths that it follows from."""
         (_, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
-        in_prompt = np.arange(prompt_width) < self._prompts[1][self._response_prompt][:, None]
-        mask = np.empty((num_responses, 1, response_width, prompt_width + response_width), np.bool_)
-        mask[..., :prompt_width] = in_prompt[:, None, None, :]
-        mask[..., prompt_width:] = np.tri(response_width, dtype=np.bool_)
-        return mask
+        lengths = self._tensor(self._prompts[1][self._response_prompt])
+        in_prompt = torch.arange(prompt_width, device=self._device) < lengths[:, None]
+        in_response = torch.ones(response_width, response_width, dtype=torch.bool, device=self._device).tril()
+        rows = (num_responses, 1, response_width)
+        parts = (in_prompt[:, None, None].expand(*rows, -1), in_response.expand(*rows, -1))
+        return torch.cat(parts, dim=-1)
 
     def _bounds(self, lengths: Int64Array) -> torch.Tensor:
         return self._tensor(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
     def _tensor(self, array: npt.NDArray[np.generic]) -> torch.Tensor:
-        return torch.from_numpy(array).to(self._device)
+        return sent(array, self._device)

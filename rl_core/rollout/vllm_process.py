@@ -18,6 +18,8 @@ _VARIABLES = {
     # Otherwise the CPU kernel splits the attention of a long sequence into a number of sums that depends on the rest of
     # the batch, and with it a rollout's log-probs would depend on other requests.
     "VLLM_CPU_ATTN_SPLIT_KV": "0",
+    # Otherwise Triton's kernels, which float32 attention uses on a GPU, round what they multiply to TF32 (11 bits).
+    "TRITON_F32_DEFAULT": "ieee",
 }
 
 # torch's process groups, which vLLM creates even for one device, listen at the address of the machine's name without

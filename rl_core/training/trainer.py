@@ -19,7 +19,7 @@ from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, UpdateBatch, UpdateResult
 from rl_core.training.critic import Critic
-from rl_core.training.determinism import deterministic_on_cpu
+from rl_core.training.determinism import deterministic_on_cpu, use_full_float32
 from rl_core.training.host_memory import HostWeights
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs
 from rl_core.training.objective import PolicyObjective
@@ -63,6 +63,7 @@ class Trainer:
             total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
             total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         """
+        use_full_float32()
         self.config = config
         self.base_folder = base_folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -43,6 +43,7 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
         "GiB",
         "float32 throughout",
         "engine: eager (auto, on a CPU)",
+        "attention: sdpa (auto: there is no NVIDIA GPU)",
     ):
         assert part in text, part
     assert "experiment: quickstart" not in text

@@ -168,14 +168,15 @@ def varlen_attention(
     softmax_scale: float,
     causal: bool,
 ) -> torch.Tensor:
-    """What flash_attn_varlen_func is documented to compute, run by run: causal, aligned to the bottom right."""
-    assert causal and cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
+    """What flash_attn_varlen_func is documented to compute; a causal mask is aligned to the bottom right."""
+    assert cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
     lengths_q, lengths_k = cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()
     assert max(lengths_q) <= max_seqlen_q and max(lengths_k) <= max_seqlen_k
     outputs = []
     runs = zip(query.split(lengths_q), key.split(lengths_k), value.split(lengths_k), strict=True)
     for q, k, v in runs:
-        mask = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
+        mask = torch.ones(len(q), len(k), dtype=torch.bool)
+        mask = mask.tril(len(k) - len(q)) if causal else mask
         q, k, v = (tensor.transpose(0, 1)[None] for tensor in (q, k, v))
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale, enable_gqa=True)
         outputs.append(out[0].transpose(0, 1))

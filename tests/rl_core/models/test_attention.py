@@ -11,6 +11,7 @@ import torch
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.models.packing import pack_trees
+from rl_core.planning.attention_rules import attention_choice
 from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 
 
@@ -42,6 +43,27 @@ def test_flash_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
+    assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "varlen"
+    assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
+    with pytest.raises(ValueError, match="no float32 kernels"):
+        attention_backend(model_config(tmp_path, dtype="float32", attention="varlen"))
+
+
+def test_the_choice_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
+    half, full = model_config(tmp_path, dtype="bfloat16"), model_config(tmp_path, dtype="float32")
+    assert attention_choice(half, has_gpu=True) == ("varlen", "auto: flash-attn is not installed (extra `flash`)")
+    assert attention_choice(half, has_gpu=False) == ("sdpa", "auto: there is no NVIDIA GPU")
+    assert attention_choice(full, has_gpu=True).why.startswith("auto: there are no float32 kernels")
+    named = model_config(tmp_path, dtype="bfloat16", attention="sdpa")
+    assert attention_choice(named, has_gpu=True) == ("sdpa", "as configured")
 
 
 def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(

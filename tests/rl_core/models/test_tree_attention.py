@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.models import tree_attention
+from rl_core.models.shared_prompt_attention import tree_shared_prompt
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from tests.rl_core.models.builders import varlen_attention
@@ -43,6 +44,7 @@ def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:  # type: ignore[no-untype
 
 
 FORMS = {
+    "shared prompt": tree_shared_prompt,
     "sdpa": tree_sdpa,
     "sdpa as on CUDA": sdpa_as_on_cuda,
     "varlen": partial(tree_varlen, attend=varlen_attention),

@@ -55,6 +55,26 @@ def test_every_token_has_one_slot_and_every_row_of_the_mask_sees_something(trees
     assert padded.response_mask.any(-1).all()
 
 
+def test_prompts_share_a_width_and_so_many_rows_of_responses() -> None:
+    shared = layout_of([(3, [2, 0, 1]), (2, [2])]).shared
+    assert (shared.prompt_shape, shared.response_shape) == ((2, 3), (4, 2))
+    assert shared.slot_tokens.tolist() == [0, 1, 2, 6, 7, 0, 3, 4, 5, 0, 8, 9, 0, 0]
+    assert shared.unused_slots.tolist() == [5, 9, 12, 13]
+    assert shared.token_slot.tolist() == [0, 1, 2, 6, 7, 8, 3, 4, 10, 11]
+    assert shared.prompt_mask is not None
+    assert shared.prompt_mask[:, 0, 0].isinf().tolist() == [[False] * 3, [False, False, True]]
+    assert layout_of([(3, [2]), (3, [1])]).shared.prompt_mask is None
+
+
+@settings(deadline=None)
+@given(trees=shapes)
+def test_every_token_has_one_shared_slot_and_all_others_are_unused(trees: list[tuple[int, list[int]]]) -> None:
+    shared = layout_of(trees).shared
+    used = shared.token_slot.tolist()
+    assert shared.slot_tokens[shared.token_slot].tolist() == list(range(len(used)))
+    assert sorted(used + shared.unused_slots.tolist()) == list(range(len(shared.slot_tokens)))
+
+
 @settings(deadline=None)
 @given(trees=shapes)
 def test_every_token_has_one_place_in_the_runs(trees: list[tuple[int, list[int]]]) -> None:

@@ -82,6 +82,15 @@ def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatc
     assert logger.level == logging.INFO
 
 
+def test_triton_multiplies_float32_without_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton reads the setting when it compiles a kernel; `tl.dot` takes TF32 where nothing else is said."""
+    triton_knobs = pytest.importorskip("triton.knobs")
+    monkeypatch.delenv("TRITON_F32_DEFAULT", raising=False)
+    assert triton_knobs.language.fp32_default is None
+    prepare_process()
+    assert triton_knobs.language.fp32_default == "ieee"
+
+
 LISTENING = """
 import psutil, torch.distributed
 from rl_core.rollout.vllm_process import prepare_process

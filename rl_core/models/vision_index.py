@@ -1,0 +1,113 @@
+"""The index tensors of a vision tower, computed on the host and kept for the next forward passes over equal images.
+
+transformers computes them in every forward pass, with a Python loop over the images; on a GPU this reads the sizes of
+the images and of the longest segment back from the device, for which the host has to wait. Its vision towers take the
+tensors as keyword arguments instead, which a hook adds here.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedModel
+from transformers.vision_utils import (
+    get_vision_cu_seqlens,
+    get_vision_interpolation_indices_and_weights,
+    get_vision_position_ids,
+    get_vision_window_index,
+)
+
+from rl_core.models.vision_attention import VISION_SDPA
+
+Grids = tuple[tuple[int, ...], ...]
+
+# Attention that splits a sequence by lengths known to the host; kernels read the bounds on the device.
+_BOUNDS_ON_HOST = ("eager", "sdpa", VISION_SDPA)
+_BOUNDS = ("cu_seqlens", "cu_window_seqlens")
+
+
+class _Windows(NamedTuple):
+    """Qwen2.5-VL: most layers attend within windows; sizes in pixels."""
+
+    window_size: int
+    patch_size: int
+
+
+class _Interpolation(NamedTuple):
+    """Qwen3-VL: learned positions on a square grid, interpolated to the size of each image."""
+
+    num_grid_per_side: int
+    mode: str
+    align_corners: bool
+
+
+class _Tower(NamedTuple):
+    """What the index tensors depend on besides the images. It holds no module, which a cache would keep alive."""
+
+    merge_size: int
+    windows: _Windows | None
+    interpolation: _Interpolation | None
+    bounds_on_host: bool
+    device: torch.device
+
+    @classmethod
+    def of(cls, tower: Any) -> "_Tower":
+        has_windows, has_positions = hasattr(tower, "fullatt_block_indexes"), hasattr(tower, "num_grid_per_side")
+        interpolation = ("num_grid_per_side", "interpolation_mode", "interpolation_align_corners")
+        return cls(
+            merge_size=tower.spatial_merge_size,
+            windows=_Windows(tower.window_size, tower.patch_size) if has_windows else None,
+            interpolation=_Interpolation(*(getattr(tower, name) for name in interpolation)) if has_positions else None,
+            bounds_on_host=tower.config._attn_implementation in _BOUNDS_ON_HOST,
+            device=tower.device,
+        )
+
+
+def add_vision_index(model: PreTrainedModel) -> None:
+    """Give the vision tower of a model, if it has one, its index tensors in every forward pass."""
+    tower = getattr(model.base_model, "visual", None)
+    if tower is not None:
+        tower.register_forward_pre_hook(_add_index, with_kwargs=True)
+
+
+def _add_index(tower: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Forward pre-hook: the keyword arguments with the index tensors of `grid_thw` ([images, 3], on the host)."""
+    grids = tuple(tuple(grid) for grid in kwargs["grid_thw"].tolist())
+    return args, kwargs | dict(vision_index(grids, _Tower.of(tower)))
+
+
+@lru_cache(maxsize=16)
+def vision_index(grids: Grids, tower: _Tower) -> Mapping[str, Any]:
+    """The keyword arguments that transformers' forward method would compute: tensors, and lengths as int."""
+    index = _bounds_and_positions(torch.tensor(grids, dtype=torch.int64), tower)
+    return {
+        name: value if tower.bounds_on_host and name in _BOUNDS else _moved(value, tower.device)
+        for name, value in index.items()
+    }
+
+
+def _bounds_and_positions(grids: torch.Tensor, tower: _Tower) -> dict[str, Any]:
+    bounds = get_vision_cu_seqlens(grids)
+    index = {
+        "position_ids": get_vision_position_ids(grids, tower.merge_size),
+        "cu_seqlens": bounds,
+        "max_seqlen": int(bounds.diff().max()),
+    }
+    if tower.windows is not None:
+        order, windows = get_vision_window_index(grids, spatial_merge_size=tower.merge_size, **tower.windows._asdict())
+        longest = int(windows.diff().max())
+        index |= {"window_index": order, "cu_window_seqlens": windows, "max_window_seqlen": longest}
+    if tower.interpolation is not None:
+        places, weights = get_vision_interpolation_indices_and_weights(
+            grids, spatial_merge_size=tower.merge_size, **tower.interpolation._asdict()
+        )
+        index |= {"interp_indices": places, "interp_weights": weights}
+    return index
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """A tensor on the device, without waiting for it; a number as it is."""
+    if not isinstance(value, torch.Tensor) or device.type != "cuda":
+        return value
+    return value.pin_memory().to(device, non_blocking=True)
