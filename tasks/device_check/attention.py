@@ -1,11 +1,14 @@
 """Checks of the trainer's attention: its kernels against the plain formula, values and gradients."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 
-from rl_core.models.tree_attention import tree_sdpa
+from rl_core.models.shared_prompt_attention import tree_shared_prompt
+from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
+from rl_core.models.varlen_attention import attend_varlen
 from tasks.device_check.finding import Finding, compared
 
 TreeAttention = Callable[..., torch.Tensor]
@@ -19,7 +22,10 @@ _BOUNDS: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.bfloat16: 2e-
 
 def attention_forms(device: torch.device) -> Sequence[tuple[str, TreeAttention, torch.dtype]]:
     """The forms of tree attention that run on the device: name, function, number format."""
-    return [("sdpa", tree_sdpa, dtype) for dtype in _BOUNDS]
+    if device.type == "cpu":
+        return [("sdpa", tree_shared_prompt, dtype) for dtype in _BOUNDS]
+    varlen = partial(tree_varlen, attend=attend_varlen)
+    return [*(("sdpa", tree_sdpa, dtype) for dtype in _BOUNDS), ("varlen", varlen, torch.bfloat16)]
 
 
 def attention_findings(

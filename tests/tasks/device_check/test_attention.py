@@ -14,6 +14,11 @@ def test_every_form_of_a_cpu_is_right() -> None:
     assert len(findings) == 2
 
 
+def test_on_a_gpu_the_kernel_of_bfloat16_runs_is_checked_too() -> None:
+    forms = [(name, dtype) for name, _, dtype in attention_forms(torch.device("cuda"))]
+    assert forms == [("sdpa", torch.float32), ("sdpa", torch.bfloat16), ("varlen", torch.bfloat16)]
+
+
 def test_a_form_with_wrong_scores_fails_with_advice() -> None:
     def slightly_wrong(*states: torch.Tensor, scale: float, **options: object) -> torch.Tensor:
         return tree_sdpa(*states, scale=1.001 * scale, **options)  # type: ignore[arg-type]
