@@ -15,10 +15,13 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from rl_core.known_hashes import known_hash, note_hash
 
 NOTHING_THERE = "nothing is there"
 """The usual reason why there is no file."""
@@ -40,6 +43,9 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+
+_HASHING_THREADS = 8
+"""Number of files that are hashed at a time."""
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
@@ -229,15 +235,35 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content, hexadecimal. Raises ValueError if it is not a regular file, and OSError."""
+    """The SHA-256 of a file's content, hexadecimal. A large file that this process has hashed before, and that has not
+    changed since, is not read again (rl_core/known_hashes.py).
+
+    Raises:
+        ValueError: it is not a regular file.
+        OSError: it cannot be read.
+    """
     _check_kind(path)
+    known = known_hash(path)
+    if known is not None:
+        return known
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        status = os.fstat(file.fileno())
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    note_hash(status, found)
+    return found
+
+
+def hash_files(paths: Sequence[Path]) -> list[str]:
+    """The SHA-256 of each file, several at a time. Raises the first error of `hash_file`."""
+    with ThreadPoolExecutor(_HASHING_THREADS, thread_name_prefix="hash") as threads:
+        return list(threads.map(hash_file, paths))
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
     """Relative path (with `/`) -> SHA-256, for every file below `folder`."""
-    return {path.relative_to(folder).as_posix(): hash_file(path) for path in files_below(folder)}
+    paths = files_below(folder)
+    names = (path.relative_to(folder).as_posix() for path in paths)
+    return dict(zip(names, hash_files(paths), strict=True))
 
 
 @contextmanager

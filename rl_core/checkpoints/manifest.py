@@ -3,12 +3,14 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from rl_core.files import atomic_write_json, files_below, hash_file, read_json
+from rl_core.files import atomic_write_json, files_below, hash_files, read_json
+from rl_core.known_hashes import note_hash
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = 1
@@ -58,9 +60,10 @@ class FileRecord:
     sha256: str
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        """The record of an existing file."""
-        return cls(bytes=path.stat().st_size, sha256=hash_file(path))
+    def of_all(cls, paths: Sequence[Path]) -> list[Self]:
+        """The records of existing files, which are read and hashed several at a time."""
+        found = hash_files(paths)
+        return [cls(bytes=path.stat().st_size, sha256=sha256) for path, sha256 in zip(paths, found, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,16 +85,27 @@ class Checkpoint:
         return sum(record.bytes for record in self.files.values())
 
 
-def write_manifest(folder: Path, info: CheckpointInfo) -> None:
+def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, FileRecord]) -> None:
     """Write the manifest of `folder`, with every file below it and `info`.
+
+    Args:
+        folder: The folder of the checkpoint.
+        info: The state that is not a tensor.
+        written: Files that were hashed while they were written, by their paths in the folder. The others are read.
 
     Raises:
         ValueError: the folder has no file, or `info` has a value that is not JSON.
     """
-    files = {path.relative_to(folder).as_posix(): asdict(FileRecord.of(path)) for path in files_below(folder)}
-    if not files:
+    paths = {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
+    if not paths:
         raise ValueError(f"a checkpoint of step {info.step} without any file was about to be written to {folder}")
-    content = {"format": _FORMAT, "info": _as_json(info), "files": files}
+    unknown = [name for name in paths if name not in written]
+    read = zip(unknown, FileRecord.of_all([paths[name] for name in unknown]), strict=True)
+    files = {**written, **dict(read)}
+    for name, path in paths.items():
+        note_hash(path.stat(), files[name].sha256)
+    records = {name: asdict(files[name]) for name in paths}
+    content = {"format": _FORMAT, "info": _as_json(info), "files": records}
     atomic_write_json(folder / MANIFEST_NAME, content | {"sha256": _digest(content)})
 
 
@@ -105,8 +119,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     content = _read_manifest(folder)
     files = {name: FileRecord(**record) for name, record in content["files"].items()}
     for name, record in files.items():
-        path = folder / name
-        size = path.stat().st_size if path.is_file() else None
+        size = _size_of(folder / name)
         if size != record.bytes:
             found = "is missing" if size is None else f"has {size} bytes instead of {record.bytes}"
             raise DamagedCheckpoint(f"{folder}: {name} {found}")
@@ -115,9 +128,19 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def verify(checkpoint: Checkpoint) -> None:
     """Read every file and compare its hash. Raises DamagedCheckpoint with the first file that differs."""
-    for name, record in checkpoint.files.items():
-        if FileRecord.of(checkpoint.folder / name) != record:
+    found = FileRecord.of_all([checkpoint.folder / name for name in checkpoint.files])
+    for (name, record), here in zip(checkpoint.files.items(), found, strict=True):
+        if here != record:
             raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
+
+
+def _size_of(path: Path) -> int | None:
+    """A file's size in bytes; None if no file of this name can be accessed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _as_json(info: CheckpointInfo) -> dict[str, Any]:

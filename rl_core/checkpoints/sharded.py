@@ -10,7 +10,7 @@ import io
 import pickle
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,17 @@ from torch.distributed import ProcessGroup
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from rl_core.checkpoints.hashed_writer import HashedWriter
+from rl_core.checkpoints.host_copy import State
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.files import relative_name
-
-State = dict[str, Any]
 
 _METADATA_CLASSES = {
     ("pathlib", "PosixPath"),
@@ -57,15 +58,24 @@ class MismatchedState(ValueError):
     """A checkpoint does not fit the model or optimizer that it is loaded into; the message lists the differences."""
 
 
-def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
+def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> Mapping[str, FileRecord]:
     """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`.
 
     Every worker of the process group calls it with its own shards. Without a process group, this process is the only
     worker, even if torch has a default group (vLLM in this process creates one). The files depend on the state and the
-    number of workers alone. Raises OSError, for example if the disk is full.
+    number of workers alone.
+
+    Returns:
+        Size and hash of the files that this worker has written, by their names in `folder`; the metadata is not
+        included.
+
+    Raises:
+        OSError: the disk is full or failing.
     """
+    writer = HashedWriter(folder)
     with _plain_library():
-        save(state, storage_writer=_Writer(folder), process_group=process_group, no_dist=process_group is None)
+        save(state, storage_writer=writer, process_group=process_group, no_dist=process_group is None)
+    return writer.written
 
 
 def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
@@ -203,13 +213,6 @@ def _form_of_value(value: object) -> str:
 
 def _form(dtype: torch.dtype, shape: torch.Size) -> str:
     return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
-
-
-class _Writer(FileSystemWriter):
-    """Writes metadata without the folder's path and a random id."""
-
-    def storage_meta(self) -> StorageMeta:
-        return StorageMeta()
 
 
 class _Reader(FileSystemReader):

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rl_core.checkpoints.disk import check_room, free_bytes
@@ -11,6 +11,7 @@ from rl_core.checkpoints.manifest import (
     Checkpoint,
     CheckpointInfo,
     DamagedCheckpoint,
+    FileRecord,
     read_checkpoint,
     verify,
     write_manifest,
@@ -20,6 +21,9 @@ from rl_core.files import committed_folder, remove_folder, sweep_temporaries
 
 _logger = logging.getLogger(__name__)
 _FOLDER = re.compile(r"step-(\d{6,})")
+
+WriteState = Callable[[Path], Mapping[str, FileRecord]]
+"""Writes a state into an empty folder. Returns the files that were hashed meanwhile, by their paths in the folder."""
 
 
 class CheckpointStore:
@@ -43,10 +47,14 @@ class CheckpointStore:
         self._log_event = log_event
         self._reported: set[Path] = set()
 
-    def save(self, step: int, write: Callable[[Path], None], *, info: CheckpointInfo) -> Checkpoint:
-        """Save the checkpoint of `step`, and remove older ones only after that.
+    def save(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+        """Save the checkpoint of `step` (`add`), and remove older ones only after that (`retain`)."""
+        saved = self.add(step, write, info=info)
+        self.retain(step)
+        return saved
 
-        Checkpoints of later steps (damaged ones, or ones from which the run did not continue) are removed too.
+    def add(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+        """Save the checkpoint of `step` and remove none. It may run in a thread, while others read the store.
 
         Args:
             step: The last finished step.
@@ -63,11 +71,18 @@ class CheckpointStore:
         self._check_room()
         folder = self._folder(step)
         with committed_folder(folder) as temporary:
-            write(temporary)
-            write_manifest(temporary, info)
+            written = write(temporary)
+            write_manifest(temporary, info, written=written)
         self._reported.discard(folder)
-        self._retain(step)
         return read_checkpoint(folder)
+
+    def retain(self, step: int) -> None:
+        """Remove the older checkpoints that need not be kept once `step` is saved, and all of later steps: damaged
+        ones, or ones from which the run did not continue."""
+        self.prune(step)
+        for folder, checkpoint in self._folders():
+            if checkpoint is None or checkpoint.step > step:
+                remove_folder(folder)
 
     def prune(self, step: int) -> None:
         """Remove the older checkpoints that the save of `step` should have removed, in case the process was killed
@@ -126,12 +141,6 @@ class CheckpointStore:
             _logger.warning(
                 "the checkpoints in %s will need %d more bytes, but %d are free", self._root, still_to_come, free
             )
-
-    def _retain(self, step: int) -> None:
-        self.prune(step)
-        for folder, checkpoint in self._folders():
-            if checkpoint is None or checkpoint.step > step:
-                remove_folder(folder)
 
     def _folders(self) -> list[tuple[Path, Checkpoint | None]]:
         """All folders `step-NNNNNN`, ordered by step, with their checkpoint if it is complete."""

@@ -193,6 +193,9 @@ class TrainerConfig(Section):
     and lower bits of master weights; an optimizer step brings them to the GPU piece by piece. `all`: the reference and
     the critic too, except while they compute. `none`: nothing. `auto` is `none` on a CPU, and on a GPU the first of
     the three with which the forecast fits. It changes no number."""
+    async_save: bool = True
+    """Write a checkpoint while the next step runs, from a copy in the host's memory that takes as many bytes as the
+    checkpoint. No result depends on it."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)

@@ -23,7 +23,7 @@ class StepRecorder:
         Raises:
             RunLockLost: another process may be writing the run.
         """
-        ensure_held(self._run.lock)
+        self.ensure_lock_held()
         generated = record.collected.generated
         shown = generated + record.collected.stale
         rollouts = self._run.rollouts(record.step)
@@ -46,6 +46,10 @@ class StepRecorder:
         """Remove the records after `step`; the resumed run writes them again, equal to the bit."""
         self._logs.cut_back(step)
         self._logs.log_event("resumed", step=step)
+
+    def ensure_lock_held(self) -> None:
+        """Raises RunLockLost if another process may be writing the run."""
+        ensure_held(self._run.lock)
 
     def metrics_of(self, step: int) -> dict[str, float]:
         """The metrics line of a step. Raises KeyError if there is none."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.checkpoints.manifest import CheckpointInfo
+from rl_core.checkpoints.background import BackgroundSaver
+from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
@@ -74,19 +75,22 @@ class TrainingLoop:
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
         self._kept = EMPTY
+        self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Train until the end of `epoch` (from 1). If it is finished already, its result is returned at once.
+        """Train until the end of `epoch` (from 1), and until its last checkpoint is saved. If it is finished already,
+        its result is returned at once.
 
         Raises:
+            OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
             StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
             AgreementError: the log-probs of generator and trainer differ too much; see `learn`.
         """
         first, last = self._span(epoch)
-        with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance:
+        with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
             advance(max(0, min(self._step, last) - first + 1))
             self._validate_before_training()
             while self._step < last:
@@ -124,7 +128,8 @@ class TrainingLoop:
             self._parts.recorder.record_validation(0, validation)
 
     def _run_step(self) -> float:
-        """One training step, from the next prompts to the saved checkpoint. Returns its mean reward."""
+        """One training step, from the next prompts to its checkpoint, which may be written while the next step runs.
+        Returns its mean reward."""
         parts, config, step = self._parts, self._config, self._step + 1
         timer = PhaseTimer()
         with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
@@ -138,9 +143,12 @@ class TrainingLoop:
             workers=parts.workers,
             timer=timer,
         )
+        with timer.phase("checkpoint_wait"):  # of the step before; so a kill costs no more than save_freq steps
+            self._saver.wait()
         memory = parts.workers.peak_memory()
         record = StepRecord.of(step, collected, learned, seconds=timer.result(), memory=memory)
-        parts.recorder.record(record, self._validate(step))
+        validation = self._validate(step)
+        parts.recorder.record(record, validation)
         self._step, self._kept = step, collected.surplus
         if self._kl is not None and learned.mean_kl is not None:
             self._kl = self._kl.after(kl=learned.mean_kl, samples=collected.batch.num_rollouts)
@@ -152,9 +160,9 @@ class TrainingLoop:
         # Read once: a signal that comes after the save takes effect after the next step, with its checkpoint.
         stopping = parts.stop.signum is not None
         if stopping or self._is_due(step):
-            probe = collected.generated.groups[:PROBE_GROUPS]
-            parts.store.save(step, lambda folder: self._write_state(folder, probe), info=self._checkpoint_info())
+            self._begin_save(self._checkpoint_info(validation), probe=collected.generated.groups[:PROBE_GROUPS])
         if stopping:
+            self._saver.wait()
             parts.stop.raise_if_requested()
         return record.metrics["reward/overall"]
 
@@ -171,23 +179,36 @@ class TrainingLoop:
     def _span(self, epoch: int) -> tuple[int, int]:
         return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
-    def _checkpoint_info(self) -> CheckpointInfo:
-        """The description of a checkpoint after the current step."""
+    def _checkpoint_info(self, validation: Validation | None) -> CheckpointInfo:
+        """The description of a checkpoint after the current step, whose validation is given if there was one."""
         step = self._step
         return CheckpointInfo(
             step=step,
             epoch=epoch_of(step, steps_per_epoch=self._steps_per_epoch),
             end_of_epoch=self._ends_its_epoch(step),
-            validation_score=self._parts.recorder.metrics_of(step).get("val/accuracy"),
+            validation_score=None if validation is None else float(validation.metrics["val/accuracy"]),
             loader=self._parts.loader.state_dict(),
             counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
             interim=not self._is_due(step),
         )
 
-    def _write_state(self, folder: Path, probe: Sequence[Group]) -> None:
-        self._parts.workers.save_state(folder, model_only=self._config.trainer.save_model_only, probe=probe)
-        save_surplus(self._kept, folder, step=self._step)
+    def _begin_save(self, info: CheckpointInfo, *, probe: Sequence[Group]) -> None:
+        """Save the checkpoint of the current step; with `trainer.async_save`, only copy the state here, and write the
+        copy in the background."""
+        workers, trainer, kept = self._parts.workers, self._config.trainer, self._kept
+
+        def write(folder: Path) -> Mapping[str, FileRecord]:
+            save_surplus(kept, folder, step=info.step)
+            if trainer.async_save:
+                return workers.write_snapshot(folder)
+            return workers.save_state(folder, model_only=trainer.save_model_only, probe=probe)
+
+        if trainer.async_save:
+            workers.take_snapshot(model_only=trainer.save_model_only, probe=probe)
+            self._saver.begin(info.step, write, info=info)
+        else:
+            self._parts.store.save(info.step, write, info=info)
 
     def _metrics_of(self, step: int) -> dict[str, float]:
         try:

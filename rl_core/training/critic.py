@@ -1,12 +1,12 @@
 """A worker's critic: the value model with its optimizer, and how both are saved in a checkpoint."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, experience_sequences, update_sequences
-from rl_core.files import atomic_write_json, read_json
+from rl_core.files import read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
@@ -14,7 +14,7 @@ from rl_core.training.batches import OptimizerBatch, OptimizerStepReport
 from rl_core.training.host_memory import HostWeights
 from rl_core.training.log_prob_pass import compute_values
 from rl_core.training.optimizer import PolicyOptimizer
-from rl_core.training.saved_model import load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.saved_model import ModuleState, load_optimizer, load_weights
 from rl_core.training.value_update import ValueUpdate
 from rl_core.types import Float32Array, Group
 
@@ -74,12 +74,10 @@ class Critic:
         """Have the weights on the device during a `with` block."""
         return nullcontext() if self._weights is None else self._weights.on_device()
 
-    def save(self, folder: Path, *, model_only: bool) -> None:
-        """Write model, optimizer and counters. With `model_only`, the optimizer's moments are not written."""
-        save_weights(folder / "model", self._model, self._optimizer, trained_only=False)
-        if not model_only:
-            save_optimizer(folder / "optimizer", self._model, self._optimizer)
-        atomic_write_json(folder / "counters.json", self._optimizer.counters())
+    def state(self, *, model_only: bool, copy: bool) -> tuple[ModuleState, Mapping[str, int]]:
+        """What a checkpoint holds of model and optimizer (`ModuleState.of`), and the counters."""
+        state = ModuleState.of(self._model, self._optimizer, trained_only=False, model_only=model_only, copy=copy)
+        return state, self._optimizer.counters()
 
     def load(self, folder: Path, *, model_only: bool) -> None:
         """Load model, optimizer and counters, equal to the bit. With `model_only`, the moments start from zero.

@@ -1,4 +1,4 @@
-"""Writes the probe of a checkpoint, and checks that a loaded checkpoint reproduces it."""
+"""Makes the probe of a checkpoint, and checks that a loaded checkpoint reproduces it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from rl_core.checkpoints.probe import (
     differences,
     plain_distribution,
     read_probe,
-    write_probe,
 )
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import resume_tolerance
@@ -31,7 +30,7 @@ class ProbeMismatch(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prober:
-    """Writes a policy's log-probs of some groups into a checkpoint, and compares a loaded policy with them.
+    """Computes a policy's log-probs of some groups for a checkpoint, and compares a loaded policy with them.
 
     Attributes:
         policy: The policy.
@@ -47,9 +46,9 @@ class Prober:
     token_budget: int
     config: RunConfig
 
-    def write(self, folder: Path, groups: Sequence[Group]) -> None:
-        """Write the probe of `groups`."""
-        probe = build_probe(
+    def probe(self, groups: Sequence[Group]) -> Probe:
+        """The probe of `groups`."""
+        return build_probe(
             groups,
             self.log_probs(groups),
             dtype=self.config.model.dtype,
@@ -57,7 +56,6 @@ class Prober:
             encoded_image=self.images.encoded,
             video_positions=self._positions,
         )
-        write_probe(folder, probe)
 
     def check(self, folder: Path) -> None:
         """Raises ProbeMismatch if the policy's log-probs differ from the probe by more than `resume_tolerance`."""

@@ -7,11 +7,15 @@ same tensors, and train the same numbers.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import nn
 
+from rl_core.checkpoints.host_copy import State, host_copy
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.sharded import (
     load_model_state,
     load_optimizer_state,
@@ -25,11 +29,52 @@ from rl_core.training.split_adamw import SplitAdamW, join, split
 LowerBits = Mapping[str, torch.Tensor]
 
 
-def save_weights(folder: Path, module: nn.Module, optimizer: PolicyOptimizer | None, *, trained_only: bool) -> None:
-    """Write the weights; for a trained bfloat16 weight, its float32 master weight. With `trained_only`, frozen weights
-    are not written."""
-    adamw = None if optimizer is None else optimizer.adamw
-    save_sharded(folder, model_state(module, trained_only=trained_only) | master_weights(module, adamw))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleState:
+    """What a checkpoint holds of a trained module.
+
+    Attributes:
+        weights: name -> tensor; for a trained bfloat16 weight, its float32 master weight.
+        moments: Parameter name -> the optimizer's entries; None if they are left out.
+    """
+
+    weights: State
+    moments: State | None
+
+    @classmethod
+    def of(
+        cls, module: nn.Module, optimizer: PolicyOptimizer, *, trained_only: bool, model_only: bool, copy: bool
+    ) -> Self:
+        """The present state.
+
+        Args:
+            module: The module.
+            optimizer: Its optimizer.
+            trained_only: Leave frozen weights out.
+            model_only: Leave the moments out.
+            copy: Copy the tensors to the host's memory, so that the state can be written while training goes on. Else
+                the tensors are those of module and optimizer, except for the master weights, which are made here.
+        """
+        masters = master_weights(module, optimizer.adamw)
+        weights = model_state(module, trained_only=trained_only)
+        moments = {} if model_only else optimizer_state(module, optimizer.adamw)
+        if copy:
+            own = {name: weight for name, weight in weights.items() if name not in masters}
+            weights, moments = weights | host_copy(own), host_copy(moments)
+        return cls(weights=weights | masters, moments=None if model_only else moments)
+
+    def write(self, folder: Path) -> dict[str, FileRecord]:
+        """Write the folder `model`, and `optimizer` unless the moments are left out.
+
+        Returns:
+            Size and hash of the files with tensors, by their paths in `folder`.
+        """
+        parts = {"model": self.weights} | ({} if self.moments is None else {"optimizer": self.moments})
+        return {
+            f"{part}/{name}": record
+            for part, state in parts.items()
+            for name, record in save_sharded(folder / part, state).items()
+        }
 
 
 def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> LowerBits:
@@ -41,11 +86,6 @@ def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> Lowe
     masters = empty_master_weights(module)
     load_model_state(folder, module, trained_only=trained_only, elsewhere=masters)
     return take_master_weights(module, masters)
-
-
-def save_optimizer(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
-    """Write the moments of the optimizer."""
-    save_sharded(folder, optimizer_state(module, optimizer.adamw))
 
 
 def load_optimizer(

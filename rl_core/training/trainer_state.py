@@ -1,20 +1,49 @@
-"""Saves the state of a trainer into a checkpoint, loads it, and verifies it with the checkpoint's probe."""
+"""Takes snapshots of a trainer's state for checkpoints, loads it, and verifies it with the checkpoint's probe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl_core.checkpoints.manifest import FileRecord
+from rl_core.checkpoints.probe import Probe, write_probe
 from rl_core.data.images import ImageStore
 from rl_core.files import atomic_write_json, read_json
 from rl_core.training.probing import Prober
-from rl_core.training.saved_model import LowerBits, load_optimizer, load_weights, save_optimizer, save_weights
+from rl_core.training.saved_model import LowerBits, ModuleState, load_optimizer, load_weights
 from rl_core.training.trainer import Trainer
 from rl_core.types import Group
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerSnapshot:
+    """The state of a trainer at one moment.
+
+    Attributes:
+        modules: Folder in the checkpoint -> policy or critic, and its counters.
+        probe: The policy's log-probs of some responses.
+    """
+
+    modules: Mapping[str, tuple[ModuleState, Mapping[str, int]]]
+    probe: Probe
+
+    def write(self, folder: Path) -> dict[str, FileRecord]:
+        """Write the state into an existing folder.
+
+        Returns:
+            Size and hash of the files with tensors, by their paths in `folder`.
+        """
+        written: dict[str, FileRecord] = {}
+        for name, (state, counters) in self.modules.items():
+            place = folder / name
+            written |= {(Path(name) / path).as_posix(): record for path, record in state.write(place).items()}
+            atomic_write_json(place / "counters.json", counters)
+        write_probe(folder / "probe", self.probe)
+        return written
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerState:
-    """Saves and loads the state of one trainer.
+    """Takes and loads the state of one trainer.
 
     Attributes:
         trainer: The trainer.
@@ -24,18 +53,23 @@ class TrainerState:
     trainer: Trainer
     images: ImageStore
 
-    def save(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Write model (with LoRA, the adapters alone), optimizer, critic, counters and probe into an existing folder.
-        With `model_only`, the moments of the optimizers are not written."""
+    def snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> TrainerSnapshot:
+        """The state at this moment: model (with LoRA, the adapters alone), optimizer, critic, counters and probe.
+
+        Args:
+            model_only: Leave the moments of the optimizers out.
+            probe: Groups whose log-probs are the probe.
+            copy: Copy all tensors to the host's memory. Without, the snapshot is valid until the weights change.
+        """
         trainer, optimizer = self.trainer, self.trainer.optimizer
-        save_weights(folder / "model", trainer.policy, optimizer, trained_only=trainer.has_lora)
-        if not model_only:
-            save_optimizer(folder / "optimizer", trainer.policy, optimizer)
-        if trainer.critic is not None:
-            trainer.critic.save(folder / "critic", model_only=model_only)
+        policy = ModuleState.of(
+            trainer.policy, optimizer, trained_only=trainer.has_lora, model_only=model_only, copy=copy
+        )
         counters = {"policy_version": trainer.policy_version} | optimizer.counters()
-        atomic_write_json(folder / "counters.json", counters)
-        self.prober().write(folder / "probe", probe)
+        modules: dict[str, tuple[ModuleState, Mapping[str, int]]] = {".": (policy, counters)}
+        if trainer.critic is not None:
+            modules["critic"] = trainer.critic.state(model_only=model_only, copy=copy)
+        return TrainerSnapshot(modules=modules, probe=self.prober().probe(probe))
 
     def load(self, folder: Path, *, model_only: bool) -> None:
         """Load everything, to continue training. With `model_only`, the moments start from zero, while weights and

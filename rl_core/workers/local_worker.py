@@ -2,10 +2,12 @@
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
@@ -17,7 +19,7 @@ from rl_core.rollout.protocol import RolloutEngine
 from rl_core.rollout.starting import start_engine
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
-from rl_core.training.trainer_state import TrainerState
+from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.peak_memory import PeakMemory
@@ -30,7 +32,7 @@ class LocalWorker:
     Attributes:
         trainer: Policy, optimizer, reference and critic.
         generator: Samples responses.
-        state: Saves and loads the trainer's state.
+        state: Takes and loads the trainer's state.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class LocalWorker:
         )
         self.state = TrainerState(trainer=self.trainer, images=images)
         self.generator = Generator(self._start_engine)
+        self._snapshot: TrainerSnapshot | None = None
         self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
         self._config = config
         self._folders = folders
@@ -125,12 +128,31 @@ class LocalWorker:
         """See WorkerGroup."""
         self._trainer_with_device().load_critic(folder)
 
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
         """See WorkerGroup."""
         self._trainer_with_device()
+        with self._saving():
+            return self.state.snapshot(model_only=model_only, probe=probe, copy=False).write(folder)
+
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """See WorkerGroup."""
+        self._trainer_with_device()
+        with self._saving():
+            self._snapshot = self.state.snapshot(model_only=model_only, probe=probe, copy=True)
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        """See WorkerGroup."""
+        if self._snapshot is None:
+            raise RuntimeError("there is no snapshot to write: call take_snapshot first")
+        snapshot, self._snapshot = self._snapshot, None
+        return snapshot.write(folder)
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        """The phase of a save, for the peaks of the memory. A snapshot is written during other phases."""
         self._memory.enter("save")
         try:
-            self.state.save(folder, model_only=model_only, probe=probe)
+            yield
         finally:
             self._memory.enter("update")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import rl_core
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.run import RunConfig
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
@@ -52,15 +53,19 @@ class ProcessWorker:
         self._generation: object | None = None  # identifies the unfinished generation, if there is one
         self._is_broken = False
         here, there = socket.socketpair()
-        with there:
+        snapshots_here, snapshots_there = socket.socketpair()
+        with there, snapshots_there:
+            descriptors = [there.fileno(), snapshots_there.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rl_core.workers.serving", str(there.fileno())],
-                pass_fds=[there.fileno()],
+                [sys.executable, "-P", "-m", "rl_core.workers.serving", *map(str, descriptors)],
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": _with_these_sources()},
             )
         self._connection: Connection[Any, Any] = Connection(here.detach())
+        # Snapshots are written during other calls, so they have a connection of their own.
+        self._snapshots: Connection[Any, Any] = Connection(snapshots_here.detach())
         opening = Opening(
             config=config,
             folders=folders,
@@ -152,9 +157,26 @@ class ProcessWorker:
         """See WorkerGroup."""
         self._call("load_critic", folder)
 
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
         """See WorkerGroup."""
-        self._call("save_state", folder, model_only=model_only, probe=probe)
+        written: Mapping[str, FileRecord] = self._call("save_state", folder, model_only=model_only, probe=probe)
+        return written
+
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """See WorkerGroup."""
+        self._call("take_snapshot", model_only=model_only, probe=probe)
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        """See WorkerGroup."""
+        try:
+            self._snapshots.send(Call(method="write_snapshot", arguments=(folder,)))
+            message: Raised | Returned = self._snapshots.recv()
+        except (EOFError, OSError) as error:
+            raise WorkerDied(f"the worker's process {self.pid} ended before it had written {folder}") from error
+        if isinstance(message, Raised):
+            raise message.error from message.cause
+        written: Mapping[str, FileRecord] = message.value
+        return written
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """See WorkerGroup."""
@@ -175,6 +197,7 @@ class ProcessWorker:
 
     def close(self) -> None:
         """End the process; it is killed if it takes too long."""
+        self._snapshots.close()
         self._connection.close()  # tells the process that there are no more calls
         self._ended()
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import (
@@ -69,9 +70,21 @@ class WorkerGroup(Protocol):
     def load_critic(self, folder: Path) -> None:
         """Make a new critic, with a new optimizer, from a Hugging Face folder."""
 
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> None:
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
         """Write the shards of model, optimizer and critic, the counters and the probe into an existing empty folder.
-        With `model_only`, the optimizers' moments are not written."""
+        With `model_only`, the optimizers' moments are not written.
+
+        Returns:
+            Size and hash of the files with tensors, by their paths in `folder`.
+        """
+
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """Copy what `save_state` writes to the host's memory, where it stays until `write_snapshot`. A snapshot that
+        was not written is replaced."""
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        """Write the snapshot as `save_state` does, and free its memory. As the only method, it may be called in another
+        thread while other methods run. Raises RuntimeError if there is no snapshot."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """Load a saved state to continue training. With `model_only`, the moments start from zero; weights and

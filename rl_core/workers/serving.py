@@ -1,4 +1,4 @@
-"""The program of a ProcessWorker's process: `python -m rl_core.workers.serving DESCRIPTOR`."""
+"""The program of a ProcessWorker's process: `python -m rl_core.workers.serving CALLS SNAPSHOTS`, two descriptors."""
 
 import logging
 import os
@@ -51,8 +51,9 @@ class Channel:
         return self._connection.poll()
 
 
-def serve(channel: Channel) -> None:
-    """Open the worker, then execute calls until the run closes the connection."""
+def serve(channel: Channel, snapshots: Channel) -> None:
+    """Open the worker, then execute calls until the run closes the connection. On `snapshots`, calls are executed at
+    the same time, in a thread."""
     opening: Opening = channel.receive()
     worker = LocalWorker(
         opening.config,
@@ -60,12 +61,17 @@ def serve(channel: Channel) -> None:
         total_optimizer_steps=opening.total_optimizer_steps,
         total_critic_steps=opening.total_critic_steps,
     )
+    threading.Thread(target=_answer_all, args=(worker, snapshots), name="snapshots", daemon=True).start()
     channel.send(Returned(value=None, policy_version=worker.policy_version))
-    try:
+    _answer_all(worker, channel)
+    worker.close()
+
+
+def _answer_all(worker: LocalWorker, channel: Channel) -> None:
+    """Execute calls, one after the other, until the run closes the connection."""
+    with suppress(RunHasGone):
         while True:
             answer(worker, channel.receive(), channel)
-    except RunHasGone:
-        worker.close()
 
 
 def answer(worker: LocalWorker, call: Call | StopYielding, channel: Channel) -> None:
@@ -150,17 +156,18 @@ def end_with_parent() -> None:
 
 
 def main() -> None:
-    """Serve the connection whose file descriptor is on the command line."""
+    """Serve the two connections whose file descriptors are on the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # The run decides when its worker stops. Not SIG_IGN, which child processes would inherit.
         signal.signal(number, lambda *_: None)
     end_with_parent()
-    descriptor = int(sys.argv[1])
-    os.set_inheritable(descriptor, False)  # a child that outlives this process must not keep the connection open
-    channel = Channel(Connection(descriptor))
+    descriptors = [int(argument) for argument in sys.argv[1:]]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # a child that outlives this process must not keep the connection open
+    channel, snapshots = (Channel(Connection(descriptor)) for descriptor in descriptors)
     send_logs(channel)
     try:
-        serve(channel)
+        serve(channel, snapshots)
     except RunHasGone:
         return
     except Exception as error:  # noqa: BLE001 - the worker could not be opened; the run raises the error

@@ -7,12 +7,12 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rl_core.files import atomic_write_json, is_regular, read_json, relative_name
+from rl_core.files import atomic_write_json, hash_file, hash_files, is_regular, read_json, relative_name
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 
@@ -72,12 +72,12 @@ def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
         FileNotFoundError: a path does not exist, so the stage did not write what it should have written.
     """
     files = sorted(file for path in paths for file in _files_at(path))
-    return {file.relative_to(root).as_posix(): _describe(file) for file in files}
+    return dict(zip((file.relative_to(root).as_posix() for file in files), _describe(files), strict=True))
 
 
-def _describe(file: Path) -> Output:
-    size = file.stat().st_size
-    return Output(sha256=hash_of_start(file, size), size=size)
+def _describe(files: Sequence[Path]) -> list[Output]:
+    sizes = [file.stat().st_size for file in files]
+    return [Output(sha256=sha256, size=size) for sha256, size in zip(hash_files(files), sizes, strict=True)]
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -130,10 +130,10 @@ def _problem_of(file: Path, output: Output) -> str | None:
         size = file.stat().st_size
         if size < output.size or (size > output.size and file.name != GROWING_FILE):
             return f"has {size} bytes instead of {output.size}"
-        matches = hash_of_start(file, output.size) == output.sha256
+        found = hash_file(file) if size == output.size else hash_of_start(file, output.size)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    return None if matches else "was altered"
+    return None if found == output.sha256 else "was altered"
 
 
 def hash_of_start(file: Path, size: int) -> str:

@@ -39,9 +39,9 @@ OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 
 _PASSES: Final = {f"micro_batch_size_per_device_for_{kind}": number for kind, number in CPU_SEQUENCES.items()}
 
-_KEEPING: Final = {"save_limit", "offload"}
-"""Keys of `trainer` that decide only what is kept where: on the disk, in the host's memory. They may be changed while a
-run goes on."""
+_KEEPING: Final = {"save_limit", "async_save", "offload"}
+"""Keys of `trainer` that decide only what is kept where, on the disk and in the host's memory, and when checkpoints are
+written. They may be changed while a run goes on."""
 
 _FORMER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -129,7 +129,7 @@ def _as_before(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(config: RunConfig) -> dict[str, Any]:
     """The config without the keys that change no number: the name, where the run is shown, copied and uploaded, what it
-    is to reproduce, how many checkpoints are kept."""
+    is to reproduce, how checkpoints are written and how many are kept."""
     return config.model_dump(
         mode="json",
         exclude={

@@ -320,6 +320,7 @@ def trainers(draw: DrawFn, *, has_critic: bool) -> Tree:
         "save_freq": draw(one_of(1, 5)),
         "save_limit": draw(one_of(1, 3)),
         "save_model_only": draw(one_of(False, False, False, True)),
+        "async_save": draw(one_of(True, True, False)),
         "critic_warmup": draw(one_of(0, 0, 2)) if has_critic else 0,
         "max_nonfinite_steps": draw(one_of(1, 3)),
     }

@@ -44,13 +44,14 @@ def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one
             assert stopped.wait(timeout=300) == 130, output.read_text()
         assert f"sightline run --resume {run.name}" in output.read_text()
 
-        launcher = (KILLER, "before", "checkpoints/step-000006")
-        with started(command(*run_arguments(new_home), launcher=launcher), variables, output) as killed_in_a_save:
-            assert killed_in_a_save.wait(timeout=300) == -signal.SIGKILL, output.read_text()
-        assert list(run.checkpoints.glob("step-*")) and not list(run.checkpoints.glob("step-000006"))
+        for moment in ("step-000006", ".step-000006.tmp/counters.json"):  # at its end, and while it is written
+            launcher = (KILLER, "before", f"checkpoints/{moment}")
+            with started(command(*run_arguments(new_home), launcher=launcher), variables, output) as killed_in_a_save:
+                assert killed_in_a_save.wait(timeout=300) == -signal.SIGKILL, output.read_text()
+            assert list(run.checkpoints.glob("step-*")) and not list(run.checkpoints.glob("step-000006"))
 
         with started(arguments, variables, output) as stopped:
-            wait_until(lambda: openings(run) == 4 or stopped.poll() is not None, "the run goes on")
+            wait_until(lambda: openings(run) == 5 or stopped.poll() is not None, "the run goes on")
             stopped.terminate()
             assert stopped.wait(timeout=300) == 143, output.read_text()
 
@@ -59,7 +60,7 @@ def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one
         assert "training continues after step" in output.read_text()
 
     states = flow_run_states(new_home, run)
-    assert states[-5:] == ["Crashed", "Interrupted", "Crashed", "Interrupted", "Completed"]
+    assert states[-6:] == ["Crashed", "Interrupted", "Crashed", "Crashed", "Interrupted", "Completed"]
     assert '"kind":"reward_failed"' not in run.events.read_text()
     assert differences(fingerprint(finished), fingerprint(run)) == []
 

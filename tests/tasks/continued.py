@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from rl_core.checkpoints.store import CheckpointStore
+from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo, FileRecord
+from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.config.run import RunConfig
 from rl_core.files import folder_hashes
 from rl_core.loop import training_loop
@@ -101,7 +102,7 @@ class Workers:
     """Hold one number that depends on every step so far."""
 
     def __init__(self) -> None:
-        self.state = "new"
+        self.state = self.snapshot = "new"
 
     def wake(self) -> None:
         pass
@@ -115,8 +116,12 @@ class Workers:
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         self.state = (folder / "state").read_text()
 
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[object]) -> None:
-        (folder / "state").write_text(self.state)
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[object]) -> None:
+        self.snapshot = self.state
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        (folder / "state").write_text(self.snapshot)
+        return {}
 
     def learn(self, step: int) -> None:
         self.state = hashlib.sha256(f"{self.state} {step}".encode()).hexdigest()
@@ -161,8 +166,9 @@ class End:
 
     Attributes:
         step: The step in which it does.
-        kind: "killed" before the step is recorded; "recorded", killed right after that; "saved", killed when the
-            step's checkpoint is in place and older ones are not removed yet; "unnoted", killed when the step ended an
+        kind: "killed" before the step is recorded; "recorded", killed right after that; "unsaved", killed while the
+            step's checkpoint is written in the background; "saved", killed when it is in place and older ones are not
+            removed yet; "unnoted", killed when the step ended an
             epoch and nothing says so yet; "stopped" by a signal, so that the step is saved first.
     """
 
@@ -170,7 +176,7 @@ class End:
     kind: str
 
 
-ENDS = ("killed", "recorded", "saved", "unnoted", "stopped")
+ENDS = ("killed", "recorded", "unsaved", "saved", "unnoted", "stopped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,10 +241,17 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
                 raise Killed
 
     class Store(CheckpointStore):
-        def _retain(self, step: int) -> None:
+        def add(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+            def killed(folder: Path) -> Mapping[str, FileRecord]:
+                write(folder)
+                raise Killed
+
+            return super().add(step, killed if at.get("unsaved") == step else write, info=info)
+
+        def retain(self, step: int) -> None:
             if at.get("saved") == step:
                 raise Killed
-            super()._retain(step)
+            super().retain(step)
 
     made_by = start.made_by(geometry.software)
     mark_started(run, geometry.wanted.epoch(len(start.epochs) + 1, made_by=made_by))

@@ -2,12 +2,13 @@
 
 import errno
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from rl_core.checkpoints.disk import DiskFull, check_room, free_bytes
-from rl_core.checkpoints.manifest import CheckpointInfo
+from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
 from rl_core.checkpoints.store import CheckpointStore
 
 
@@ -23,8 +24,9 @@ def test_too_little_room_is_named_with_both_numbers_and_what_to_do(small_disk: P
 
 
 def save(store: CheckpointStore, step: int, kib: int) -> None:
-    def write(folder: Path) -> None:
+    def write(folder: Path) -> Mapping[str, FileRecord]:
         (folder / "state").write_bytes(bytes(kib << 10))
+        return {}
 
     store.save(step, write, info=CheckpointInfo(step=step, epoch=1, end_of_epoch=False))
 

@@ -3,15 +3,15 @@
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.checkpoints.manifest import CheckpointInfo, DamagedCheckpoint
-from rl_core.checkpoints.store import CheckpointStore
+from rl_core.checkpoints.manifest import CheckpointInfo, DamagedCheckpoint, FileRecord
+from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.files import files_below
 
 
@@ -27,11 +27,12 @@ def info(step: int, score: float | None = None, *, interim: bool = False) -> Che
     )
 
 
-def write_state(text: str) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
+def write_state(text: str) -> WriteState:
+    def write(folder: Path) -> Mapping[str, FileRecord]:
         (folder / "shards").mkdir()
         (folder / "shards" / "0.distcp").write_text(text * 100)
         (folder / "probe.json").write_text(text)
+        return {}
 
     return write
 
@@ -129,9 +130,10 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_di
     store = CheckpointStore(small_disk / "checkpoints", save_limit=2)
     save(store, 1)
 
-    def write(folder: Path) -> None:
+    def write(folder: Path) -> Mapping[str, FileRecord]:
         for number in range(size_mib):
             (folder / str(number)).write_bytes(bytes(1 << 20))
+        return {}
 
     with pytest.raises(OSError) as full:
         store.save(2, write, info=info(2))
@@ -256,6 +258,6 @@ def test_wrong_use_is_named(root: Path) -> None:
     with pytest.raises(ValueError, match="info of step 2 was given for the checkpoint of step 1"):
         CheckpointStore(root, save_limit=1).save(1, write_state("x"), info=info(2))
     with pytest.raises(ValueError, match="without any file"):
-        CheckpointStore(root, save_limit=1).save(1, lambda folder: None, info=info(1))
+        CheckpointStore(root, save_limit=1).save(1, lambda folder: {}, info=info(1))
     with pytest.raises(ValueError, match="nan, not a finite number"):
         info(1, float("nan"))

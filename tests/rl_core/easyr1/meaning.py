@@ -87,6 +87,7 @@ OWN: Mapping[str, Any] = {
     "actor.optim.eps": 1e-8,
     "trainer.val_mode": "sampled",  # validation draws by worker.rollout.val_override_config
     "trainer.max_nonfinite_steps": 3,
+    "trainer.async_save": True,
     "evaluation.modes": ["sampled"],
     "evaluation.limit": None,
     "evaluation.categories": [],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.checkpoints.manifest import CheckpointInfo
+from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
 from rl_core.config.run import RunConfig
 from rl_core.loop.session import Session
 from rl_core.progress import SilentProgress
@@ -68,10 +68,15 @@ def test_a_best_checkpoint_that_is_lost_is_not_passed_over_in_silence(
         }
     )
     session = Session(config, run, progress=SilentProgress(), stop=StopRequest())
+
+    def write(folder: Path) -> dict[str, FileRecord]:
+        (folder / "state").write_text("state")
+        return {}
+
     for step, score in enumerate((0.5, 0.75, 0.25), start=1):
         RunLogs(run).log_step(step, {"val/accuracy": score})
         info = CheckpointInfo(step=step, epoch=1, end_of_epoch=step == 3, validation_score=score)
-        session.store.save(step, lambda folder: (folder / "state").write_text("state"), info=info)
+        session.store.save(step, write, info=info)
     with caplog.at_level(logging.WARNING, "rl_core.loop.session"):
         assert session.trained_checkpoint().step == 2 and caplog.messages == []
         shutil.rmtree(run.checkpoints / "step-000002")

@@ -1,9 +1,11 @@
 """The training loop on the real worker: records, checkpoints, stops, resumes."""
 
 import dataclasses
+import errno
 import json
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -253,6 +255,70 @@ def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loo
     stop = StopRequest()
     with pytest.raises(Interrupted):
         open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
+
+
+def test_a_checkpoint_written_in_the_background_is_the_one_that_a_step_waits_for(
+    open_loop, validating, tmp_path
+) -> None:
+    for name, is_async in (("background", True), ("waiting", False)):
+        trainer = validating.trainer.model_copy(update={"async_save": is_async})
+        config = validating.model_copy(update={"trainer": trainer})
+        loop = open_loop(tmp_path / name, config=config)
+        for epoch in (1, 2):
+            loop.train_epoch(epoch)
+    assert differences(results(tmp_path / "background"), results(tmp_path / "waiting")) == []
+
+
+def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker, monkeypatch, tmp_path) -> None:
+    """The write of step 2 goes on only when step 3 learns."""
+    learning = threading.Event()
+    original_write, original_learn = worker.write_snapshot, training_loop.learn
+
+    def write(folder: Path):
+        assert folder.name.startswith(".step-000003") or learning.wait(60), "step 3 waited for the checkpoint of step 2"
+        return original_write(folder)
+
+    def learn(*args: object, step: int, **kwargs: object):
+        if step == 3:
+            learning.set()
+        return original_learn(*args, step=step, **kwargs)
+
+    monkeypatch.setattr(worker, "write_snapshot", write)
+    monkeypatch.setattr(training_loop, "learn", learn)
+    open_loop(tmp_path).train_epoch(1)
+    assert learning.is_set()
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000002", "step-000003"]
+
+
+def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_record(
+    open_loop, worker, monkeypatch, tmp_path
+) -> None:
+    def write(folder: Path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "write_snapshot", write)
+        with pytest.raises(OSError) as full:
+            open_loop(tmp_path).train_epoch(1)
+    assert full.value.errno == errno.ENOSPC
+    assert [line["step"] for line in read(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    open_loop(tmp_path).train_epoch(1)
+    assert (tmp_path / "checkpoints/step-000003/manifest.json").is_file()
+
+
+def test_an_error_in_a_step_leaves_the_checkpoint_before_it_complete(open_loop, monkeypatch, tmp_path) -> None:
+    original = training_loop.learn
+
+    def learn(*args: object, step: int, **kwargs: object):
+        if step == 3:
+            raise ValueError("in step 3")
+        return original(*args, step=step, **kwargs)
+
+    monkeypatch.setattr(training_loop, "learn", learn)
+    with pytest.raises(ValueError, match="in step 3"):
+        open_loop(tmp_path).train_epoch(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
 
 

@@ -10,13 +10,12 @@ from rl_core.checkpoints.sharded import load_sharded, model_state, optimizer_sta
 from rl_core.config.training import OptimConfig
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.saved_model import (
+    ModuleState,
     empty_master_weights,
     give_lower_bits,
     load_optimizer,
     load_weights,
     master_weights,
-    save_optimizer,
-    save_weights,
     take_master_weights,
 )
 from tests.rl_core.training.bfloat16_modules import make_bfloat16, train
@@ -25,8 +24,7 @@ FIRST_MOMENT = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}
 
 
 def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
-    save_weights(folder / "model", module, optimizer, trained_only=False)
-    save_optimizer(folder / "optimizer", module, optimizer)
+    ModuleState.of(module, optimizer, trained_only=False, model_only=False, copy=False).write(folder)
 
 
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)

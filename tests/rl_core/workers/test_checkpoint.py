@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rl_core.checkpoints.probe import differences, plain_distribution, read_probe
+from rl_core.files import folder_hashes, hash_file
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.training.probing import ProbeMismatch, probe_groups
@@ -29,6 +30,23 @@ def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_group
     found = weights(worker)
     assert result == expected_result
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.parametrize("model_only", [False, True])
+def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_groups, tmp_path, model_only) -> None:
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
+    probe = groups_of(train_groups)[:1]
+    worker.update(batch)
+    expected = worker.save_state(tmp_path / "state", model_only=model_only, probe=probe)
+    worker.take_snapshot(model_only=model_only, probe=probe)
+    worker.update(batch)
+    assert worker.write_snapshot(tmp_path / "snapshot") == expected
+    assert folder_hashes(tmp_path / "snapshot") == folder_hashes(tmp_path / "state")
+    for name, record in expected.items():
+        path = tmp_path / "state" / name
+        assert (path.stat().st_size, hash_file(path)) == (record.bytes, record.sha256)
+    with pytest.raises(RuntimeError, match="call take_snapshot first"):
+        worker.write_snapshot(tmp_path / "again")
 
 
 def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from rl_core.checkpoints.sharded import load_sharded
-from rl_core.training.saved_model import empty_master_weights, master_weights, save_optimizer, save_weights
+from rl_core.training.saved_model import ModuleState, empty_master_weights, master_weights
 from tests.rl_core.models.builders import relative_difference, write_small_model
 from tests.rl_core.workers.mixed_precision import START, build, train
 
@@ -51,8 +51,8 @@ def test_fsdp_trains_the_same_numbers_from_the_same_checkpoint(tmp_path: Path) -
     bench, optimizer_of = build(tmp_path / "model")
     optimizer = optimizer_of(bench.policy)
     train(bench, optimizer, seeds=START)
-    save_weights(tmp_path / "start" / "model", bench.policy, optimizer, trained_only=False)
-    save_optimizer(tmp_path / "start" / "optimizer", bench.policy, optimizer)
+    start = ModuleState.of(bench.policy, optimizer, trained_only=False, model_only=False, copy=False)
+    start.write(tmp_path / "start")
     before = master_weights(bench.policy, optimizer.adamw)
     before = {name: number.clone() for name, number in before.items()}
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ import torch
 from transformers import AutoModelForImageTextToText
 
 from rl_core.config.run import RunConfig
+from rl_core.files import folder_hashes
 from rl_core.progress import SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
@@ -123,6 +125,44 @@ def test_what_a_call_raises_there_is_raised_here_with_its_traceback(
     apart.update(batch)
     with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared"):
         apart.update(batch)
+
+
+def test_a_snapshot_is_written_there_while_it_does_something_else(
+    apart: ProcessWorker,
+    worker: LocalWorker,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    config: RunConfig,
+    tmp_path: Path,
+) -> None:
+    probe = groups_of(train_groups)[:1]
+    for each in (apart, worker):
+        each.load_policy(prepared_run.initial_model)
+    expected = worker.save_state(tmp_path / "here", model_only=False, probe=probe)
+    apart.take_snapshot(model_only=False, probe=probe)
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    with ThreadPoolExecutor(1) as thread, awake_generator(apart):
+        rollouts = apart.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling)
+        next(rollouts)  # the worker waits for nothing but the next value to be taken
+        written = thread.submit(apart.write_snapshot, tmp_path / "there").result(60)
+        rollouts.close()
+    assert written == expected
+    assert folder_hashes(tmp_path / "there") == folder_hashes(tmp_path / "here")
+    with pytest.raises(RuntimeError, match="call take_snapshot first"):
+        apart.write_snapshot(tmp_path / "again")
+
+
+def test_its_death_while_a_snapshot_is_written_is_an_error_that_names_the_folder(
+    config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup], tmp_path: Path
+) -> None:
+    worker = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
+    worker.take_snapshot(model_only=True, probe=groups_of(train_groups)[:1])
+    os.kill(worker.pid, signal.SIGSTOP)  # so that it dies before it has written anything
+    threading.Timer(0.5, os.kill, (worker.pid, signal.SIGKILL)).start()
+    with pytest.raises(WorkerDied, match=rf"{worker.pid} ended before it had written {tmp_path}"):
+        worker.write_snapshot(tmp_path)
+    worker.close()
 
 
 def test_its_death_is_an_error_that_says_how_and_another_one_starts_clean(

@@ -69,6 +69,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("seed=2", ALL),
         ("tracking.gallery_items=3", {"report"}),
         ("trainer.save_limit=1", set()),
+        ("trainer.async_save=false", set()),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
         ("storage.address=s3://bucket/runs", set()),
         ("experiment=other", set()),

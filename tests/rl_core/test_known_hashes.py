@@ -1,0 +1,71 @@
+"""A large file is hashed once, and again as soon as it has changed."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rl_core import files
+from rl_core.files import hash_file, hash_files
+from rl_core.known_hashes import LEAST_BYTES, known_hash, note_hash
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    path = tmp_path / "folder" / "large"
+    path.parent.mkdir()
+    path.write_bytes(os.urandom(LEAST_BYTES))
+    return path
+
+
+def test_a_large_file_is_read_once_also_under_another_name(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = hash_file(large)
+    assert found == sha256(large)
+    monkeypatch.setattr(files.hashlib, "file_digest", None)  # a second reading would fail
+    folder = large.parent.rename(large.parent.with_name("renamed"))
+    assert hash_file(folder / "large") == found
+    os.link(folder / "large", folder / "linked")
+    assert hash_files([folder / "linked", folder / "large"]) == [found, found]
+
+
+def _append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def _flip(path: Path) -> None:
+    with path.open("r+b") as file:
+        first = file.read(1)
+        file.seek(0)
+        file.write(bytes([first[0] ^ 1]))
+    status = path.stat()  # a clock that ticks slowly could leave the same time
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(os.urandom(path.stat().st_size))
+    status = path.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [_append, _flip, _replace])
+def test_a_file_that_has_changed_is_read_again(large: Path, change: Callable[[Path], None]) -> None:
+    before = hash_file(large)
+    change(large)
+    assert known_hash(large) is None
+    assert hash_file(large) == sha256(large) != before
+
+
+def test_a_small_file_is_always_read(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(bytes(LEAST_BYTES - 1))
+    note_hash(path.stat(), "wrong")
+    assert hash_file(path) == sha256(path)
