@@ -9,19 +9,45 @@ State = dict[str, Any]
 _Key = tuple[torch.device, int, torch.dtype, torch.Size, tuple[int, ...]]
 
 
-def host_copy(state: State) -> State:
-    """A copy of a nested dictionary of tensors and plain values, with all tensors in new memory of the host. It takes
-    as many bytes as the tensors: tensors that share their memory, such as tied weights, have one copy."""
-    copies: dict[_Key, torch.Tensor] = {}
+class HostCopies:
+    """Copies of states, whose memory is used again for the next copy of the same state: new memory is cleared by the
+    system page by page, which can take longer than copying. The copies take as many bytes as the tensors."""
 
-    def copied(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: copied(part) for name, part in value.items()}
-        if not isinstance(value, torch.Tensor):
-            return value
-        key = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
-        if key not in copies:
-            copies[key] = value.detach().to("cpu", copy=True)
-        return copies[key]
+    def __init__(self) -> None:
+        self._held: dict[str, torch.Tensor] = {}
 
-    return {name: copied(value) for name, value in state.items()}
+    def of(self, name: str, state: State) -> State:
+        """A copy of a nested dictionary of tensors and plain values, with all tensors in the host's memory. Tensors
+        that share their memory, such as tied weights, have one copy.
+
+        Args:
+            name: Of the state. An earlier copy of this name is overwritten if it has the same form.
+            state: Tensors of any device.
+        """
+        copies: dict[_Key, torch.Tensor] = {}
+
+        def copied(path: str, value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: copied(f"{path}/{key}", part) for key, part in value.items()}
+            if not isinstance(value, torch.Tensor):
+                return value
+            key = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+            if key not in copies:
+                copies[key] = self._copy(path, value.detach())
+            return copies[key]
+
+        return {key: copied(f"{name}/{key}", value) for key, value in state.items()}
+
+    def free(self) -> None:
+        """Give the memory back, unless a copy is still used elsewhere."""
+        self._held.clear()
+
+    def _copy(self, path: str, tensor: torch.Tensor) -> torch.Tensor:
+        held = self._held.get(path)
+        if held is None or _form(held) != _form(tensor):
+            held = self._held[path] = torch.empty_like(tensor, device="cpu")
+        return held.copy_(tensor)
+
+
+def _form(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size, tuple[int, ...]]:
+    return tensor.dtype, tensor.shape, tensor.stride()

@@ -195,7 +195,7 @@ class TrainerConfig(Section):
     the three with which the forecast fits. It changes no number."""
     async_save: bool = True
     """Write a checkpoint while the next step runs, from a copy in the host's memory that takes as many bytes as the
-    checkpoint. No result depends on it."""
+    checkpoint until training ends. No result depends on it."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, experience_sequences, update_sequences
 from rl_core.files import read_json
@@ -74,9 +75,9 @@ class Critic:
         """Have the weights on the device during a `with` block."""
         return nullcontext() if self._weights is None else self._weights.on_device()
 
-    def state(self, *, model_only: bool, copy: bool) -> tuple[ModuleState, Mapping[str, int]]:
+    def state(self, *, model_only: bool, copies: HostCopies | None) -> tuple[ModuleState, Mapping[str, int]]:
         """What a checkpoint holds of model and optimizer (`ModuleState.of`), and the counters."""
-        state = ModuleState.of(self._model, self._optimizer, trained_only=False, model_only=model_only, copy=copy)
+        state = ModuleState.of(self._model, self._optimizer, trained_only=False, model_only=model_only, copies=copies)
         return state, self._optimizer.counters()
 
     def load(self, folder: Path, *, model_only: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from rl_core.checkpoints.host_copy import State, host_copy
+from rl_core.checkpoints.host_copy import HostCopies, State
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.sharded import (
     load_model_state,
@@ -43,7 +43,13 @@ class ModuleState:
 
     @classmethod
     def of(
-        cls, module: nn.Module, optimizer: PolicyOptimizer, *, trained_only: bool, model_only: bool, copy: bool
+        cls,
+        module: nn.Module,
+        optimizer: PolicyOptimizer,
+        *,
+        trained_only: bool,
+        model_only: bool,
+        copies: HostCopies | None,
     ) -> Self:
         """The present state.
 
@@ -52,15 +58,15 @@ class ModuleState:
             optimizer: Its optimizer.
             trained_only: Leave frozen weights out.
             model_only: Leave the moments out.
-            copy: Copy the tensors to the host's memory, so that the state can be written while training goes on. Else
-                the tensors are those of module and optimizer, except for the master weights, which are made here.
+            copies: Receive a copy of the tensors, so that the state can be written while training goes on. If None, the
+                tensors are those of module and optimizer, except for the master weights, which are made here.
         """
         masters = master_weights(module, optimizer.adamw)
         weights = model_state(module, trained_only=trained_only)
         moments = {} if model_only else optimizer_state(module, optimizer.adamw)
-        if copy:
+        if copies is not None:
             own = {name: weight for name, weight in weights.items() if name not in masters}
-            weights, moments = weights | host_copy(own), host_copy(moments)
+            weights, moments = weights | copies.of("model", own), copies.of("optimizer", moments)
         return cls(weights=weights | masters, moments=None if model_only else moments)
 
     def write(self, folder: Path) -> dict[str, FileRecord]:

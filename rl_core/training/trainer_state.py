@@ -1,9 +1,10 @@
 """Takes snapshots of a trainer's state for checkpoints, loads it, and verifies it with the checkpoint's probe."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.probe import Probe, write_probe
 from rl_core.data.images import ImageStore
@@ -52,6 +53,8 @@ class TrainerState:
 
     trainer: Trainer
     images: ImageStore
+    _policy_copies: HostCopies = field(default_factory=HostCopies)
+    _critic_copies: HostCopies = field(default_factory=HostCopies)
 
     def snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> TrainerSnapshot:
         """The state at this moment: model (with LoRA, the adapters alone), optimizer, critic, counters and probe.
@@ -59,17 +62,28 @@ class TrainerState:
         Args:
             model_only: Leave the moments of the optimizers out.
             probe: Groups whose log-probs are the probe.
-            copy: Copy all tensors to the host's memory. Without, the snapshot is valid until the weights change.
+            copy: Copy all tensors to the host's memory, where they stay until the next copy. Without, the snapshot is
+                valid until the weights change.
         """
         trainer, optimizer = self.trainer, self.trainer.optimizer
         policy = ModuleState.of(
-            trainer.policy, optimizer, trained_only=trainer.has_lora, model_only=model_only, copy=copy
+            trainer.policy,
+            optimizer,
+            trained_only=trainer.has_lora,
+            model_only=model_only,
+            copies=self._policy_copies if copy else None,
         )
         counters = {"policy_version": trainer.policy_version} | optimizer.counters()
         modules: dict[str, tuple[ModuleState, Mapping[str, int]]] = {".": (policy, counters)}
         if trainer.critic is not None:
-            modules["critic"] = trainer.critic.state(model_only=model_only, copy=copy)
+            critic = trainer.critic.state(model_only=model_only, copies=self._critic_copies if copy else None)
+            modules["critic"] = critic
         return TrainerSnapshot(modules=modules, probe=self.prober().probe(probe))
+
+    def free_copies(self) -> None:
+        """Give the memory of copied snapshots back."""
+        self._policy_copies.free()
+        self._critic_copies.free()
 
     def load(self, folder: Path, *, model_only: bool) -> None:
         """Load everything, to continue training. With `model_only`, the moments start from zero, while weights and

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 import torch
 
@@ -66,6 +67,7 @@ class LocalWorker:
         self.state = TrainerState(trainer=self.trainer, images=images)
         self.generator = Generator(self._start_engine)
         self._snapshot: TrainerSnapshot | None = None
+        self._snapshot_lock = Lock()  # the next snapshot overwrites the memory of this one
         self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
         self._config = config
         self._folders = folders
@@ -137,15 +139,16 @@ class LocalWorker:
     def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
         """See WorkerGroup."""
         self._trainer_with_device()
-        with self._saving():
+        with self._saving(), self._snapshot_lock:
             self._snapshot = self.state.snapshot(model_only=model_only, probe=probe, copy=True)
 
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
         """See WorkerGroup."""
-        if self._snapshot is None:
-            raise RuntimeError("there is no snapshot to write: call take_snapshot first")
-        snapshot, self._snapshot = self._snapshot, None
-        return snapshot.write(folder)
+        with self._snapshot_lock:
+            snapshot, self._snapshot = self._snapshot, None
+            if snapshot is None:
+                raise RuntimeError("there is no snapshot to write: call take_snapshot first")
+            return snapshot.write(folder)
 
     @contextmanager
     def _saving(self) -> Iterator[None]:
@@ -164,6 +167,7 @@ class LocalWorker:
     def load_saved_policy(self, folder: Path) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
+        self.state.free_copies()
         self.state.load_policy(folder)
 
     def export(self, folder: Path) -> None:
@@ -177,6 +181,7 @@ class LocalWorker:
     def close(self) -> None:
         """End the generator and free the device's memory, which other processes may need next."""
         try:
+            self.state.free_copies()
             self.trainer.close()
             self._free_cached_memory()  # an engine that sleeps needs it once more to end
         finally:

@@ -79,11 +79,11 @@ class WorkerGroup(Protocol):
         """
 
     def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Copy what `save_state` writes to the host's memory, where it stays until `write_snapshot`. A snapshot that
-        was not written is replaced."""
+        """Copy what `save_state` writes to the host's memory, for `write_snapshot`. A snapshot that was not written is
+        replaced. The memory is kept for the next snapshot until the weights of another model are loaded."""
 
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        """Write the snapshot as `save_state` does, and free its memory. As the only method, it may be called in another
+        """Write the snapshot as `save_state` does. As the only method, it may be called in another
         thread while other methods run. Raises RuntimeError if there is no snapshot."""
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:

@@ -1,11 +1,13 @@
 """A copy has the same numbers, and keeps them when the state goes on."""
 
+from typing import Any
+
 import torch
 
-from rl_core.checkpoints.host_copy import host_copy
+from rl_core.checkpoints.host_copy import HostCopies
 
 
-def state() -> dict[str, object]:
+def state() -> dict[str, Any]:
     weight = torch.arange(6.0).reshape(2, 3)
     part = torch.arange(10, dtype=torch.int16)[3:5]
     return {
@@ -18,7 +20,7 @@ def state() -> dict[str, object]:
 
 def test_it_is_equal_and_stays_as_it_was() -> None:
     original, expected = state(), state()
-    copied = host_copy(original)
+    copied = HostCopies().of("model", original)
     for tensor in (original["a"]["weight"], original["part"]):
         tensor.zero_()
     assert (copied["steps"], copied["none"]) == (3, None)
@@ -28,6 +30,23 @@ def test_it_is_equal_and_stays_as_it_was() -> None:
 
 
 def test_tied_weights_are_copied_once_and_a_part_without_its_rest() -> None:
-    copied = host_copy(state())
+    copied = HostCopies().of("model", state())
     assert copied["a"]["weight"] is copied["a"]["tied"]
     assert copied["part"].untyped_storage().nbytes() == copied["part"].nbytes
+
+
+def test_the_next_copy_takes_the_memory_of_the_last_one_of_its_name_and_form() -> None:
+    copies = HostCopies()
+    first = copies.of("model", {"weight": torch.ones(3)})["weight"]
+    assert copies.of("optimizer", {"weight": torch.zeros(3)})["weight"].data_ptr() != first.data_ptr()
+    again = copies.of("model", {"weight": torch.full((3,), 2.0)})["weight"]
+    assert again.data_ptr() == first.data_ptr() and torch.equal(again, torch.full((3,), 2.0))
+    for other in (torch.ones(4), torch.ones(3, dtype=torch.bfloat16)):
+        assert torch.equal(copies.of("model", {"weight": other})["weight"], other)
+
+
+def test_freed_memory_is_not_used_again() -> None:
+    copies = HostCopies()
+    first = copies.of("model", {"weight": torch.ones(3)})["weight"]
+    copies.free()
+    assert copies.of("model", {"weight": torch.ones(3)})["weight"].data_ptr() != first.data_ptr()

@@ -24,7 +24,7 @@ FIRST_MOMENT = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}
 
 
 def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
-    ModuleState.of(module, optimizer, trained_only=False, model_only=False, copy=False).write(folder)
+    ModuleState.of(module, optimizer, trained_only=False, model_only=False, copies=None).write(folder)
 
 
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)

@@ -51,7 +51,7 @@ def test_fsdp_trains_the_same_numbers_from_the_same_checkpoint(tmp_path: Path) -
     bench, optimizer_of = build(tmp_path / "model")
     optimizer = optimizer_of(bench.policy)
     train(bench, optimizer, seeds=START)
-    start = ModuleState.of(bench.policy, optimizer, trained_only=False, model_only=False, copy=False)
+    start = ModuleState.of(bench.policy, optimizer, trained_only=False, model_only=False, copies=None)
     start.write(tmp_path / "start")
     before = master_weights(bench.policy, optimizer.adamw)
     before = {name: number.clone() for name, number in before.items()}
