@@ -116,6 +116,9 @@ class Workers:
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         self.state = (folder / "state").read_text()
 
+    def peak_memory(self) -> Mapping[str, float]:
+        return {}
+
     def take_snapshot(self, *, model_only: bool, probe: Sequence[object]) -> None:
         self.snapshot = self.state
 
