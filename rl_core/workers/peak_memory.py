@@ -18,12 +18,14 @@ _FORGET_PEAK: Final = "5"
 class PeakMemory:
     """Measures, phase by phase, the peak of this process's resident memory, and on a GPU of the GPU's memory.
 
-    A change of phase costs some 50 microseconds.
+    A change of phase costs some 50 microseconds. Where the system does not let a process begin a new peak (a sandbox, a
+    kernel without CONFIG_PROC_PAGE_MONITOR), nothing is measured of the resident memory.
     """
 
     def __init__(self, device: torch.device) -> None:
         """Begin in the phase "update", because a worker loads its trainer first."""
         self._on_gpu = device.type == "cuda"
+        self._knows_peaks = _can_forget_peak()
         self._phase: MemoryPhase = "update"
         self._peaks: dict[str, float] = {}
         self._forget()
@@ -47,7 +49,7 @@ class PeakMemory:
         return peaks
 
     def _note(self) -> None:
-        found = {f"{self._phase}_peak_gib": _resident_peak() / _GIB}
+        found = {f"{self._phase}_peak_gib": _resident_peak() / _GIB} if self._knows_peaks else {}
         if self._on_gpu:
             free, total = torch.cuda.mem_get_info()
             found[f"{self._phase}_gpu_gib"] = torch.cuda.max_memory_allocated() / _GIB
@@ -56,9 +58,18 @@ class PeakMemory:
             self._peaks[name] = max(value, self._peaks.get(name, 0.0))
 
     def _forget(self) -> None:
-        _CLEAR.write_text(_FORGET_PEAK)
+        if self._knows_peaks:
+            _CLEAR.write_text(_FORGET_PEAK)
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats()
+
+
+def _can_forget_peak() -> bool:
+    try:
+        _CLEAR.write_text(_FORGET_PEAK)
+    except OSError:
+        return False
+    return True
 
 
 def _resident_peak() -> int:

@@ -223,8 +223,8 @@ def owners(batch: int, more: Tree) -> SearchStrategy[Tree]:
         {
             "global_batch_size": one_of(*divisors * 12, batch + 1),
             "ppo_epochs": one_of(1, 1, 2),
-            "micro_batch_size_per_device_for_update": one_of(1, 2, 8),
-            "micro_batch_size_per_device_for_experience": one_of(1, 16),
+            "micro_batch_size_per_device_for_update": one_of("auto", 1, 2, 8),
+            "micro_batch_size_per_device_for_experience": one_of("auto", 1, 16),
             "optim": optimizers(),
             **more,
         }
@@ -257,7 +257,7 @@ def models(draw: DrawFn, base: Tree) -> Tree:
     can_freeze = base["model"]["source"]["family"] in VISION and lora is None
     return {
         "attention": draw(one_of("auto", "sdpa")),
-        "gradient_checkpointing": draw(st.booleans()),
+        "gradient_checkpointing": draw(one_of("auto", False, True)),
         "log_prob_chunk_tokens": draw(one_of(2048, 1, 5)),
         "freeze_vision_tower": draw(st.booleans()) if can_freeze else False,
         "lora": lora,
@@ -321,6 +321,7 @@ def trainers(draw: DrawFn, *, has_critic: bool) -> Tree:
         "save_limit": draw(one_of(1, 3)),
         "save_model_only": draw(one_of(False, False, False, True)),
         "async_save": draw(one_of(True, True, False)),
+        "offload": draw(one_of("auto", "none", "optimizer", "all")),
         "critic_warmup": draw(one_of(0, 0, 2)) if has_critic else 0,
         "max_nonfinite_steps": draw(one_of(1, 3)),
     }

@@ -1,8 +1,12 @@
 """The peak of a phase is that phase's own, and not that of the one before it."""
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 import torch
 
+from rl_core.workers import peak_memory
 from rl_core.workers.peak_memory import PeakMemory
 
 MIB = 1 << 20
@@ -40,3 +44,11 @@ def test_what_was_taken_is_forgotten_and_the_phase_goes_on() -> None:
     second = memory.take()
     assert "save_peak_gib" in first and set(second) == {"save_peak_gib"}
     assert second["save_peak_gib"] > first["save_peak_gib"] + 0.1
+
+
+def test_a_system_on_which_no_peak_can_begin_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peak_memory, "_CLEAR", tmp_path / "nowhere" / "clear_refs")
+    memory = PeakMemory(torch.device("cpu"))
+    memory.enter("generate")
+    memory.enter("update")
+    assert memory.take() == {}
