@@ -29,6 +29,7 @@ from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import GenerationRequest, Prompt, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from tasks.results.run_facts import environment_facts
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.workers.trials import PLAIN_TOKENS, QUICKSTART, prepare
 
@@ -95,10 +96,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(measured(configured(arguments.only, Path(folder)), Path(folder))))
         return
-    facts = machine_facts("benchmarks.memory", sys.argv[1:])
-    results = [{"configuration": name, **in_a_process_of_its_own(name)} for name in CONFIGURATIONS]
-    for result in results:
-        print(json.dumps(result))
+    facts = machine_facts("benchmarks.memory", sys.argv[1:]) | {"versions": environment_facts()}
+    results = []
+    for name in CONFIGURATIONS:
+        results.append({"configuration": name, **in_a_process_of_its_own(name)})
+        print(json.dumps(results[-1]), flush=True)
     if arguments.output:
         arguments.output.write_text(json.dumps(facts | {"results": results}, indent=1) + "\n")
 
