@@ -38,13 +38,15 @@ def gpu_cache_bytes(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float, wei
     """Bytes of the KV cache on a GPU: what vLLM's share of the memory leaves beside its weights, the peak of the
     forward pass that it tries at its start, and its CUDA graphs."""
     share = math.floor(config.rollout.gpu_share * gpu_gib * GIB)
-    return max(0, share - weights - engine_work_bytes(config, sizes) - graph_bytes(config, on_gpu=True))
+    return max(0, share - weights - engine_work_bytes(config, sizes, on_gpu=True) - graph_bytes(config, on_gpu=True))
 
 
-def engine_work_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> int:
     """Bytes of vLLM's largest forward pass, or of its sampler if that is more: hidden states and the arrays of the
-    feed-forward of all prompt tokens that it computes at a time."""
+    feed-forward of all prompt tokens that it computes at a time. On a GPU it tries the most tokens at its start."""
     tokens = max(TOKENS_A_FORWARD, longest_sequence(config))
+    if not on_gpu:
+        tokens = min(tokens, config.rollout.max_num_seqs * config.data.max_prompt_length)
     forward = tokens * (4 * sizes.hidden_size + 3 * sizes.intermediate_size) * BYTES[config.model.dtype]
     return max(forward, SAMPLER_COPIES * 4 * config.rollout.max_num_seqs * sizes.vocab_size)
 

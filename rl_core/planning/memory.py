@@ -108,7 +108,7 @@ def _engine_rows(config: RunConfig, sizes: ModelSizes, *, cache: int, on_gpu: bo
     phase: Phase = "generate" if on_gpu else "always"
     yield _row("engine weights", sizes.parameters * BYTES[config.model.dtype], phase)
     yield _row("engine KV cache", cache, phase)
-    yield _row("engine forward pass", engine_work_bytes(config, sizes), "generate")
+    yield _row("engine forward pass", engine_work_bytes(config, sizes, on_gpu=on_gpu), "generate")
 
 
 def _pass_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
