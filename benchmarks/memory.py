@@ -58,12 +58,6 @@ def _lengths(response: int, sequences: int) -> tuple[str, str]:
 CONFIGURATIONS = {
     "text, 1 M": ["model.source={type: tiny, family: qwen2_5}", *_lengths(12, 8)],
     "text, 30 M": [_model(_SMALL, "qwen2_5"), *_lengths(128, 10)],
-    "text, 30 M, long responses": [_model(_SMALL, "qwen2_5"), *_lengths(512, 8)],
-    "text, 30 M, long responses, recomputed": [
-        _model(_SMALL, "qwen2_5"),
-        *_lengths(512, 8),
-        "model.gradient_checkpointing=true",
-    ],
     "text, 90 M": [_model(_LARGE, "qwen2_5"), *_lengths(64, 8)],
     "text, 90 M, LoRA": [_model(_LARGE, "qwen2_5"), *_lengths(64, 8), "model.lora={rank: 16}"],
     "text, 90 M, KL, bfloat16": [
@@ -76,6 +70,12 @@ CONFIGURATIONS = {
     "images, 40 M, recomputed": [
         _model(_SMALL, "qwen2_5_vl", _TOWER),
         *_lengths(128, 10),
+        "model.gradient_checkpointing=true",
+    ],
+    "text, 30 M, long responses": [_model(_SMALL, "qwen2_5"), *_lengths(256, 8)],
+    "text, 30 M, long responses, recomputed": [
+        _model(_SMALL, "qwen2_5"),
+        *_lengths(256, 8),
         "model.gradient_checkpointing=true",
     ],
 }

@@ -72,6 +72,10 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         rows.append(_cold_start_row(config, config.cold_start, sizes))
     if on_gpu:
         rows.append(_row("fragmentation", int(FRAGMENTATION * _sum(rows, "update")), "update"))
+    elif config.model.dtype == "bfloat16":
+        rows.append(
+            _row("master weights of a checkpoint", sum(state.numbers for state in _states(config, sizes)), "save")
+        )
     return MemoryForecast(
         rows=_present(rows),
         host_rows=_present([*_host_rows(config, sizes)]) if on_gpu else (),
@@ -143,10 +147,7 @@ def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: Model
 
 def _host_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
     """What takes the machine's memory beside a GPU. There is no object store of Ray."""
-    trained = rl_training_state(config.model, config.actor.optim, sizes)
-    states = [trained]
-    if config.critic is not None:
-        states.append(whole_training_state(config.model, config.critic.optim, sizes))
+    states = _states(config, sizes)
     yield _row("processes and libraries", HOST_LIBRARIES_BYTES)
     yield _row("patches of images", PATCHES_BYTES if sizes.vision_parameters else 0)
     if config.trainer.offloads != "none":
@@ -157,6 +158,14 @@ def _host_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
         yield _row("critic's weights", sum(state.weights for state in states[1:]))
     moments = 0 if config.trainer.save_model_only else sum(state.moments for state in states)
     yield _row("copy of a checkpoint", sum(state.numbers for state in states) + moments, "save")
+
+
+def _states(config: RunConfig, sizes: ModelSizes) -> list[TrainingState]:
+    """What RL keeps of the policy and, if there is one, of the critic."""
+    policy = rl_training_state(config.model, config.actor.optim, sizes)
+    if config.critic is None:
+        return [policy]
+    return [policy, whole_training_state(config.model, config.critic.optim, sizes)]
 
 
 def _reference_phase(config: RunConfig) -> Phase:

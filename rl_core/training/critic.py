@@ -86,7 +86,8 @@ class Critic:
         Raises:
             MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
         """
-        lower_bits = load_weights(folder / "model", self._model, trained_only=False)
         counters = read_json(folder / "counters.json")
         moments = None if model_only else folder / "optimizer"
-        load_optimizer(moments, self._model, self._optimizer, lower_bits=lower_bits, counters=counters)
+        with self._on_device():  # the optimizer's state is placed by the parameters that it belongs to
+            lower_bits = load_weights(folder / "model", self._model, trained_only=False)
+            load_optimizer(moments, self._model, self._optimizer, lower_bits=lower_bits, counters=counters)

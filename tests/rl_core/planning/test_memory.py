@@ -305,3 +305,14 @@ def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure)
     assert [problem.fix for problem in problems] == [
         "lower data.max_prompt_length or rollout.max_response_length by 6 in all"
     ]
+
+
+def test_a_cpus_engine_computes_no_more_prompt_tokens_than_run_at_a_time(configure: Configure) -> None:
+    token = (4 * 3584 + 3 * 18944) * 4
+    few = rows_of(configure("rollout.max_num_seqs=4"))["engine forward pass"]
+    assert few == pytest.approx(4 * 64 * token / GIB)
+    many = rows_of(configure("rollout.max_num_seqs=1000"))["engine forward pass"]
+    assert many == pytest.approx(max(8192 * token, 4 * 4 * 1000 * 152064) / GIB)
+    assert rows_of(configure("rollout.max_num_seqs=4"), gpu_gib=141.0)["engine forward pass"] == pytest.approx(
+        8192 * token / GIB
+    )

@@ -2,6 +2,7 @@
 threads, on cores that are busy with other work."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -86,6 +87,23 @@ def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: st
         asked = groups_of(groups)[:2]
         expected["reference"], found["reference"] = (f"{each._worker.reference_log_probs(asked)}" for each in trials)
     assert {name for name in expected if expected[name] != found[name]} == set()
+
+
+def test_a_critic_in_the_hosts_memory_goes_on_from_its_checkpoint(prepared: Prepared, tmp_path: Path) -> None:
+    config = quickstart(*VARIANTS["critic"], "trainer.offload=all", longest=12)
+    run = prepared(config)
+    groups = made_up_groups(run, longest=12)[:4]
+    trials, other = Trials(config, run), Trials(config, run)
+    trials.outcome(groups, steps=1)
+    trials._worker.save_state(tmp_path, model_only=False, probe=groups_of(groups)[:1])
+    other._worker.load_critic(run.initial_model)
+    other._worker.load_state(tmp_path, model_only=False)
+    critics = [each._worker.trainer.critic for each in (trials, other)]
+    assert f"{critics[0].values(groups_of(groups))}" == f"{critics[1].values(groups_of(groups))}"
+    states = [list(critic._optimizer.adamw.state.values()) for critic in critics]
+    assert states[0] and all(
+        torch.equal(expected[name], found[name]) for expected, found in zip(*states, strict=True) for name in expected
+    )
 
 
 @pytest.mark.slow
