@@ -25,7 +25,7 @@ COMPUTING: Final[Mapping[str, tuple[str, ...]]] = {
 """[name in import statements] -> the distributions whose versions decide what the package computes."""
 
 CARRYING: Final = frozenset(
-    {"huggingface_hub", "psutil", "pyarrow", "pydantic", "pydantic_core", "safetensors", "yaml"}
+    {"annotated_types", "huggingface_hub", "psutil", "pyarrow", "pydantic", "pydantic_core", "safetensors", "yaml"}
 )
 """Packages that only read, check and move data, and so decide no result."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rl_core.checkpoints.sharded import optimizer_state
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from tests.rl_core.builders import groups_of
@@ -100,10 +101,10 @@ def test_a_critic_in_the_hosts_memory_goes_on_from_its_checkpoint(prepared: Prep
     other._worker.load_state(tmp_path, model_only=False)
     critics = [each._worker.trainer.critic for each in (trials, other)]
     assert f"{critics[0].values(groups_of(groups))}" == f"{critics[1].values(groups_of(groups))}"
-    states = [list(critic._optimizer.adamw.state.values()) for critic in critics]
-    assert states[0] and all(
-        torch.equal(expected[name], found[name]) for expected, found in zip(*states, strict=True) for name in expected
-    )
+    expected, found = (optimizer_state(critic._model, critic._optimizer.adamw) for critic in critics)
+    assert expected and expected.keys() == found.keys()
+    for name, entries in expected.items():
+        assert all(torch.equal(entry, found[name][key]) for key, entry in entries.items()), name
 
 
 @pytest.mark.slow
