@@ -64,7 +64,7 @@ CONFIGURATIONS = {
         _model(_LARGE, "qwen2_5"),
         *_lengths(64, 8),
         "model.dtype=bfloat16",
-        "algorithm.kl={coef: 0.01}",
+        "algorithm.kl={coef: 0.01, use_kl_loss: false}",
     ],
     "images, 40 M": [_model(_SMALL, "qwen2_5_vl", _TOWER), *_lengths(128, 10)],
     "images, 40 M, recomputed": [
@@ -84,6 +84,7 @@ _COMMON = (
     "data.max_prompt_length=48",
     f"rollout.n={RESPONSES}",
     "rollout.max_num_seqs=32",
+    "trainer.async_save=false",
 )
 
 
