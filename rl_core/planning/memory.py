@@ -6,6 +6,7 @@ from typing import Final
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig, CriticConfig
 from rl_core.planning.activations import activation_bytes, experience_bytes, layer_bytes, logit_bytes, vision_bytes
+from rl_core.planning.disk import checkpoint_bytes
 from rl_core.planning.engine_memory import (
     cpu_cache_bytes,
     engine_work_bytes,
@@ -41,6 +42,10 @@ PATCHES_BYTES: Final = 4 * GIB
 """Most bytes of the patches of images (rl_core.models.pixels)."""
 
 
+CHECKPOINT: Final = "copy of a checkpoint"
+"""The name of the row of what `trainer.async_save` writes from while the next step runs. It is kept for the next
+save."""
+
 GRAPHS: Final = "engine CUDA graphs"
 """The name of the row of vLLM's CUDA graphs, which stay while it sleeps."""
 
@@ -72,6 +77,8 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         rows.append(_cold_start_row(config, config.cold_start, sizes))
     if on_gpu:
         rows.append(_row("fragmentation", int(FRAGMENTATION * _sum(rows, "update")), "update"))
+    elif config.trainer.async_save:
+        rows.append(_row(CHECKPOINT, checkpoint_bytes(config, sizes)))
     elif config.model.dtype == "bfloat16":
         rows.append(
             _row("master weights of a checkpoint", sum(state.numbers for state in _states(config, sizes)), "save")
@@ -156,8 +163,7 @@ def _host_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
         with_reference = config.algorithm.kl is not None and config.model.lora is None
         yield _row("reference weights", sizes.parameters * BYTES[config.model.dtype] if with_reference else 0)
         yield _row("critic's weights", sum(state.weights for state in states[1:]))
-    moments = 0 if config.trainer.save_model_only else sum(state.moments for state in states)
-    yield _row("copy of a checkpoint", sum(state.numbers for state in states) + moments, "save")
+    yield _row(CHECKPOINT, checkpoint_bytes(config, sizes), "always" if config.trainer.async_save else "save")
 
 
 def _states(config: RunConfig, sizes: ModelSizes) -> list[TrainingState]:

@@ -133,7 +133,8 @@ def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
 def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     """Its update and the policy's follow each other, so the smaller of the two costs nothing."""
     gae = ("algorithm.advantage.type=gae", "critic={micro_batch_size_per_device_for_update: 8}")
-    without, config = configure(), configure(*gae)
+    waits = "trainer.async_save=false"
+    without, config = configure(waits), configure(waits, *gae)
     rows = rows_of(config)
     assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
     assert rows["critic's optimizer state"] == rows["optimizer state"] == 2 * rows["weights"]
@@ -159,7 +160,9 @@ def test_a_micro_batch_is_no_larger_than_an_optimizer_batch(configure: Configure
 
 
 def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5", "rollout.enforce_eager=true")
+    waits = "trainer.async_save=false"
+    shared = ("rollout.gpu_memory_utilization=0.5", "rollout.enforce_eager=true", waits)
+    config = configure("model.dtype=bfloat16", *shared)
     on_cpu, on_gpu = memory_forecast(config, SEVEN_BILLION), memory_forecast(config, SEVEN_BILLION, gpu_gib=141.0)
     for forecast, engine in ((on_cpu, "always"), (on_gpu, "generate")):
         assert forecast.peak_gib == max(forecast.turn_gib("generate"), forecast.turn_gib("update"))
@@ -167,7 +170,7 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Con
     at_rest = sum(row.gib for row in on_cpu.rows_of("always"))
     masters = 4 * 8_292_166_656 / GIB
     assert on_cpu.turn_gib("save") == pytest.approx(at_rest + masters), "bfloat16 weights become float32 ones"
-    single = memory_forecast(configure("model.dtype=float32"), SEVEN_BILLION)
+    single = memory_forecast(configure("model.dtype=float32", waits), SEVEN_BILLION)
     at_rest = sum(row.gib for row in single.rows_of("always"))
     assert single.turn_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (single.turn_gib("update") - at_rest))
     engine = sum(row.gib for row in on_gpu.rows_of("generate"))
@@ -266,7 +269,10 @@ def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) 
 
 def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:
     (problem,) = memory_problems(
-        configure("rollout.cpu_kv_cache_gib=30"), SEVEN_BILLION, available_gib=24.0, on_gpu=False
+        configure("rollout.cpu_kv_cache_gib=30", "trainer.async_save=false"),
+        SEVEN_BILLION,
+        available_gib=24.0,
+        on_gpu=False,
     )
     assert problem.where == "memory of this machine"
     assert "24.0 GiB are there; the largest part is optimizer state, 61.8 GiB" in problem.what
@@ -320,3 +326,19 @@ def test_a_cpus_engine_computes_no_more_prompt_tokens_than_run_at_a_time(configu
     assert rows_of(configure("rollout.max_num_seqs=4"), gpu_gib=141.0)["engine forward pass"] == pytest.approx(
         8192 * token / GIB
     )
+
+
+def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure: Configure) -> None:
+    """Master weights and two moments, in float32: on a CPU beside everything else, on a GPU in the machine's memory."""
+    background, waiting = configure(), configure("trainer.async_save=false")
+    copy = 12 * 8_292_166_656 / GIB
+    rows = rows_of(background)
+    assert rows["copy of a checkpoint"] == pytest.approx(copy)
+    assert "copy of a checkpoint" not in rows_of(waiting)
+    more = memory_forecast(background, SEVEN_BILLION).peak_gib - memory_forecast(waiting, SEVEN_BILLION).peak_gib
+    assert more == pytest.approx(copy)
+    for config, phase in ((background, "always"), (waiting, "save")):
+        host = memory_forecast(config, SEVEN_BILLION, gpu_gib=141.0).host_rows
+        assert [(row.gib, row.phase) for row in host if row.name == "copy of a checkpoint"] == [
+            (pytest.approx(copy), phase)
+        ]
