@@ -17,6 +17,7 @@ from rl_core.models.vision_attention import VISION_SDPA
 from rl_core.planning.attention_rules import Backend, attention_choice, attention_problems
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
+TreeAttention = Callable[..., torch.Tensor]
 
 # transformers builds a mask only for names with a mask function. These have none: no T x T mask exists.
 # With "flash" in a name transformers would look for a package of its own.
@@ -43,11 +44,21 @@ def attention_backend(config: ModelConfig) -> Backend:
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
     """Use tree attention in the language model, whose forward then needs the keyword argument `tree_layout`. The vision
     tower keeps ordinary attention, because images do not branch."""
-    if backend == "flash":
-        from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]  # installed on GPU machines only
-
-        _register("flash", partial(tree_varlen, attend=flash_attn_varlen_func))
+    AttentionInterface.register(_TREE_NAMES[backend], _attention_function(tree_attention(backend)))
     set_attention(model, language=_TREE_NAMES[backend], vision=_VISION_NAMES[backend])
+
+
+def tree_attention(backend: Backend) -> TreeAttention:
+    """The attention over trees by this kernel, with the arguments of `rl_core.models.tree_attention.tree_sdpa`."""
+    match backend:
+        case "sdpa":
+            return _tree_sdpa
+        case "varlen":
+            return partial(tree_varlen, attend=attend_varlen)
+        case "flash":
+            from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]  # on GPU machines only
+
+            return partial(tree_varlen, attend=flash_attn_varlen_func)
 
 
 def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None:
@@ -56,7 +67,7 @@ def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None
     model.set_attn_implementation({"": language} | names)
 
 
-def _attention_function(tree_attention: Callable[..., torch.Tensor]) -> AttentionFunction:
+def _attention_function(attend: TreeAttention) -> AttentionFunction:
     """Adapt a tree attention to the signature that transformers calls."""
 
     def attention(
@@ -77,23 +88,13 @@ def _attention_function(tree_attention: Callable[..., torch.Tensor]) -> Attentio
             raise ValueError("tree attention needs `tree_layout`: call the policy with packed trees, or set 'sdpa'")
         if dropout or sliding_window is not None:
             raise ValueError("tree attention has neither attention dropout nor a sliding window; this model uses one")
-        out = tree_attention(
-            *(states[0].transpose(0, 1) for states in (query, key, value)), layout=tree_layout, scale=scaling
-        )
+        out = attend(*(states[0].transpose(0, 1) for states in (query, key, value)), layout=tree_layout, scale=scaling)
         return out[None], None
 
     return attention
-
-
-def _register(backend: Backend, tree_attention: Callable[..., torch.Tensor]) -> None:
-    AttentionInterface.register(_TREE_NAMES[backend], _attention_function(tree_attention))
 
 
 def _tree_sdpa(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
     """Tree attention with PyTorch's scaled dot product: on a CPU without copies of prompts, elsewhere padded."""
     form = tree_shared_prompt if query.device.type == "cpu" else tree_sdpa
     return form(query, *states, layout=layout, scale=scale)
-
-
-_register("sdpa", _tree_sdpa)
-_register("varlen", partial(tree_varlen, attend=attend_varlen))

@@ -22,6 +22,7 @@ from transformers import (
 from rl_core.config.model import ModelConfig
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.faster_layers import use_faster_layers
+from rl_core.models.float32_head import use_float32_logits
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 from rl_core.models.vision_index import add_vision_index
 
@@ -58,6 +59,7 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
     )
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
+    use_float32_logits(model)
     add_vision_index(model)
     if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -23,7 +23,7 @@ class ValueModel(nn.Module):
         super().__init__()
         self.body: PreTrainedModel = model.base_model
         self.config: PreTrainedConfig = model.config
-        self.head = nn.Linear(model.get_output_embeddings().in_features, 1, dtype=torch.float32)
+        self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, dtype=torch.float32)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

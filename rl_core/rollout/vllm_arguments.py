@@ -74,6 +74,9 @@ def engine_arguments(
         # processor may have others.
         arguments["mm_device_do_normalize"] = videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = 0  # the patches come from the trainer's cache
+    if dtype == "bfloat16":
+        # As the trainer has it (rl_core.models.float32_head): rounded logits are a part of what the two differ by.
+        arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
         token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)

@@ -1,17 +1,16 @@
 """Checks of the trainer's attention: its kernels against the plain formula, values and gradients."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from typing import get_args
 
 import torch
 
-from rl_core.models.shared_prompt_attention import tree_shared_prompt
-from rl_core.models.tree_attention import tree_sdpa, tree_varlen
+from rl_core.config.model import ModelConfig, TinyModel
+from rl_core.models.attention import TreeAttention, tree_attention
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
-from rl_core.models.varlen_attention import attend_varlen
+from rl_core.planning.attention_rules import Backend, attention_problems
 from tasks.device_check.finding import Finding, compared
-
-TreeAttention = Callable[..., torch.Tensor]
+from tasks.device_check.trial import Dtype
 
 _HEADS, _KEY_HEADS, _HEAD_SIZE = 8, 2, 64
 _PROMPTS = (150, 37, 260)
@@ -20,12 +19,18 @@ _BOUNDS: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.bfloat16: 2e-
 """Largest norm of a difference, as a share of the norm. bfloat16 rounds inputs and outputs at 4e-3."""
 
 
-def attention_forms(device: torch.device) -> Sequence[tuple[str, TreeAttention, torch.dtype]]:
-    """The forms of tree attention that run on the device: name, function, number format."""
-    if device.type == "cpu":
-        return [("sdpa", tree_shared_prompt, dtype) for dtype in _BOUNDS]
-    varlen = partial(tree_varlen, attend=attend_varlen)
-    return [*(("sdpa", tree_sdpa, dtype) for dtype in _BOUNDS), ("varlen", varlen, torch.bfloat16)]
+def attention_forms(device: torch.device) -> Sequence[tuple[Backend, TreeAttention, torch.dtype]]:
+    """The kernels of tree attention that run on the device, each with a number format that it takes."""
+    return [
+        (backend, tree_attention(backend), getattr(torch, dtype))
+        for dtype in get_args(Dtype)
+        for backend in get_args(Backend)
+        if not any(attention_problems(_model(backend, dtype), has_gpu=device.type == "cuda"))
+    ]
+
+
+def _model(backend: Backend, dtype: Dtype) -> ModelConfig:
+    return ModelConfig(source=TinyModel(type="tiny"), attention=backend, dtype=dtype)
 
 
 def attention_findings(

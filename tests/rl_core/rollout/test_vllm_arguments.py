@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 
+from rl_core.config.tolerances import AGREEMENT
 from rl_core.config.training import RolloutConfig
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_process import prepare_process
@@ -27,6 +29,12 @@ def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: di
     # 100 tokens fill 4 blocks of 32. A token takes 2 layers x (key + value) x 1 head x 32 numbers of 4 bytes = 512.
     assert _arguments(tiny_folders["qwen2_5_vl"]).kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 512
     assert _arguments(tiny_folders["qwen3_vl"], dtype="bfloat16").kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 256
+
+
+def test_logits_are_float32_in_every_number_format(tiny_folders: dict[str, Path]) -> None:
+    configs = [_arguments(tiny_folders["qwen3_vl"], dtype=dtype).create_model_config() for dtype in AGREEMENT]
+    assert [config.dtype for config in configs] == [torch.float32, torch.bfloat16]
+    assert {config.head_dtype for config in configs} == {torch.float32}
 
 
 def test_the_configured_cache_is_the_upper_bound(tiny_folders: dict[str, Path]) -> None:

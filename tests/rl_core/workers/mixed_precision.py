@@ -10,7 +10,7 @@ from rl_core.models.packing import pack_trees
 from rl_core.training.optimizer import PolicyOptimizer
 from tests.rl_core.models.builders import Bench
 
-START = (1, 2)
+START = (3, 4)
 """Seeds of the steps before the checkpoint."""
 
 

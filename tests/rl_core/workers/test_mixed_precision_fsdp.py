@@ -12,6 +12,9 @@ from rl_core.training.saved_model import ModuleState, empty_master_weights, mast
 from tests.rl_core.models.builders import relative_difference, write_small_model
 from tests.rl_core.workers.mixed_precision import START, build, train
 
+HALF_WAY = -(1 << 15)
+"""The lower bits of a master weight half-way between two bfloat16 numbers."""
+
 WORKER = """
 import sys
 from pathlib import Path
@@ -53,6 +56,8 @@ def test_fsdp_trains_the_same_numbers_from_the_same_checkpoint(tmp_path: Path) -
     train(bench, optimizer, seeds=START)
     start = ModuleState.of(bench.policy, optimizer, trained_only=False, model_only=False, copies=None)
     start.write(tmp_path / "start")
+    # Half-way between two bfloat16 numbers, split weights are rounded up and casts to the even one.
+    assert not any((bits == HALF_WAY).any() for bits in optimizer.adamw.lower_bits.values())
     before = master_weights(bench.policy, optimizer.adamw)
     before = {name: number.clone() for name, number in before.items()}
 

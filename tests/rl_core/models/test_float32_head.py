@@ -1,0 +1,64 @@
+"""The float32 logits of a bfloat16 model: nearer to the exact ones, with an ordinary layer's gradients."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from rl_core.config.model import ModelConfig, TinyModel
+from rl_core.models.float32_head import Float32Head
+from rl_core.models.loading import load_model
+
+WIDTH, VOCABULARY = 64, 300
+
+
+def states_and_head() -> tuple[torch.Tensor, nn.Linear]:
+    generator = torch.Generator().manual_seed(0)
+    head = nn.Linear(WIDTH, VOCABULARY, bias=False, dtype=torch.bfloat16)
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(VOCABULARY, WIDTH, generator=generator))
+    return torch.randn(7, WIDTH, generator=generator).bfloat16(), head
+
+
+def test_logits_are_the_exact_ones_up_to_float32_rounding() -> None:
+    hidden, head = states_and_head()
+    exact = hidden.double() @ head.weight.double().t()
+    logits = Float32Head(head.weight)(hidden)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-5)
+    assert (head(hidden).double() - exact).abs().max() > 100 * (logits.double() - exact).abs().max()
+
+
+def test_gradients_are_those_of_the_ordinary_layer() -> None:
+    hidden, head = states_and_head()
+    weight = torch.randn(7, VOCABULARY, generator=torch.Generator().manual_seed(1))
+    found = []
+    for layer in (head, Float32Head(head.weight)):
+        leaf = hidden.clone().requires_grad_()
+        (layer(leaf).float() * weight).sum().backward()
+        assert head.weight.grad is not None
+        found.append((leaf.grad, head.weight.grad.clone()))
+        head.weight.grad = None
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_a_frozen_weight_gets_no_gradient() -> None:
+    hidden, head = states_and_head()
+    head.weight.requires_grad_(False)
+    leaf = hidden.requires_grad_()
+    Float32Head(head.weight)(leaf).sum().backward()
+    assert leaf.grad is not None
+    assert head.weight.grad is None
+
+
+def test_bfloat16_models_have_it_with_the_same_parameter_names(model_folder: Callable[[str], Path]) -> None:
+    for family in ("qwen2_5_vl", "qwen2_5"):
+        folder, source = model_folder(family), TinyModel(type="tiny")
+        half = load_model(folder, ModelConfig(source=source, dtype="bfloat16"))
+        full = load_model(folder, ModelConfig(source=source, dtype="float32"))
+        assert isinstance(half.get_output_embeddings(), Float32Head)
+        assert isinstance(full.get_output_embeddings(), nn.Linear)
+        assert [name for name, _ in half.named_parameters()] == [name for name, _ in full.named_parameters()]
+        is_tied = half.get_output_embeddings().weight is half.get_input_embeddings().weight
+        assert is_tied == (full.get_output_embeddings().weight is full.get_input_embeddings().weight)
