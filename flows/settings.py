@@ -14,6 +14,9 @@ FLOW_DEFAULTS: Final = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     # Prefect's default of 5 retries delays the end of a run by minutes when the server is gone.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
+    # Trainer and vLLM take and give back large parts of a GPU in each step, which leaves gaps in fixed segments. vLLM
+    # switches this off by itself around the memory that sleeps.
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
     # Prefect's pages show the logs of this project too.
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,rl_core",
 }
