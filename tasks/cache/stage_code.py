@@ -23,6 +23,7 @@ class StageCode:
 
 
 _SESSION = "rl_core.loop.session"
+_SETTINGS = "rl_core.loop.machine_settings"
 _UPDATES = tuple(
     f"rl_core.training.{name}"
     for name in (
@@ -42,16 +43,16 @@ _UPDATES = tuple(
 STAGE_CODE: Final[Mapping[str, StageCode]] = {
     "prepare": StageCode(entries=("tasks.preparation",), without=("rl_core.algorithms",)),
     "cold-start": StageCode(
-        entries=(_SESSION, "rl_core.loop.cold_start"),
+        entries=(_SESSION, _SETTINGS, "rl_core.loop.cold_start"),
         without=("rl_core.algorithms", "rl_core.evaluation", "rl_core.loop", "rl_core.rewards", "rl_core.rollout"),
     ),
     "train": StageCode(entries=(_SESSION,)),
     "evaluate": StageCode(
-        entries=(_SESSION, "rl_core.evaluation.folder"),
+        entries=(_SESSION, _SETTINGS, "rl_core.evaluation.folder"),
         without=("rl_core.algorithms", "rl_core.loop", *_UPDATES),
     ),
     "merge": StageCode(
-        entries=(_SESSION, "rl_core.export.verification"),
+        entries=(_SESSION, _SETTINGS, "rl_core.export.verification"),
         without=(
             "rl_core.algorithms",
             "rl_core.evaluation",
