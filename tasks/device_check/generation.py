@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import torch
 
-from rl_core.config.tolerances import AGREEMENT
+from rl_core.config.tolerances import AGREEMENT, AgreementBounds
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.training.agreement import LogProbGap, log_prob_gap
 from rl_core.types import GenerationRequest, Group, Rollout, Sampling
@@ -55,10 +55,9 @@ def _agreement(check: str, workers: WorkerGroup, trial: Trial) -> Finding:
         groups = _sampled(workers, trial)
     gap = _gap(workers, groups)
     bounds = AGREEMENT[trial.config.model.dtype]
-    holds = gap.percentile <= bounds.percentile and gap.mean <= bounds.mean
     return compared(
         check,
-        holds=holds,
+        holds=_agrees(gap, bounds),
         measured=f"log-probs of {gap.count} tokens differ by {gap.mean:.1e} in the mean (bound {bounds.mean:.0e}), by "
         f"{gap.percentile:.1e} at the 99.9th percentile (bound {bounds.percentile:.0e}), by {gap.largest:.1e} at most",
         advice="a kernel of the generator or of the trainer computes another number: compare the rows on attention and "
@@ -72,6 +71,10 @@ def _gap(workers: WorkerGroup, groups: list[Group]) -> LogProbGap:
     return log_prob_gap(np.concatenate(generator), np.concatenate([one for group in trained for one in group]))
 
 
+def _agrees(gap: LogProbGap, bounds: AgreementBounds) -> bool:
+    return gap.percentile <= bounds.percentile and gap.mean <= bounds.mean
+
+
 def _repeated(event: str, workers: WorkerGroup, trial: Trial, first: list[Group]) -> Finding:
     """Whether the generator gives the responses `first` again, and still agrees with the trainer."""
     with awake_generator(workers):
@@ -80,12 +83,11 @@ def _repeated(event: str, workers: WorkerGroup, trial: Trial, first: list[Group]
     same = sum(np.array_equal(one.response_ids, other.response_ids) for one, other in pairs)
     to_the_bit = all(np.array_equal(one.log_probs, other.log_probs) for one, other in pairs if _same_ids(one, other))
     gap, bounds = _gap(workers, again), AGREEMENT[trial.config.model.dtype]
-    agrees = gap.percentile <= bounds.percentile and gap.mean <= bounds.mean
     is_exact = same == len(pairs) and to_the_bit
     return compared(
         f"{event}: the same responses again",
         # On a GPU the order of sums may differ between equal batches, so equal responses are not demanded there.
-        holds=agrees and (is_exact or on_gpu()),
+        holds=_agrees(gap, bounds) and (is_exact or on_gpu()),
         measured=f"{same} of {len(pairs)} responses are equal, log-probs of equal ones "
         f"{'to the bit' if to_the_bit else 'up to rounding'}; they differ from the trainer's by {gap.mean:.1e}",
         advice="the generator's weights or caches are not what they were: report it with the versions below",
