@@ -35,7 +35,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install install-image demo test lint test-slow test-gpu mutations chaos bench-trl docs site server ui clean
+.PHONY: help install install-image demo test lint test-slow test-gpu mutations chaos chaos-cluster bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -71,6 +71,9 @@ mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice eac
 
 chaos: $(STAMP)-dev ## end N runs at random moments and two in each file replacement; compare with unbroken ones
 	$(BIN)/python -m tests.e2e.chaos --n $(N)
+
+chaos-cluster: $(STAMP)-dev ## kill workers and machines of a cluster at random moments; compare with an unbroken run
+	$(BIN)/python -m tests.e2e.cluster_chaos
 
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl

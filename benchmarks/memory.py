@@ -3,13 +3,18 @@
 Each configuration is a process of its own: it prepares a tiny random model and its data, generates, updates with
 responses of the greatest length, saves, and does all of it again. Measured is the peak of the resident memory in each
 phase (rl_core.workers.peak_memory); beside it stands what rl_core.planning.memory forecasts for that configuration.
+`in_use` is the most of the resident memory that was not in freed blocks which malloc kept: what an allocator without
+such blocks would have taken.
 """
 
 import argparse
+import ctypes
 import json
+import resource
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +27,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rows import Turn
+from rl_core.planning.memory_rows import GIB, Turn
 from rl_core.planning.model_sizes import read_sizes
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
@@ -36,6 +41,7 @@ from tests.rl_core.workers.trials import PLAIN_TOKENS, QUICKSTART, prepare
 ROUNDS = 2
 PROMPTS = 8
 RESPONSES = 4
+WATCH_SECONDS = 0.005
 
 _SIZE = "hidden_size: {0}, num_heads: {1}, num_key_value_heads: {2}, intermediate_size: {3}, num_layers: {4}"
 _SMALL = _SIZE.format(512, 8, 4, 2048, 8)
@@ -86,6 +92,42 @@ _COMMON = (
     "rollout.max_num_seqs=32",
     "trainer.async_save=false",
 )
+
+
+class _MallocInfo(ctypes.Structure):
+    """glibc's `struct mallinfo2` (man 3 mallinfo)."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+class MemoryInUse:
+    """Looks every few milliseconds at the resident memory without the freed blocks that malloc keeps."""
+
+    def __init__(self) -> None:
+        self.most_gib = 0.0
+        self._ended = threading.Event()
+        self._mallinfo2 = ctypes.CDLL("libc.so.6").mallinfo2
+        self._mallinfo2.restype = _MallocInfo
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "MemoryInUse":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(WATCH_SECONDS):
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+            self.most_gib = max(self.most_gib, (resident - self._mallinfo2().fordblks) / GIB)
 
 
 def main() -> None:
@@ -139,10 +181,11 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
     if config.algorithm.kl is not None:
         worker.load_reference(run.initial_model)
     peaks: dict[str, float] = {}
-    for number in range(ROUNDS):
-        one_round(worker, config, run, folder / f"state-{number}")
-        for name, peak in worker.peak_memory().items():
-            peaks[name] = max(peak, peaks.get(name, 0.0))
+    with MemoryInUse() as in_use:
+        for number in range(ROUNDS):
+            one_round(worker, config, run, folder / f"state-{number}")
+            for name, peak in worker.usage().together.items():
+                peaks[name] = max(peak, peaks.get(name, 0.0))
     worker.close()
     sizes = read_sizes(run.initial_model / "config.json")
     assert sizes is not None, "torch is loaded, so the model is built in this process"
@@ -154,6 +197,7 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
         "forecast": {turn: round(gib, 3) for turn, gib in expected.items()},
         "measured": {turn: round(gib, 3) for turn, gib in found.items()},
         "ratio": {turn: round(expected[turn] / found[turn], 3) for turn in expected},
+        "in_use": round(in_use.most_gib, 3),
         "rows": {f"{row.name} ({row.phase})": round(row.gib, 4) for row in forecast.rows},
     }
 

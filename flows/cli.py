@@ -176,13 +176,19 @@ def plan(
             help="Print how many GPUs models of 1.5B to 72B take, and end.",
         ),
     ] = False,
+    gpu_gib: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Plan for GPUs with this memory in GiB, which this machine need not have."),
+    ] = None,
 ) -> None:
     """Show what would run: stages and which are finished, batch sizes, memory and disk, every problem."""
     from flows.commands.plan import print_plan
     from flows.request import resolve_run
+    from rl_core.planning.gpu import Gpu, find_gpu
 
     resolved = resolve_run(config, all_overrides(changes, overrides), runs_dir=runs_dir)
-    raise typer.Exit(print_plan(resolved, Console(), with_config=with_config))
+    gpu = find_gpu() if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
+    raise typer.Exit(print_plan(resolved, Console(), gpu=gpu, with_config=with_config))
 
 
 @app.command()

@@ -30,6 +30,13 @@ def disable_telemetry() -> None:
         os.environ.setdefault(name, value)
 
 
+def threads_of_a_worker(workers: int) -> int:
+    """Number of threads with which each of several workers on this machine computes on the CPU: OMP_NUM_THREADS if it
+    is set, else an equal share of the cores that this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS")
+    return int(asked.partition(",")[0]) if asked else max(1, len(os.sched_getaffinity(0)) // workers)
+
+
 def share_cores() -> None:
     """Choose how the OpenMP threads of torch wait for each other: fast on idle cores, fair on busy ones.
 

@@ -73,6 +73,10 @@ class RunDirectory:
         """Parquet file with the rollouts of one step, their scores and advantages."""
         return self.root / "rollouts" / f"step-{step:06d}.parquet"
 
+    def repeated_rollouts(self, step: int) -> Path:
+        """The rollout file that an interrupted attempt left of a step that is repeated; it is moved here until then."""
+        return self.root / "repeated-rollouts" / f"step-{step:06d}.parquet"
+
     def validation(self, step: int) -> Path:
         """Parquet file with the responses to the held-out prompts after one step, and their scores; step 0 is before
         the first step."""

@@ -9,6 +9,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest, finite
 from tasks.context import RunContext, named
 from tasks.staging import StageOutcome, run_stage
+from tasks.workers import start_workers
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
@@ -21,6 +22,7 @@ def cold_start(run: str) -> StageManifest | State[StageManifest]:
 
 
 def _make(context: RunContext) -> StageOutcome:
+    start_workers(context)
     metrics = context.session.run_cold_start()
     return StageOutcome(outputs=[context.run.base_model], result=finite(metrics))
 

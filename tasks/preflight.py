@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.planning.problem import raise_if_fatal
 from tasks.cache.manifests import read_manifest
 from tasks.context import RunContext, current_context, named
+from tasks.planning.node_problems import node_problems
 from tasks.planning.problems import find_problems
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,9 @@ def preflight(run: str) -> list[str]:
         Warnings about what works, but perhaps not as intended.
 
     Raises:
-        PlanError: the run cannot work; the message has every problem.
+        PlanError: the run cannot work; the message has every problem. The machines of a cluster are looked at only if
+            nothing else is wrong.
+        ClusterUnavailable: the cluster that the run joins cannot be reached, or has no room.
     """
     context = current_context(run)
     # The report depends on every other stage: once it is finished, nothing expensive is left to do.
@@ -32,6 +35,8 @@ def preflight(run: str) -> list[str]:
         return []
     with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
         problems = find_problems(context.located, context.run, is_prepared=_is_finished(context, "prepare"))
+        raise_if_fatal(problems)
+        problems += node_problems(context.located, context.run)
     raise_if_fatal(problems)
     warnings = [str(problem) for problem in problems]
     for warning in warnings:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 from rl_core.planning.batches import BatchPlan
 from tasks.cache.manifests import StageManifest
 from tasks.pages.artifacts import LivePage, show_page
-from tasks.pages.markdown import facts_table, links_page, rollouts_page, stage_page, steps_page, validation_page
-from tasks.pages.plan_facts import plan_facts
+from tasks.pages.markdown import (
+    facts_table,
+    links_page,
+    markdown_table,
+    rollouts_page,
+    stage_page,
+    steps_page,
+    validation_page,
+)
+from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.results.validation_history import validated_steps
 
 if TYPE_CHECKING:
@@ -27,6 +35,9 @@ def show_links(context: "RunContext", *, resume: str) -> None:
 def show_plan(context: "RunContext", plan: BatchPlan) -> None:
     """Show the batch arithmetic."""
     page = f"# Batch plan\n\n{facts_table(plan_facts(context.config, plan))}"
+    if rows := work_rows(context.config, plan):
+        dealt = [[row.what, row.together, row.each] for row in rows]
+        page += f"\n## {workers_title(context.config)}\n\n{markdown_table(('', 'together', 'each'), dealt)}"
     show_page(context.config.experiment, "batch-plan", page, about="Steps, batches and token budgets")
 
 

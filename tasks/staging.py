@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     with context.tracking.stage_running(stage):
         started = time.monotonic()
         outcome = make(context)
-        manifest = record(context, wanted, outcome, seconds=time.monotonic() - started)
+        made = replace(wanted, software=context.wanted(stage).software)  # on the workers that there were
+        manifest = record(context, made, outcome, seconds=time.monotonic() - started)
     present(context, manifest, show=show)
     return manifest
 

@@ -27,6 +27,7 @@ from tasks.cache.stages import epoch_chain, epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
+from tasks.results.worker_rows import devices_words, worker_rows
 from tasks.resuming.step_records import step_files
 from tasks.resuming.training_start import WantedTraining, training_start
 from tasks.resuming.training_state import mark_started, settle_training
@@ -34,6 +35,7 @@ from tasks.run_pages import show_plan, steps_shown
 from tasks.staging import StageOutcome, present, recognised, record, tell_of_software, tracked_stage
 from tasks.storage.fetching import finish_fetching
 from tasks.tracking.inputs import log_split
+from tasks.workers import note_new_workers
 
 if TYPE_CHECKING:
     from rl_core.loop.training_loop import EpochResult
@@ -147,10 +149,12 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     if finished is not None:
         with context.tracking.following("train"):
             return recognised(context, finished, show=_show)
-    wanted = wanted_training(context, training_chain(context)).epoch(epoch, made_by=context.trained_by)
-    mark_started(context.run, wanted)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
+        with _closed_on_failure(context):
+            note_new_workers(context)
+        wanted = wanted_training(context, training_chain(context)).epoch(epoch, made_by=context.trained_by)
+        mark_started(context.run, wanted)
         result = _train(context, epoch)
         outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
         outcome = StageOutcome(outputs=outputs, result=_facts(context, result))
@@ -222,7 +226,8 @@ def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
-    """Show the data and the path of the checkpoint. The metrics of the steps are sent by the follower."""
+    """Show the data, the devices and the path of the checkpoint. The metrics of the steps are sent by the follower."""
     log_split(mlflow_run, run, "train")
+    mlflow_run.set_tags({"devices": devices_words(worker_rows(read(run.timings)))})
     if manifest.result["checkpoint"] is not None:
         mlflow_run.set_tags({f"checkpoint.{manifest.stage}": run.root / manifest.result["checkpoint"]})

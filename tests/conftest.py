@@ -32,6 +32,14 @@ class FolderScheduling(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
-    """How `make test` shares the tests out among its processes; the longest folders, tests/drawn and tests/e2e, are
-    collected first."""
+    """How `make test` shares the tests out among its processes."""
     return FolderScheduling(config, log)
+
+
+LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "tests/rl_core/training/")
+"""They are run first, so that no process goes on long after the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest folders first, and leave the order of the others as it is."""
+    items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FOLDERS])

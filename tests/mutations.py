@@ -40,9 +40,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="mask",
-        file="rl_core/models/tree_layout.py",
-        before="np.tri(response_width, dtype=np.bool_)",
-        after="True",
+        file="rl_core/models/shared_prompt_attention.py",
+        before="causal, to_prompt = _Call(True, None, scale)",
+        after="causal, to_prompt = _Call(False, None, scale)",
         tests="tests/rl_core/models/test_plain.py",
     ),
     Mutation(
@@ -69,8 +69,8 @@ MUTATIONS = (
     Mutation(
         name="no-cache-reset",
         file="rl_core/rollout/vllm_engine.py",
-        before="        self._drop_caches()\n        strict.check()",
-        after="        strict.check()",
+        before="        finally:\n            self._drop_caches()",
+        after="        finally:\n            pass",
         tests="tests/rl_core/rollout/test_vllm_engine.py",
     ),
     Mutation(

@@ -26,6 +26,7 @@ class SideResult:
         load_averages: The machine's one-minute load at the same moments.
         packages: Versions of what ran.
         phases: Seconds by phase of each step; empty for TRL.
+        spans: [step] -> [worker] -> what it did when (timings.jsonl); empty for TRL.
     """
 
     side: str
@@ -36,6 +37,7 @@ class SideResult:
     load_averages: Sequence[float]
     packages: Mapping[str, str]
     phases: Sequence[Mapping[str, float]] = ()
+    spans: Sequence[Sequence[Sequence[tuple[str, float, float]]]] = ()
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -71,11 +73,15 @@ def package_versions(*names: str) -> dict[str, str]:
 
 
 def parse_side() -> argparse.Namespace:
-    """The command line of a side: --work, --seed, --steps, --threads, --out."""
+    """The command line of a side: --work, --seed, --steps, --threads, --out, and Sightline's --workers, --sharding and
+    further settings."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--sharding", default="full")
+    parser.add_argument("--set", dest="settings", nargs="*", default=[], metavar="KEY=VALUE")
     return parser.parse_args()

@@ -37,10 +37,13 @@ def main() -> None:
             "trainer.val_freq=-1",
             "trainer.val_before_train=false",
             f"trainer.save_freq={arguments.steps}",
+            f"cluster.devices={arguments.workers}",
+            f"cluster.sharding={arguments.sharding}",
+            *arguments.settings,
         ],
     )
     prepared = RunDirectory(arguments.work)
-    run = RunDirectory(arguments.work / f"sightline-{arguments.seed}")
+    run = RunDirectory(arguments.work / f"sightline-{arguments.seed}-{arguments.workers}")
     shutil.rmtree(run.root, ignore_errors=True)
     run.root.mkdir()
     for name in ("data", "model"):
@@ -60,6 +63,7 @@ def main() -> None:
             {name: seconds for name, seconds in record.items() if name.endswith("_s") and "_per_" not in name}
             for record in read(run.timings)
         ],
+        spans=[record.get("spans", []) for record in read(run.timings)],
     ).write(arguments.out)
 
 

@@ -106,16 +106,28 @@ def server(
     mlflow_uri: MlflowUri = _MLFLOW_URI,
     mlflow_port: MlflowPort = 5000,
     prefect_port: PrefectPort = 4200,
-    worker_port: Annotated[int, typer.Option(help="Port of the worker's health check.")] = 8080,
+    worker_port: Annotated[
+        int, typer.Option(help="Port of the worker's health check; those of groups have the next ones.")
+    ] = 8080,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="DEVICES",
+            help="Devices that one training has for itself: numbers of GPUs (0,1) or a Ray cluster (HOST:PORT). Give "
+            "it once for each training that may run at the same time.",
+        ),
+    ] = None,
 ) -> None:
     """Start Prefect's server, a worker for the deployments, and MLflow, reachable from this machine only."""
-    from flows.commands.server import serve_with_worker
+    from flows.commands.server import serve_with_workers
 
-    code = serve_with_worker(
+    code = serve_with_workers(
         Console(),
         mlflow_uri=mlflow_uri,
         mlflow_port=mlflow_port,
         prefect_port=prefect_port,
         worker_port=worker_port,
+        groups=groups or (),
     )
     raise typer.Exit(code)

@@ -16,7 +16,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
-from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, Turn
 from rl_core.planning.model_sizes import model_sizes
@@ -26,7 +26,7 @@ from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from tasks.cache.named_files import NamedFiles, located_config
-from tasks.pages.plan_facts import plan_facts
+from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
 from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
@@ -35,18 +35,20 @@ from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prep
 from tasks.results.measured_memory import measured_peaks
 
 
-def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) -> int:
-    """Show the plan. Returns the exit code: 1 when the run could not work."""
+def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool) -> int:
+    """Show the plan for workers with this GPU, or for workers on the CPU. Returns the exit code: 1 when the run could
+    not work."""
     config, run, files = resolved.config, resolved.run, resolved.files()
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     located, is_prepared = located_config(config, files), resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
-    problems = planned_problems(located, run, glances, answers)
+    problems = planned_problems(located, run, glances, answers, gpu=gpu)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
-            problems += _print_stages(resolved, files, glances, console)
-        _print_forecast(located, run, console)
+            problems += _print_stages(resolved, files, glances, console, gpu)
+    if not any(problem.fatal and problem.where.startswith("model.lora") for problem in problems):
+        _print_forecast(located, run, console, gpu)  # where the run does not fit, it is the more worth showing
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
@@ -54,7 +56,7 @@ def print_plan(resolved: ResolvedRun, console: Console, *, with_config: bool) ->
 
 
 def _print_stages(
-    resolved: ResolvedRun, files: NamedFiles, glances: Mapping[str, Glance], console: Console
+    resolved: ResolvedRun, files: NamedFiles, glances: Mapping[str, Glance], console: Console, gpu: Gpu | None
 ) -> list[Problem]:
     """Print stages and batches. Returns the problems with the number of rows."""
     config, run = resolved.config, resolved.run
@@ -64,11 +66,11 @@ def _print_stages(
     except (ValueError, OSError) as error:
         return [Problem(where="data", what=str(error), fix="correct what it names")]
     rows = known_rows(config, run, digests, train)
-    plan = rows.plan(settle(config, model_sizes(config.model.source), find_gpu()).config) if rows else None
+    plan = rows.plan(settle(config, model_sizes(config.model.source), gpu).config) if rows else None
     statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
     console.print(_stage_table(statuses))
     if plan is not None and rows is not None:
-        console.print(batch_table(config, plan, rows_told=rows.told))
+        print_batches(config, plan, console, rows_told=rows.told)
     return rows.problems(config) if rows else []
 
 
@@ -81,9 +83,20 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
     return table
 
 
-def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> Table:
-    """The numbers that follow from the batch sizes; `rows_told` says where a number of rows comes from that may still
-    change."""
+def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_told: str = "") -> None:
+    """Print the numbers that follow from the batch sizes, and how a step is dealt to several workers; `rows_told` says
+    where a number of rows comes from that may still change."""
+    console.print(_batch_table(config, plan, rows_told))
+    if rows := work_rows(config, plan):
+        table = Table(title=workers_title(config), title_justify="left")
+        for column in ("", "together", "each"):
+            table.add_column(column)
+        for row in rows:
+            table.add_row(row.what, row.together, row.each)
+        console.print(table)
+
+
+def _batch_table(config: RunConfig, plan: BatchPlan, rows_told: str) -> Table:
     table = Table(title="Batches", title_justify="left", show_header=False)
     if rows_told:
         table.add_row("the rows", rows_told)
@@ -92,8 +105,11 @@ def batch_table(config: RunConfig, plan: BatchPlan, *, rows_told: str = "") -> T
     return table
 
 
-def _print_forecast(config: RunConfig, run: RunDirectory, console: Console) -> None:
-    gpu, sizes = find_gpu(), model_sizes(config.model.source)
+def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None) -> None:
+    try:
+        sizes = model_sizes(config.model.source)
+    except (ValueError, OSError):
+        return  # it is among the problems
     settled = settle(config, sizes, gpu)
     precision = precision_words(config.model, config.actor.optim)
     engine = engine_words(config.rollout, on_gpu=gpu is not None)
@@ -107,22 +123,26 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console) -> N
     memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
     console.print(
-        f"{sizes.parameters / 1e6:,.1f} M parameters; about {memory.peak_gib:.1f} GiB of the {_place(gpu)}, "
-        f"up to {disk:.1f} GiB of disk",
+        f"{sizes.parameters / 1e6:,.1f} M parameters; about {_needed(memory, gpu)}, up to {disk:.1f} GiB of disk",
         highlight=False,
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
 
 
-def _place(gpu: Gpu | None) -> str:
+def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
+    workers = memory.workers_a_machine
     if gpu is None:
-        return "machine's memory"
-    return "GPU" if gpu.memory_gib is not None else "GPU, whose size is not known, without a KV cache"
+        shared = f" for {workers} workers" if workers > 1 else ""
+        return f"{memory.machine_gib:.1f} GiB of the machine's memory{shared}"
+    each = "each GPU" if workers > 1 else "the GPU"
+    unknown = "" if gpu.memory_gib is not None else ", whose size is not known, without a KV cache"
+    return f"{memory.peak_gib:.1f} GiB of {each}{unknown}"
 
 
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
     """The forecast row by row, and beside each phase the most that the run has taken so far."""
-    table = Table(title="Memory in GiB", title_justify="left")
+    whose = f", of each of {memory.workers_a_machine} workers of a machine" if memory.workers_a_machine > 1 else ""
+    table = Table(title=f"Memory in GiB{whose}", title_justify="left")
     table.add_column("phase")
     table.add_column("forecast", justify="right")
     table.add_column("measured", justify="right")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.plan import batch_table
+from flows.commands.plan import print_batches
 from flows.printing import say
 from flows.reproducing import PlannedBaseline
 from rl_core.config.published import PublishedConfig
@@ -36,7 +36,7 @@ def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Probl
     console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
     console.print(_published_table(published))
     if not any(problem.fatal for problem in problems):
-        console.print(batch_table(config, batch_plan(config, published.train_rows)))
+        print_batches(config, batch_plan(config, published.train_rows), console)
     console.print(_memory_table(config))
     console.print(_hours_words(published), highlight=False, soft_wrap=True)
     for obstacle in obstacles(config, baseline):
@@ -68,7 +68,9 @@ def published_words(published: PublishedConfig) -> str:
 
 
 def _memory_table(config: RunConfig) -> Table:
-    table = Table(title="Memory of one worker with the whole model", title_justify="left", show_header=False)
+    workers = config.cluster.ranks
+    whose = "one worker with the whole model" if workers == 1 else f"each of {workers} workers"
+    table = Table(title=f"Memory of {whose}", title_justify="left", show_header=False)
     table.add_row("trained", trained_words(config.model))
     table.add_row("precision", precision_words(config.model, config.actor.optim))
     sizes = model_sizes(config.model.source)

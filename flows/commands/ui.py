@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import IO, Self
 
 import httpx
@@ -71,15 +72,33 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
     ]
 
 
-def worker_server(*, pool: str, port: int, prefect_port: int) -> PageServer:
-    """The worker that runs deployments; its address is its health check."""
+def worker_server(
+    *,
+    pool: str,
+    port: int,
+    prefect_port: int,
+    name: str = "worker",
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> PageServer:
+    """A worker that runs deployments; its address is its health check.
+
+    Args:
+        pool: The work pool; the worker makes it if it is not there.
+        port: Port of the health check.
+        prefect_port: Port of Prefect's server.
+        name: What Prefect's pages call it.
+        options: Further options of `prefect worker start`.
+        environment: Further variables of the worker and of the runs that it carries out.
+    """
     start = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--with-healthcheck"]
     return PageServer(
-        name="worker",
+        name=name,
         port=port,
-        command=[sys.executable, "-m", *start],
+        command=[sys.executable, "-m", *start, "--name", name, *options],
         health="/health",
         environment={
+            **environment,
             "PREFECT_API_URL": f"http://{_HOST}:{prefect_port}/api",
             "PREFECT_WORKER_WEBSERVER_HOST": _HOST,
             "PREFECT_WORKER_WEBSERVER_PORT": f"{port}",

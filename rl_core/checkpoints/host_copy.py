@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from rl_core.distributed.shards import local_part
+
 State = dict[str, Any]
 
 _Key = tuple[torch.device, int, torch.dtype, torch.Size, tuple[int, ...]]
@@ -18,7 +20,7 @@ class HostCopies:
 
     def of(self, name: str, state: State) -> State:
         """A copy of a nested dictionary of tensors and plain values, with all tensors in the host's memory. Tensors
-        that share their memory, such as tied weights, have one copy.
+        that share their memory, such as tied weights, have one copy. Of a sharded tensor, this rank's part is copied.
 
         Args:
             name: Of the state. An earlier copy of this name is overwritten if it has the same form.
@@ -31,7 +33,7 @@ class HostCopies:
                 return {key: copied(f"{path}/{key}", part) for key, part in value.items()}
             if not isinstance(value, torch.Tensor):
                 return value
-            key = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+            key = (value.device, local_part(value).data_ptr(), value.dtype, value.shape, value.stride())
             if key not in copies:
                 copies[key] = self._copy(path, value.detach())
             return copies[key]
@@ -46,7 +48,8 @@ class HostCopies:
         held = self._held.get(path)
         if held is None or _form(held) != _form(tensor):
             held = self._held[path] = torch.empty_like(tensor, device="cpu")
-        return held.copy_(tensor)
+        local_part(held).copy_(local_part(tensor))
+        return held
 
 
 def _form(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size, tuple[int, ...]]:

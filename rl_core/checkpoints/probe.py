@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.files import read_json, relative_name
 from rl_core.models.policy import PolicyModel
 from rl_core.types import Float32Array, Group, Int32Array, Prompt, VideoClip
@@ -61,12 +62,14 @@ class Probe:
     Attributes:
         dtype: Number format of the trainer's weights.
         device: Name of the device that computed the log-probs; None in probes of earlier versions.
+        topology: The workers that trained together (Ranks.topology); only that of several is written.
         items: Prompts, responses and log-probs.
         images: Uid -> PNG or JPEG bytes of the items' images.
     """
 
     dtype: str
     device: str | None
+    topology: str
     items: Sequence[ProbeItem]
     images: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -77,6 +80,7 @@ def build_probe(
     *,
     dtype: str,
     device: str | None,
+    topology: str = TOPOLOGY_ALONE,
     encoded_image: Callable[[str], bytes],
     video_positions: Callable[[Prompt], npt.NDArray[np.int64]],
 ) -> Probe:
@@ -87,6 +91,7 @@ def build_probe(
         log_probs: [group][rollout] -> [R], computed inside `plain_distribution` at temperature 1.
         dtype: Number format of the trainer's weights ("float32", "bfloat16").
         device: Name of the device that computed the log-probs.
+        topology: The workers that trained together.
         encoded_image: Image uid -> PNG or JPEG bytes.
         video_positions: Prompt with videos -> [3, P] position ids.
     """
@@ -105,7 +110,8 @@ def build_probe(
         for rollout, values in zip(group.rollouts, group_log_probs, strict=True)
     ]
     uids = {uid for item in items for uid in item.shown_uids}
-    return Probe(dtype=dtype, device=device, items=items, images={uid: encoded_image(uid) for uid in sorted(uids)})
+    images = {uid: encoded_image(uid) for uid in sorted(uids)}
+    return Probe(dtype=dtype, device=device, topology=topology, items=items, images=images)
 
 
 @contextmanager
@@ -128,6 +134,7 @@ def write_probe(folder: Path, probe: Probe) -> None:
     content = {
         "dtype": probe.dtype,
         "device": probe.device,
+        **({} if probe.topology == TOPOLOGY_ALONE else {"topology": probe.topology}),
         "log_probs_are": "log_softmax(logits) in float32, without temperature and without banned tokens",
         "items": [_as_json(item, names) for item in probe.items],
     }
@@ -141,6 +148,7 @@ def read_probe(folder: Path) -> Probe:
     return Probe(
         dtype=content["dtype"],
         device=content.get("device"),
+        topology=content.get("topology", TOPOLOGY_ALONE),
         items=[_from_json(item) for item in content["items"]],
         images={Path(name).stem: (folder / name).read_bytes() for name in files},
     )

@@ -135,13 +135,14 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State
     from config and step.
     """
     named = model.named_parameters()
-    return {name: _interned(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
+    return {name: _canonical(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
 
 
-def _interned(entries: State) -> State:
-    """The same entries with interned names. Pickle writes equal strings again if they are different objects, so names
-    that come from an earlier checkpoint would give other bytes than torch's own literals."""
-    return {sys.intern(name): value for name, value in entries.items()}
+def _canonical(entries: State) -> State:
+    """The same entries in the order of their names, with interned names, so that equal states make equal files. Entries
+    from the checkpoint of several ranks have another order than torch's own, and pickle writes equal strings again if
+    they are different objects."""
+    return {sys.intern(name): entries[name] for name in sorted(entries)}
 
 
 def load_optimizer_state(
@@ -177,7 +178,7 @@ def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path, *
             raise MismatchedState(f"{folder} has optimizer state {key!r}, for which the model has no parameter")
         parameter, dtype = parameters[name].detach(), stored.properties.dtype
         if stored.size == parameter.shape and in_host_memory:
-            value = torch.zeros(parameter.shape, dtype=dtype, device="cpu", pin_memory=parameter.is_cuda)
+            value = torch.zeros_like(parameter, dtype=dtype, device="cpu", pin_memory=parameter.is_cuda)
         elif stored.size == parameter.shape:
             value = torch.zeros_like(parameter, dtype=dtype)
         else:

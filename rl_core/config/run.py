@@ -5,6 +5,7 @@ import re
 from pydantic import Field
 
 from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
 from rl_core.config.published import PublishedConfig
@@ -54,6 +55,8 @@ class RunConfig(Section):
     gae}`, null otherwise."""
     trainer: TrainerConfig = TrainerConfig()
     """Length of the run, validation, checkpoints."""
+    cluster: ClusterConfig = ClusterConfig()
+    """The workers that train one model together, on one or several machines."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How the base and the trained model are measured."""
     merge: MergeConfig = MergeConfig()

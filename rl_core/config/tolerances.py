@@ -78,14 +78,14 @@ def merge_tolerance(config: RunConfig) -> Tolerance:
     return Tolerance(largest=largest, mean=_PROBE_MEAN_SHARE * largest)
 
 
-def resume_tolerance(config: RunConfig, *, same_device: bool) -> Tolerance:
+def resume_tolerance(config: RunConfig, *, same_place: bool) -> Tolerance:
     """How far a trainer that has loaded a checkpoint may be from its probe.
 
     Args:
         config: The run.
-        same_device: Whether the probe was computed on this kind of device.
+        same_place: Whether the probe was computed on this kind of device and by as many workers.
     """
     merged = merge_tolerance(config)
-    if not same_device:
+    if not same_place:
         return merged
     return Tolerance(largest=_RESUME_SHARE * merged.largest, mean=_RESUME_SHARE * merged.mean)

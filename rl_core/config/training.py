@@ -76,6 +76,10 @@ class RolloutConfig(Section):
 
     n: int = Field(default=8, ge=1)
     """Responses to each prompt: the size of a group. An estimator that compares within a group needs 2 or more."""
+    staleness: Literal[0, 1] = 0
+    """How many steps the rollouts wait before they are learned from. 0: the weights that a step updates have sampled
+    its rollouts. 1: the weights before the last update have, so that generation need not wait for the update (one step
+    off-policy)."""
     temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
     """Sampling temperature; the trainer computes its log-probs at the same one. There is no top_p, top_k or min_p in
     training."""
@@ -182,7 +186,10 @@ class TrainerConfig(Section):
     """How held-out rows are answered in a validation: one response to each at temperature 0, or `evaluation.n`
     responses at the evaluation's temperature and top_p."""
     save_freq: int = Field(default=5, ge=1)
-    """Save a checkpoint every so many steps; the end of an epoch is always saved."""
+    """Save a checkpoint every so many steps; the end of the run is always saved."""
+    save_on_epoch_end: bool = True
+    """Save a checkpoint at the end of each epoch too. Without it a run that is interrupted continues from an earlier
+    step, and repeats the end of an epoch that was finished."""
     save_limit: int = Field(default=3, ge=1)
     """How many of the newest checkpoints are kept; the best checkpoint by validation is kept beside them."""
     save_model_only: bool = False

@@ -174,6 +174,12 @@ def frequency(key: str) -> Convert:
     return convert
 
 
+def save_frequency(value: Any, config: EasyR1Config) -> Assignments:
+    """A checkpoint every so many steps and at the end of the run, but not at the ends of epochs. EasyR1's -1, only at
+    the end of the run, has no equivalent."""
+    return {**frequency("trainer.save_freq")(value, config), "trainer.save_on_epoch_end": False}
+
+
 def validation_frequency(value: Any, config: EasyR1Config) -> Assignments:
     """The frequency of validations; 0 or less never validates."""
     return {"trainer.val_freq": int(value) if int(value) > 0 else -1}
@@ -213,6 +219,17 @@ def offload(value: Any, config: EasyR1Config) -> Assignments:
     if not value:
         return {"trainer.offload": "auto"}
     return {"trainer.offload": "all" if config["worker.actor.offload.offload_params"] else "optimizer"}
+
+
+def sharding(value: Any, config: EasyR1Config) -> Assignments:
+    """How the weights are spread: over groups of `value` devices, or over all of them if it is not positive."""
+    a_machine = int(config["trainer.n_gpus_per_node"])
+    devices = int(config["trainer.nnodes"]) * a_machine
+    if value < 1 or value >= devices:
+        return {"cluster.sharding": "full"}
+    if value not in (1, a_machine):
+        raise NoEquivalent(f"weights are spread over all devices, over the {a_machine} of a machine, or not at all")
+    return {"cluster.sharding": "none" if value == 1 else "hybrid"}
 
 
 def engine_format(value: Any, config: EasyR1Config) -> Assignments:

@@ -4,6 +4,7 @@ from rl_core.easyr1.conversions import (
     critic_warmup,
     experiment,
     frequency,
+    save_frequency,
     trackers,
     validation_frequency,
     when_filtering,
@@ -40,8 +41,8 @@ TRAINER: tuple[Key, ...] = (
         "tracking.mlflow_uri",
         remark="`file` is always written (metrics.jsonl). Without `mlflow` its address is null.",
     ),
-    missing("trainer.nnodes", 1, 1, remark="A run uses one device so far."),
-    missing("trainer.n_gpus_per_node", 8, 1, remark="A run uses one device so far."),
+    same("trainer.nnodes", 1, "cluster.nodes", remark="Several machines need `cluster.address` too."),
+    same("trainer.n_gpus_per_node", 8, "cluster.devices"),
     converted(
         "trainer.max_try_make_batch",
         20,
@@ -75,9 +76,10 @@ TRAINER: tuple[Key, ...] = (
     converted(
         "trainer.save_freq",
         -1,
-        frequency("trainer.save_freq"),
+        save_frequency,
         "trainer.save_freq",
-        remark="The end of every epoch is saved too. -1 (only the end of the run) has no equivalent.",
+        "trainer.save_on_epoch_end",
+        remark="The ends of epochs are not saved, as in EasyR1. -1 (only the end of the run) has no equivalent.",
     ),
     converted(
         "trainer.save_limit",

@@ -13,6 +13,7 @@ from rl_core.easyr1.conversions import (
     number_format,
     offload,
     or_zero,
+    sharding,
     stored_format,
     validation_sampling,
     warmup_ratio,
@@ -25,15 +26,22 @@ from rl_core.easyr1.key import Difference, Key, converted, missing, needless, sa
 from rl_core.easyr1.keys_critic import CRITIC
 
 _PACKED = "Sequences are always packed into a token budget, each group's prompt once."
-_ONE_DEVICE = "A run uses one device so far."
 _WARM_UP = "The rate rises with every optimizer step, from above 0; in EasyR1 once in a training step, from 0."
 
 _FSDP: tuple[Key, ...] = (
-    needless("fsdp.enable_full_shard", True, _ONE_DEVICE),
+    needless(
+        "fsdp.enable_full_shard", True, "Weights are gathered again in the backward pass; no number depends on it."
+    ),
     missing("fsdp.enable_cpu_offload", False, False, remark="Parameters cannot be offloaded so far."),
     needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint's own shards."),
     needless("fsdp.use_orig_params", False, "Parameters are always the model's own."),
-    needless("fsdp.fsdp_size", -1, _ONE_DEVICE),
+    converted(
+        "fsdp.fsdp_size",
+        -1,
+        sharding,
+        "cluster.sharding",
+        remark="Over all devices `full`, over those of a machine `hybrid`, 1 is `none`.",
+    ),
     converted(
         "fsdp.torch_dtype",
         None,
@@ -122,7 +130,7 @@ _ACTOR: tuple[Key, ...] = (
     same("ppo_epochs", 1, "actor.ppo_epochs"),
     needless("padding_free", True, _PACKED),
     needless("dynamic_batching", True, _PACKED),
-    missing("ulysses_size", 1, 1, remark="There is no sequence parallelism so far."),
+    same("ulysses_size", 1, "cluster.sequence_parallel_size"),
     needless("use_torch_compile", True, "The output head is computed in chunks (model.log_prob_chunk_tokens)."),
     converted(
         "model.model_path",
@@ -243,7 +251,7 @@ _ROLLOUT: tuple[Key, ...] = (
     needless("enable_chunked_prefill", False, "Sightline chooses it for the machine."),
     needless("max_num_batched_tokens", 8192, "Follows from the prompt and response lengths."),
     converted("max_model_len", None, longest_sequence, remark="Follows from the prompt and response lengths."),
-    missing("tensor_parallel_size", 2, 1, remark=_ONE_DEVICE),
+    same("tensor_parallel_size", 2, "cluster.tensor_parallel_size"),
     missing("ignore_eos", False, False, remark="A response ends at its end-of-sequence token."),
     needless("disable_log_stats", True, "vLLM logs no statistics; timings.jsonl has the speed."),
     needless("disable_tqdm", False, "Progress bars are shown on a terminal."),

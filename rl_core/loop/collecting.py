@@ -23,7 +23,7 @@ NextPrompts = Callable[[], Sequence[Prompt]]
 
 
 class StaleWeights(RuntimeError):
-    """The generator sampled with other weights than the trainer holds."""
+    """The generator sampled with other weights than the trainer held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +53,26 @@ class Collected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collector:
-    """Collects the rollouts of one step, while the generator is awake."""
+    """Collects the rollouts of one step, while the generator is awake.
+
+    Attributes:
+        step: The step, from 1.
+        config: The run.
+        workers: Generate responses.
+        rewards: Score them.
+        timer: Measures `generate` and `reward_wait`.
+        policy_version: Version of the weights that sample.
+        recorded: Rollouts of this step that an interrupted attempt has generated and scored: same prompts, same seeds,
+            same version of the weights. They are taken instead of being generated again.
+    """
 
     step: int
     config: RunConfig
     workers: WorkerGroup
     rewards: RewardPool
     timer: PhaseTimer
+    policy_version: int
+    recorded: RolloutBatch = EMPTY
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
         """Generate and score a rollout batch; with group filtering, repeat until the batch is full.
@@ -69,7 +82,7 @@ class Collector:
             kept: Groups that the previous step has kept; fewer than a rollout batch.
 
         Raises:
-            StaleWeights: a rollout was sampled with other weights than the trainer's.
+            StaleWeights: a rollout was sampled with other weights than those of `policy_version`.
             TooManyFailedRewards: the reward failed for more than its allowed share of the rollouts.
             TooFewInformativeGroups: the configured number of draws did not fill the batch.
         """
@@ -83,7 +96,7 @@ class Collector:
 
     def _whole(self, prompts: Sequence[Prompt]) -> Collected:
         """A batch without filtering: every group with enough scores."""
-        generated = self._generate(prompts)
+        generated = self._sampled(prompts)
         scored = self._scored(generated)
         return Collected(
             generated=generated, scored=scored, batch=RolloutBatch.of(scored, generated.scores), prompts=prompts
@@ -93,7 +106,7 @@ class Collector:
         """A batch of informative groups: first groups of this step, on which generator and trainer are compared, then
         groups kept from the previous step, unless this step has their prompt too."""
         first = next_prompts()
-        generated, draws = self._generate(first), 1
+        generated, draws = self._sampled(first), 1
         scored = self._scored(generated)
         stale = kept.without(first)
         wanted = self.config.data.rollout_batch_size
@@ -102,7 +115,7 @@ class Collector:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
                 raise too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
-            more = self._generate(_unseen(next_prompts(), [*generated.groups, *stale.groups]))
+            more = self._sampled(_unseen(next_prompts(), [*generated.groups, *stale.groups]))
             generated, draws = generated + more, draws + 1
             scored += self._scored(more)
         batch = RolloutBatch.of(informative[:missing], generated.scores) + stale
@@ -135,6 +148,13 @@ class Collector:
     def _scored(self, generated: RolloutBatch) -> list[Group]:
         return scored_groups(generated.groups, generated.scores, config=self.config.algorithm)
 
+    def _sampled(self, prompts: Sequence[Prompt]) -> RolloutBatch:
+        """The rollouts of some prompts: recorded, or generated and scored now."""
+        recorded = self.recorded.of_prompts(prompts)
+        if recorded is None or policy_versions(recorded.groups) != {self.policy_version}:
+            return self._generate(prompts)
+        return recorded
+
     def _generate(self, prompts: Sequence[Prompt], *, greedily: bool = False) -> RolloutBatch:
         """Generate the rollouts of some prompts, or one greedy response for each, and score them meanwhile."""
         n = 1 if greedily else self.config.rollout.n
@@ -148,7 +168,7 @@ class Collector:
         with self.timer.phase("reward_wait"):
             scores = scoring.wait()
         groups = collect_groups(prompts, rollouts, n)
-        assert_fresh(groups, self.workers.policy_version)
+        assert_fresh(groups, self.policy_version)
         check_failed_share(scores, max_failed_share=self.config.reward.max_failed_share)
         return RolloutBatch(groups=groups, scores=scores)
 
@@ -159,13 +179,19 @@ def training_sampling(config: RunConfig) -> Sampling:
 
 
 def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
-    """Check that every rollout was sampled with the trainer's weights. At a learning rate of 1e-6 the log-probs alone
-    would not show it, because the difference is smaller than the rounding of bfloat16. Raises StaleWeights."""
-    versions = {rollout.policy_version for group in groups for rollout in group.rollouts}
+    """Check that every rollout was sampled with the weights that the trainer had then. At a learning rate of 1e-6 the
+    log-probs alone would not show it, because the difference is smaller than the rounding of bfloat16. Raises
+    StaleWeights."""
+    versions = policy_versions(groups)
     if versions - {policy_version}:
         raise StaleWeights(
-            f"the rollouts were sampled with policy version(s) {sorted(versions)}, but the trainer has {policy_version}"
+            f"the rollouts were sampled with policy version(s) {sorted(versions)}, but the trainer had {policy_version}"
         )
+
+
+def policy_versions(groups: Sequence[Group]) -> set[int]:
+    """The versions of the weights that sampled the rollouts of the groups."""
+    return {rollout.policy_version for group in groups for rollout in group.rollouts}
 
 
 def _keeping(collected: Collected, surplus: Sequence[Group], *, offered: RolloutBatch) -> Collected:

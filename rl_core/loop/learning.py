@@ -2,15 +2,18 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from rl_core.config.run import RunConfig
+from rl_core.loop.agreement import compare_with_generator
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import build_experience
 from rl_core.loop.optimizer_batches import update_batch
-from rl_core.loop.step_metrics import update_metrics
+from rl_core.loop.step_metrics import agreement_metrics, update_metrics
 from rl_core.timing import PhaseTimer
-from rl_core.types import TrainGroup
+from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 
 logger = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ class Learned:
 def learn(
     collected: Collected,
     *,
+    sampled_now: Sequence[Group] = (),
     step: int,
     config: RunConfig,
     kl_coef: float | None,
@@ -46,6 +50,8 @@ def learn(
 
     Args:
         collected: The scored rollouts of the step.
+        sampled_now: Groups that the present weights have sampled, if `collected` is older: on these generator and
+            trainer are compared.
         step: Its number, from 1. The policy is not updated in the steps before `trainer.critic_warmup`.
         config: The run.
         kl_coef: Weight of the KL term; None if there is no KL term.
@@ -55,8 +61,14 @@ def learn(
     Raises:
         AgreementError: the log-probs of generator and trainer differ too much.
     """
+    compared: dict[str, float] = {}
+    if sampled_now:
+        gap = compare_with_generator(sampled_now, config=config, workers=workers, timer=timer)
+        compared = {**agreement_metrics(gap), "off_policy/staleness": _staleness(collected, workers.policy_version)}
     experience = build_experience(collected, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
     batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
+    if sampled_now:
+        batch = replace(batch, check_agreement=False)
     if not batch.policy and step >= config.trainer.critic_warmup:
         logger.warning(
             "step %d changes no weights of the policy: every response was cut at rollout.max_response_length %d, and "
@@ -69,7 +81,13 @@ def learn(
     timer.split("update", result.seconds)
     return Learned(
         groups=experience.groups,
-        metrics={**experience.metrics, **update_metrics(result)},
+        metrics={**compared, **experience.metrics, **update_metrics(result)},
         mean_kl=experience.mean_kl,
         nonfinite_streak=result.nonfinite_streak,
     )
+
+
+def _staleness(collected: Collected, policy_version: int) -> float:
+    """By how many updates the rollouts that are learned from are older than the trainer's weights, on average."""
+    versions = [rollout.policy_version for group in collected.batch.groups for rollout in group.rollouts]
+    return policy_version - float(np.mean(versions))

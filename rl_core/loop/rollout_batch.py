@@ -45,6 +45,15 @@ class RolloutBatch:
         """The groups of both batches, this one's first."""
         return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
 
+    def of_prompts(self, prompts: Sequence[Prompt]) -> "RolloutBatch | None":
+        """The groups of `prompts`, in this order; None if one of them has no group here. The scores are in the order in
+        which `StepScores.wait` gives them, because a mean over them depends on it in its last digits."""
+        groups = {group.prompt.uid: group for group in self.groups}
+        if any(prompt.uid not in groups for prompt in prompts):
+            return None
+        found = RolloutBatch.of([groups[prompt.uid] for prompt in prompts], self.scores)
+        return RolloutBatch(groups=found.groups, scores=dict(sorted(found.scores.items())))
+
     def without(self, prompts: Sequence[Prompt]) -> "RolloutBatch":
         """The groups whose prompt is not among `prompts`."""
         uids = {prompt.uid for prompt in prompts}
@@ -63,8 +72,11 @@ def save_surplus(surplus: RolloutBatch, folder: Path, *, step: int) -> None:
 def load_surplus(folder: Path, find_prompts: FindPrompts) -> RolloutBatch:
     """Read the surplus of a checkpoint, equal to the bit. Raises KeyError if a prompt is no longer among the rows."""
     path = folder / SURPLUS_FILE
-    if not path.is_file():
-        return EMPTY
+    return read_batch(path, find_prompts) if path.is_file() else EMPTY
+
+
+def read_batch(path: Path, find_prompts: FindPrompts) -> RolloutBatch:
+    """Read the groups of a rollout file, equal to the bit. Raises KeyError if a prompt is no longer among the rows."""
     records = read_rollouts(path)
     prompts = find_prompts({record.prompt_uid for record in records})
     groups = [

@@ -176,7 +176,10 @@ class Session:
             for line in read(self.run.metrics)
             if "val/accuracy" in line
             and line["step"] > 0
-            and is_saved(line["step"], steps_per_epoch=steps_per_epoch, config=self.config)
+            and (
+                line["step"] == checkpoint.step
+                or is_saved(line["step"], steps_per_epoch=steps_per_epoch, config=self.config)
+            )
         }
         first = min(scores, key=lambda step: (-scores[step], step), default=checkpoint.step)
         if first != checkpoint.step:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rl_core.loop.collecting import Collected
 from rl_core.loop.learning import Learned
 from rl_core.loop.step_metrics import reward_metrics, rollout_metrics
+from rl_core.workers.usage import Usage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +19,7 @@ class StepRecord:
         learned: The result of its update.
         metrics: Functions of config, data and seed only.
         seconds: Wall-clock seconds by phase, with `other` and `total`.
-        memory: The most memory by phase, in GiB (rl_core.workers.peak_memory). A save counts in the step after it.
+        usage: What the workers have used (`WorkerGroup.usage`). A save or a validation counts in the step after it.
     """
 
     step: int
@@ -26,7 +27,7 @@ class StepRecord:
     learned: Learned
     metrics: Mapping[str, float]
     seconds: Mapping[str, float]
-    memory: Mapping[str, float]
+    usage: Usage
 
     @classmethod
     def of(
@@ -36,7 +37,7 @@ class StepRecord:
         learned: Learned,
         *,
         seconds: Mapping[str, float],
-        memory: Mapping[str, float],
+        usage: Usage,
     ) -> "StepRecord":
         """The record with the metrics of rollouts, rewards and update."""
         generated = collected.generated
@@ -46,4 +47,4 @@ class StepRecord:
             **collected.metrics,
             **learned.metrics,
         }
-        return cls(step=step, collected=collected, learned=learned, metrics=metrics, seconds=seconds, memory=memory)
+        return cls(step=step, collected=collected, learned=learned, metrics=metrics, seconds=seconds, usage=usage)

@@ -9,6 +9,7 @@ import numpy as np
 
 from rl_core.algorithms.advantages import Grouped
 from rl_core.algorithms.token_advantages import TokenValues
+from rl_core.training.agreement import LogProbGap
 from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.types import Group, RolloutKey, Score
 
@@ -98,14 +99,20 @@ def update_metrics(result: UpdateResult) -> dict[str, float]:
         if reports:
             metrics |= token_means(sums for report in reports for sums in report.tokens)
             metrics |= _optimizer_metrics(owner, reports)
-    gap = result.log_prob_gap
-    if gap is not None and gap.count:
-        metrics["agreement/log_prob_gap_max"] = gap.largest
-        metrics["agreement/log_prob_gap_p999"] = gap.percentile
-        metrics["agreement/log_prob_gap_mean"] = gap.mean
-        if gap.correlation is not None:
-            metrics["agreement/log_prob_correlation"] = gap.correlation
-    return metrics
+    return metrics if result.log_prob_gap is None else metrics | agreement_metrics(result.log_prob_gap)
+
+
+def agreement_metrics(gap: LogProbGap) -> dict[str, float]:
+    """Metrics of the comparison with the generator; none if no token was compared."""
+    if not gap.count:
+        return {}
+    correlation = {} if gap.correlation is None else {"agreement/log_prob_correlation": gap.correlation}
+    return {
+        "agreement/log_prob_gap_max": gap.largest,
+        "agreement/log_prob_gap_p999": gap.percentile,
+        "agreement/log_prob_gap_mean": gap.mean,
+        **correlation,
+    }
 
 
 def token_means(parts: Iterable[TokenSums]) -> dict[str, float]:

@@ -1,12 +1,19 @@
 """Writes the records of a step: metrics, timings, rollouts and the responses of a validation."""
 
+import logging
+
+from pyarrow import ArrowInvalid
+
 from rl_core.evaluation.items import write_items
+from rl_core.loop.rollout_batch import EMPTY, FindPrompts, RolloutBatch, read_batch
 from rl_core.loop.step import StepRecord
 from rl_core.loop.validation import Validation
 from rl_core.records.metrics_log import RunLogs
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
+
+logger = logging.getLogger(__name__)
 
 
 class StepRecorder:
@@ -28,24 +35,42 @@ class StepRecorder:
         shown = generated + record.collected.stale
         rollouts = self._run.rollouts(record.step)
         write_rollouts(rollouts, shown.groups, shown.scores, record.learned.groups, step=record.step)
-        self._logs.log_timing(record.step, {**throughput(record), **record.memory})
+        usage = record.usage
+        self._logs.log_timing(
+            record.step, {**throughput(record), **usage.together}, workers=usage.columns, spans=usage.spans
+        )
         for (uid, index), score in generated.scores.items():
             if score.error is not None:
                 self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
         self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
+        self._logs.forget_repeated(record.step)
 
     def record_validation(self, step: int, validation: Validation) -> None:
         """Write the responses of a validation before the first step, and its metrics line."""
         self._logs.log_step(step, self._write_validation(step, validation))
 
     def start_over(self) -> None:
-        """Remove all records; for a run without a checkpoint."""
-        self._logs.cut_back(-1)
+        """Remove all records but the rollouts, which are not generated again; for a run without a checkpoint."""
+        self._logs.rewind(-1)
 
-    def cut_back(self, step: int) -> None:
-        """Remove the records after `step`; the resumed run writes them again, equal to the bit."""
-        self._logs.cut_back(step)
+    def rewind(self, step: int, *, keep_until: float) -> None:
+        """Remove the records after `step`; the resumed run writes them again, equal to the bit. The rollouts of the
+        steps up to `keep_until` are kept for `recorded_rollouts`."""
+        self._logs.rewind(step, keep_until=keep_until)
         self._logs.log_event("resumed", step=step)
+
+    def recorded_rollouts(self, step: int, find_prompts: FindPrompts) -> RolloutBatch:
+        """The rollouts of `step` from the attempt before this one, with their scores; empty if it did not get there."""
+        path = self._run.repeated_rollouts(step)
+        if not path.exists():
+            return EMPTY
+        try:
+            recorded = read_batch(path, find_prompts)
+        except (OSError, ArrowInvalid) as error:  # a damaged file costs the time to generate its rollouts again
+            logger.warning("%s cannot be read, so its rollouts are generated again: %s", path, error)
+            return EMPTY
+        self._logs.log_event("rollouts-repeated", step=step, rollouts=recorded.num_rollouts)
+        return recorded
 
     def ensure_lock_held(self) -> None:
         """Raises RunLockLost if another process may be writing the run."""

@@ -1,6 +1,7 @@
 """The training loop: steps, validation, records and checkpoints; a resumed run continues exactly."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,9 @@ from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
-from rl_core.loop.collecting import Collector
+from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
 from rl_core.loop.reference_kl import kl_controller
-from rl_core.loop.rollout_batch import EMPTY, load_surplus, save_surplus
 from rl_core.loop.step import StepRecord
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.validation import Validation, Validator
@@ -24,7 +24,7 @@ from rl_core.stop import StopRequest
 from rl_core.timing import PhaseTimer
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
-from rl_core.workers.protocol import WorkerGroup, awake_generator
+from rl_core.workers.protocol import WorkerGroup
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class EpochResult:
         epoch: Its number, from 1.
         first_step: Its first step, from 1.
         last_step: Its last step.
-        checkpoint: Folder of the checkpoint at its end; None if later training has removed it.
+        checkpoint: Folder of the checkpoint at its end; None if there was none, or if later training has removed it.
         metrics: Metrics of its last step; empty if they were lost.
     """
 
@@ -74,13 +74,15 @@ class TrainingLoop:
         self._steps_per_epoch = steps_an_epoch(config, parts.loader.num_rows)
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
-        self._kept = EMPTY
+        self._batches = BatchQueue(
+            config, workers=parts.workers, rewards=parts.rewards, loader=parts.loader, recorder=parts.recorder
+        )
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Train until the end of `epoch` (from 1), and until its last checkpoint is saved. If it is finished already,
-        its result is returned at once.
+        """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved. If it is
+        finished already, its result is returned at once.
 
         Raises:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
@@ -114,14 +116,17 @@ class TrainingLoop:
         self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
         if checkpoint.info.model_only:
             logger.warning("%s has no optimizer moments: they start from zero", checkpoint.folder)
-        self._parts.loader.load_state_dict(checkpoint.info.loader)
         if self._config.algorithm.kl is not None:
             self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
-        self._kept = load_surplus(checkpoint.folder, self._parts.loader.find)
-        self._parts.recorder.cut_back(checkpoint.info.step)
-        self._parts.store.prune(checkpoint.info.step)
-        logger.info("resumed after step %d", checkpoint.info.step)
-        return checkpoint.info.step
+        step = checkpoint.info.step
+        self._batches.restore(checkpoint.folder, loader=checkpoint.info.loader, step=step)
+        # Without moments only the first update comes to other weights than before, so what the weights of the
+        # checkpoint sample next is still the same.
+        sampled_next = step + 1 + self._config.rollout.staleness
+        self._parts.recorder.rewind(step, keep_until=sampled_next if checkpoint.info.model_only else math.inf)
+        self._parts.store.prune(step)
+        logger.info("resumed after step %d", step)
+        return step
 
     def _validate_before_training(self) -> None:
         if self._step == 0 and (validation := self._validate(0)) is not None:
@@ -132,24 +137,24 @@ class TrainingLoop:
         Returns its mean reward."""
         parts, config, step = self._parts, self._config, self._step + 1
         timer = PhaseTimer()
-        with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
-            collector = Collector(step=step, config=config, workers=parts.workers, rewards=parts.rewards, timer=timer)
-            collected = collector.collect(parts.loader.next_batch, kept=self._kept)
+        collected = self._batches.next(step, timer)
         learned = learn(
             collected,
+            sampled_now=self._batches.sampled_now,
             step=step,
             config=config,
             kl_coef=None if self._kl is None else self._kl.coef,
             workers=parts.workers,
             timer=timer,
         )
+        self._batches.finish(timer)
         with timer.phase("checkpoint_wait"):  # of the step before; so a kill costs no more than save_freq steps
             self._saver.wait()
-        memory = parts.workers.peak_memory()
-        record = StepRecord.of(step, collected, learned, seconds=timer.result(), memory=memory)
+        usage = parts.workers.usage()
+        record = StepRecord.of(step, collected, learned, seconds=timer.result(), usage=usage)
         validation = self._validate(step)
         parts.recorder.record(record, validation)
-        self._step, self._kept = step, collected.surplus
+        self._step = step
         if self._kl is not None and learned.mean_kl is not None:
             self._kl = self._kl.after(kl=learned.mean_kl, samples=collected.batch.num_rollouts)
         if learned.nonfinite_streak >= config.trainer.max_nonfinite_steps:
@@ -187,7 +192,7 @@ class TrainingLoop:
             epoch=epoch_of(step, steps_per_epoch=self._steps_per_epoch),
             end_of_epoch=self._ends_its_epoch(step),
             validation_score=None if validation is None else float(validation.metrics["val/accuracy"]),
-            loader=self._parts.loader.state_dict(),
+            loader=self._batches.state.loader,
             counters={} if self._kl is None else {"kl_coef": self._kl.coef},
             model_only=self._config.trainer.save_model_only,
             interim=not self._is_due(step),
@@ -196,10 +201,10 @@ class TrainingLoop:
     def _begin_save(self, info: CheckpointInfo, *, probe: Sequence[Group]) -> None:
         """Save the checkpoint of the current step; with `trainer.async_save`, only copy the state here, and write the
         copy in the background."""
-        workers, trainer, kept = self._parts.workers, self._config.trainer, self._kept
+        workers, trainer, batches = self._parts.workers, self._config.trainer, self._batches.state
 
         def write(folder: Path) -> Mapping[str, FileRecord]:
-            save_surplus(kept, folder, step=info.step)
+            batches.save(folder, step=info.step)
             if trainer.async_save:
                 return workers.write_snapshot(folder)
             return workers.save_state(folder, model_only=trainer.save_model_only, probe=probe)
@@ -234,7 +239,7 @@ def epoch_of(step: int, *, steps_per_epoch: int) -> int:
 
 def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
     """Whether a checkpoint is written after a step even if nothing interrupts the run."""
-    _, last = epoch_span(
-        epoch_of(step, steps_per_epoch=steps_per_epoch), steps_per_epoch=steps_per_epoch, config=config
-    )
-    return step % config.trainer.save_freq == 0 or step == last
+    trainer = config.trainer
+    epoch = epoch_of(step, steps_per_epoch=steps_per_epoch) if trainer.save_on_epoch_end else trainer.total_epochs
+    _, last = epoch_span(epoch, steps_per_epoch=steps_per_epoch, config=config)
+    return step % trainer.save_freq == 0 or step in (last, trainer.max_steps)

@@ -9,6 +9,7 @@ from torch import nn
 from transformers import AttentionInterface, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
+from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.shared_prompt_attention import tree_shared_prompt
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
@@ -81,15 +82,19 @@ def _attention_function(attend: TreeAttention) -> AttentionFunction:
         dropout: float = 0.0,
         sliding_window: int | None = None,
         tree_layout: TreeLayout | None = None,
+        sequence_parallel: SequenceParallel | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, None]:
-        """[1, heads, T, D] -> [1, T, heads, D]."""
+        """[1, heads, T, D] -> [1, T, heads, D]; with sequence parallelism T is this rank's slice."""
         if tree_layout is None:
             raise ValueError("tree attention needs `tree_layout`: call the policy with packed trees, or set 'sdpa'")
         if dropout or sliding_window is not None:
             raise ValueError("tree attention has neither attention dropout nor a sliding window; this model uses one")
-        out = attend(*(states[0].transpose(0, 1) for states in (query, key, value)), layout=tree_layout, scale=scaling)
-        return out[None], None
+        states = [part[0].transpose(0, 1) for part in (query, key, value)]
+        over_trees = partial(attend, layout=tree_layout, scale=scaling)
+        if sequence_parallel is None:
+            return over_trees(*states)[None], None
+        return sequence_parallel.attend(*states, length=tree_layout.num_tokens, attend=over_trees)[None], None
 
     return attention
 

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from rl_core.config.model import LoraConfig
-from rl_core.models.output_head import HeadRows
+from rl_core.models.output_head import EntropyMode, HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import PolicyModel
 from rl_core.randomness import keyed_seed
@@ -70,11 +70,27 @@ class UnadaptedPolicy(PolicyModel):
     def __init__(self, adapted: PolicyModel) -> None:
         super().__init__(adapted.model, banned_token_ids=(), chunk_tokens=adapted.chunk_tokens)
         self.logit_bias = adapted.logit_bias
+        self._adapted = (adapted,)  # a tuple, because its weights are those of `model`
+
+    def forward(
+        self,
+        packed: PackedTrees,
+        *,
+        temperature: float,
+        entropy: EntropyMode = "none",
+        reference: HeadRows | None = None,
+    ) -> PolicyOutput:
+        """See PolicyModel.forward. The pass goes through the adapted policy, which may be sharded."""
+        with adapters_off(self.model):
+            output: PolicyOutput = self._adapted[0](
+                packed, temperature=temperature, entropy=entropy, reference=reference
+            )
+        return output
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
         """See PolicyModel.head_rows. The head itself has no adapter."""
         with adapters_off(self.model):
-            return super().head_rows(packed)
+            return self._adapted[0].head_rows(packed)
 
 
 def _check_targets(model: PreTrainedModel) -> None:

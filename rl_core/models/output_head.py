@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from rl_core.models.sequence_parallel import SequenceParallel
+
 # Added to the logits of banned tokens before the division by the temperature, as by vLLM (`logit_bias` of a request).
 BANNED_LOGIT_BIAS = -100.0
 
@@ -43,6 +45,23 @@ class PolicyOutput:
     log_probs: torch.Tensor
     entropy: torch.Tensor | None
     full_kl: torch.Tensor | None = None
+
+    def gathered(self, parallel: SequenceParallel, *, length: int) -> "PolicyOutput":
+        """The output for all K = `length` response tokens, made of the shares of all ranks."""
+
+        def whole(own: torch.Tensor | None) -> torch.Tensor | None:
+            return None if own is None else parallel.gathered(own, length=length, share_gradients=False)
+
+        log_probs = parallel.gathered(self.log_probs, length=length, share_gradients=False)
+        return PolicyOutput(log_probs=log_probs, entropy=whole(self.entropy), full_kl=whole(self.full_kl))
+
+    def first(self, count: int) -> "PolicyOutput":
+        """The output for the first `count` tokens."""
+        return PolicyOutput(
+            log_probs=self.log_probs[:count],
+            entropy=None if self.entropy is None else self.entropy[:count],
+            full_kl=None if self.full_kl is None else self.full_kl[:count],
+        )
 
 
 def token_log_probs(

@@ -15,6 +15,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.models.loading import banned_token_ids, load_model
 from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, HeadRows, PolicyOutput, token_log_probs
 from rl_core.models.packing import PackedTrees
+from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_parallel
 
 
 class PolicyModel(nn.Module):
@@ -31,6 +32,7 @@ class PolicyModel(nn.Module):
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
+        self._sequence_parallel: SequenceParallel | None = None
         logit_bias = torch.zeros(model.get_output_embeddings().weight.shape[0], dtype=torch.float32)
         logit_bias[list(banned_token_ids)] = BANNED_LOGIT_BIAS
         self.logit_bias: torch.Tensor
@@ -45,6 +47,12 @@ class PolicyModel(nn.Module):
     def device(self) -> torch.device:
         """The device on which packed trees must be."""
         return self.logit_bias.device
+
+    def share_sequences(self, parallel: SequenceParallel) -> None:
+        """From now on compute each packed sequence together with the other ranks of a group, which are given the same
+        ones. Raises ValueError if the model's heads cannot be shared equally."""
+        use_sequence_parallel(self.model, parallel)
+        self._sequence_parallel = parallel
 
     def forward(
         self,
@@ -62,26 +70,38 @@ class PolicyModel(nn.Module):
             entropy: Whether to return the entropy of each token's distribution, as a value or with gradient.
             reference: `head_rows` of the reference for the same micro-batch; if given, the full KL is returned too.
         """
-        return token_log_probs(
-            self.head_rows(packed),
-            targets=packed.targets,
+        parallel = self._sequence_parallel
+        output = token_log_probs(
+            self._head_rows(packed),
+            targets=packed.targets if parallel is None else parallel.own_slice(packed.targets, dim=0),
             temperature=temperature,
             entropy=entropy,
             chunk_tokens=self.chunk_tokens,
             reference=reference,
         )
+        return output if parallel is None else output.gathered(parallel, length=len(packed.targets))
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
-        """The hidden state that predicts each response token, with this model's head."""
+        """The hidden state that predicts each response token, with this model's head; with sequence parallelism, those
+        of this rank's share of the response tokens.
+
+        Like `forward`, this is a whole pass of the module: a sharded model gathers its weights for it.
+        """
+        return self._head_rows(packed)
+
+    def _head_rows(self, packed: PackedTrees) -> HeadRows:
         return HeadRows(
-            hidden=predicting_states(self.model, packed),
+            hidden=predicting_states(self.model, packed, self._sequence_parallel),
             head=self.model.get_output_embeddings(),
             logit_bias=self.logit_bias,
         )
 
 
-def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tensor:
-    """[K, width] the hidden state of the token before each response token, which predicts it."""
+def predicting_states(
+    model: PreTrainedModel, packed: PackedTrees, parallel: SequenceParallel | None = None
+) -> torch.Tensor:
+    """[K, width] the hidden state of the token before each response token, which predicts it; with sequence
+    parallelism, those of this rank's share of the response tokens."""
     hidden: torch.Tensor = model.base_model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
@@ -89,7 +109,8 @@ def predicting_states(model: PreTrainedModel, packed: PackedTrees) -> torch.Tens
         use_cache=False,
         **packed.vision_inputs(),
     ).last_hidden_state[0]
-    return hidden.index_select(0, packed.logit_index)
+    index = packed.logit_index if parallel is None else parallel.own_slice(packed.logit_index, dim=0)
+    return hidden.index_select(0, index)
 
 
 def load_policy(folder: Path, config: ModelConfig) -> PolicyModel:

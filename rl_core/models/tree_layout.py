@@ -134,6 +134,11 @@ class TreeLayout:
         self._device = device
 
     @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self._num_tokens
+
+    @property
     def prompt_shape(self) -> tuple[int, int]:
         """(B, P)."""
         return len(self._prompts[1]), int(self._prompts[1].max())

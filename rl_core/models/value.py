@@ -10,6 +10,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.models.loading import load_model
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import predicting_states
+from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_parallel
 
 
 class ValueModel(nn.Module):
@@ -26,11 +27,17 @@ class ValueModel(nn.Module):
         self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, dtype=torch.float32)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        self._sequence_parallel: SequenceParallel | None = None
 
     @property
     def device(self) -> torch.device:
         """The device on which packed trees must be."""
         return self.head.weight.device
+
+    def share_sequences(self, parallel: SequenceParallel) -> None:
+        """As `PolicyModel.share_sequences`."""
+        use_sequence_parallel(self.body, parallel)
+        self._sequence_parallel = parallel
 
     def forward(self, packed: PackedTrees) -> torch.Tensor:
         """[K] float32, the value before each response token.
@@ -38,8 +45,11 @@ class ValueModel(nn.Module):
         Args:
             packed: A micro-batch on this module's device.
         """
-        values: torch.Tensor = self.head(predicting_states(self.body, packed).float())
-        return values[:, 0]
+        parallel = self._sequence_parallel
+        values: torch.Tensor = self.head(predicting_states(self.body, packed, parallel).float())[:, 0]
+        if parallel is None:
+            return values
+        return parallel.gathered(values, length=len(packed.targets), share_gradients=False)
 
 
 def load_value_model(folder: Path, config: ModelConfig) -> ValueModel:

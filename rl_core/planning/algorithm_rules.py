@@ -15,6 +15,8 @@ def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     yield from _filter_problems(config)
     yield from _kl_problems(config)
     yield from _off_policy_problems(config)
+    if config.rollout.staleness:
+        yield from _staleness_problems(config)
 
 
 def _option_problems(config: RunConfig) -> Iterator[Problem]:
@@ -116,4 +118,30 @@ def _off_policy_problems(config: RunConfig) -> Iterator[Problem]:
             what="with old_log_probs engine the ratio already starts from the generator's log-probs, and every weight "
             "would be 1",
             fix="set algorithm.old_log_probs to recompute, or algorithm.correction to null",
+        )
+
+
+def _staleness_problems(config: RunConfig) -> Iterator[Problem]:
+    """What cannot be learned from rollouts of earlier weights."""
+    algorithm = config.algorithm
+    if algorithm.old_log_probs == "recompute" and algorithm.correction is None:
+        yield Problem(
+            where="rollout.staleness",
+            what="the rollouts come from earlier weights, and old_log_probs recompute gives them log-probs of later "
+            "ones: without algorithm.correction the loss takes them for samples of these, and its gradient is biased",
+            fix="set algorithm.old_log_probs to engine, add algorithm.correction, such as {type: tis}, or set it to 0",
+        )
+    if algorithm.advantage.uses_critic:
+        yield Problem(
+            where="rollout.staleness",
+            what=f"the critic of algorithm.advantage {algorithm.advantage.type} would learn the returns of earlier "
+            "weights, and no ratio corrects them",
+            fix="set it to 0, or algorithm.advantage.type to an estimator without a critic, such as grpo",
+        )
+    if algorithm.advantage.uses_greedy:
+        yield Problem(
+            where="rollout.staleness",
+            what=f"algorithm.advantage {algorithm.advantage.type} compares with greedy responses, which no record of a "
+            "batch holds, so a run that continues would compare with those of later weights",
+            fix="set it to 0, or algorithm.advantage.type to another estimator, such as rloo",
         )

@@ -77,6 +77,14 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     )
 
 
+def most_passes(config: RunConfig, plan: BatchPlan, groups: int) -> int:
+    """Forward and backward passes of a learner over this many groups, if all prompts and responses are as long as they
+    may be."""
+    longest_group = config.data.max_prompt_length + config.rollout.n * config.rollout.max_response_length
+    at_once = plan.update_token_budget // longest_group
+    return math.ceil(groups / at_once) if at_once else groups * plan.parts_per_longest_group
+
+
 def prompts_a_draw(config: RunConfig) -> int:
     """Prompts that are taken from the loader at a time."""
     filtering = config.algorithm.online_filtering
@@ -163,6 +171,8 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
     trainer = config.trainer
     steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
     problems = [*_warmup_problems(config, steps)]
+    ends = [steps_per_epoch] if trainer.save_on_epoch_end else []
+    at_ends = f", and at the end of an epoch of {steps_per_epoch}" if ends else ", and at the end of the run"
     if (
         config.merge.checkpoint == "best"
         and trainer.val_freq > 0
@@ -172,8 +182,8 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
             Problem(
                 where="merge.checkpoint",
                 what=f"`best` needs a step that is validated (every {trainer.val_freq}) and saved (every "
-                f"{trainer.save_freq}, and at the end of an epoch of {steps_per_epoch}); of {steps} steps none is both",
-                fix=f"set trainer.val_freq to {min(trainer.save_freq, steps_per_epoch, steps)}",
+                f"{trainer.save_freq}{at_ends}); of {steps} steps none is both",
+                fix=f"set trainer.val_freq to {min(trainer.save_freq, *ends, steps)}",
             )
         )
     return problems
@@ -206,10 +216,11 @@ def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConf
 
 
 def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:
-    """Whether any checkpoint has a validation. Saved are the multiples of `save_freq`, the ends of epochs and the last
-    step."""
-    val_freq, save_freq = config.trainer.val_freq, config.trainer.save_freq
-    return min(math.lcm(val_freq, save_freq), math.lcm(val_freq, steps_per_epoch)) <= steps or steps % val_freq == 0
+    """Whether any checkpoint has a validation. Saved are the multiples of `save_freq`, the last step, and the ends of
+    epochs unless `save_on_epoch_end` is false."""
+    trainer = config.trainer
+    saved_every = [trainer.save_freq, *([steps_per_epoch] if trainer.save_on_epoch_end else [])]
+    return min(math.lcm(trainer.val_freq, every) for every in saved_every) <= steps or steps % trainer.val_freq == 0
 
 
 def nearest_multiples(number: int, base: int) -> list[int]:

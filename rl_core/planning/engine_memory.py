@@ -1,12 +1,18 @@
-"""What the generator takes: weights, KV cache, and the memory that vLLM works in."""
+"""What the generator takes: weights, KV cache, and the memory that vLLM works in.
+
+`sizes` are those of the part that a worker holds (`engine_part`).
+"""
 
 import math
+from dataclasses import replace
 from typing import Final
 
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.shards import part_of
 from rl_core.planning.training_state import BYTES
 
 TOKENS_A_FORWARD: Final = 8192
@@ -17,6 +23,13 @@ SAMPLER_COPIES: Final = 4
 
 GRAPH_BYTES: Final = GIB
 """CUDA graphs of vLLM's usual batch sizes; it reports 0.5 to 1.5 GiB when it captures them for models of 3B to 7B."""
+
+
+def engine_part(cluster: ClusterConfig, sizes: ModelSizes) -> ModelSizes:
+    """What a worker holds of the model in its generator, whose other workers hold the rest; the width of the layers
+    between attention and feed-forward is not divided, nor are logits."""
+    ranks = cluster.tensor_parallel_size
+    return replace(part_of(sizes, ranks), intermediate_size=-(-sizes.intermediate_size // ranks))
 
 
 def kv_bytes_per_token(config: RunConfig, sizes: ModelSizes) -> int:

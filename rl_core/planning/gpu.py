@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """One GPU of this machine."""
+    """One GPU: of this machine, or of another one that is planned for."""
 
     memory_gib: float | None
     """Its memory in GiB; None where the driver does not tell, as for a device that shares the machine's memory."""
+    is_elsewhere: bool = False
+    """Whether it is planned for and not here; then nothing is known of the memory and the disk of its machine."""
 
 
 def find_gpu() -> Gpu | None:

@@ -2,7 +2,7 @@
 writes the table of that page anew, and `sightline plan --table` prints it."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import USABLE
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
 from rl_core.planning.settings import settle
-from rl_core.planning.training_state import BYTES
+from rl_core.planning.shards import gathered_bytes, part_of
 
 MODELS: Final = {
     "1.5B": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -94,7 +94,7 @@ def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] 
     config, gib = _config(method, model), CARD_GIB[card]
     gpus = 1
     while gpus <= MOST_GPUS:
-        part, gathered = _part(sizes, gpus), 0.0 if gpus == 1 else _gathered_gib(config, sizes)
+        part, gathered = part_of(sizes, gpus), 0.0 if gpus == 1 else gathered_bytes(config, sizes) / GIB
         settled = _settled(config, part, gib=gib, gathered=gathered)
         forecast = memory_forecast(settled, part, gpu_gib=gib)
         largest = max(forecast.peak_gib, forecast.turn_gib("update") + gathered)
@@ -137,23 +137,6 @@ def _config(method: Method, model: str) -> RunConfig:
         },
         "the table of GPUs",
     )
-
-
-def _part(sizes: ModelSizes, gpus: int) -> ModelSizes:
-    """What one of several GPUs holds of a model; a head's keys and values are not divided."""
-    return replace(
-        sizes,
-        parameters=-(-sizes.parameters // gpus),
-        vision_parameters=-(-sizes.vision_parameters // gpus),
-        key_value_size=max(sizes.head_size, sizes.key_value_size // gpus),
-    )
-
-
-def _gathered_gib(config: RunConfig, sizes: ModelSizes) -> float:
-    """Memory of what each of several GPUs gathers: a layer and the one that is fetched ahead, and the embeddings."""
-    heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
-    layer = heads + 3 * sizes.hidden_size * sizes.intermediate_size
-    return (2 * layer + 2 * sizes.vocab_size * sizes.hidden_size) * BYTES[config.model.dtype] / GIB
 
 
 def with_table(page: str) -> str:

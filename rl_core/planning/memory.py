@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ColdStartConfig, CriticConfig
+from rl_core.config.training import ColdStartConfig, CriticConfig, OptimConfig
 from rl_core.planning.activations import activation_bytes, experience_bytes, layer_bytes, logit_bytes, vision_bytes
 from rl_core.planning.disk import checkpoint_bytes
 from rl_core.planning.engine_memory import (
     cpu_cache_bytes,
+    engine_part,
     engine_work_bytes,
     gpu_cache_bytes,
     graph_bytes,
@@ -16,15 +17,21 @@ from rl_core.planning.engine_memory import (
 )
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.shards import gathered_bytes, part_of, shards
 from rl_core.planning.training_state import BYTES, TrainingState, rl_training_state, whole_training_state
 
 LIBRARIES_BYTES: Final = int(0.88 * GIB)
 """Resident memory of a process with torch, transformers, vLLM and an engine of a tiny model on a CPU: measured by
 `python -m benchmarks.memory` (the configuration of 1 M parameters)."""
 
-KEPT_ON_CPU: Final = 0.8
+KEPT_ON_CPU: Final = 0.65
 """Share of the memory of an update that malloc keeps afterwards, measured by `python -m benchmarks.memory`: freed
 blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
+
+HOLES_ON_CPU: Final = 0.3
+"""What malloc holds between the blocks of tensors at the peak of an update, as a share of the update's memory: 0.2 to
+0.4 where all weights are trained in float32, more elsewhere (`python -m benchmarks.memory`). glibc before 2.38 cannot
+fill a freed block with an aligned one of the same size."""
 
 CONTEXT_BYTES: Final = 2 * GIB
 """What a GPU loses before any tensor: CUDA's context and kernels (0.5 to 0.6 GiB a process on an H100), the workspaces
@@ -59,36 +66,49 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
     """
     on_gpu = gpu_gib is not None
-    weights = sizes.parameters * BYTES[config.model.dtype]
+    part = part_of(sizes, shards(config.cluster))
+    engine = engine_part(config.cluster, sizes)
+    weights = engine.parameters * BYTES[config.model.dtype]
     cache = (
-        cpu_cache_bytes(config, sizes)
+        cpu_cache_bytes(config, engine)
         if gpu_gib is None
-        else gpu_cache_bytes(config, sizes, gpu_gib=gpu_gib, weights=weights)
+        else gpu_cache_bytes(config, engine, gpu_gib=gpu_gib, weights=weights)
     )
     rows = [
         *_process_rows(config, on_gpu=on_gpu),
-        *_policy_rows(config, sizes),
-        *_engine_rows(config, sizes, cache=cache, on_gpu=on_gpu),
+        *_policy_rows(config, part),
+        *_engine_rows(config, engine, cache=cache, on_gpu=on_gpu),
         *_pass_rows(config, sizes),
     ]
     if config.critic is not None:
-        rows += _critic_rows(config, sizes, config.critic)
+        rows += _critic_rows(config, sizes, part, config.critic)
     if config.cold_start is not None:
-        rows.append(_cold_start_row(config, config.cold_start, sizes))
-    if on_gpu:
-        rows.append(_row("fragmentation", int(FRAGMENTATION * _sum(rows, "update")), "update"))
-    elif config.trainer.async_save:
-        rows.append(_row(CHECKPOINT, checkpoint_bytes(config, sizes)))
-    elif config.model.dtype == "bfloat16":
-        rows.append(
-            _row("master weights of a checkpoint", sum(state.numbers for state in _states(config, sizes)), "save")
-        )
+        rows.append(_cold_start_row(config, config.cold_start, sizes, part))
+    rows += _unused_rows(rows, on_gpu=on_gpu)
+    if not on_gpu:
+        rows.append(_saved_row(config, part))
     return MemoryForecast(
         rows=_present(rows),
-        host_rows=_present([*_host_rows(config, sizes)]) if on_gpu else (),
+        host_rows=_present([*_host_rows(config, part)]) if on_gpu else (),
         kept=0.0 if on_gpu else KEPT_ON_CPU,
-        cached_sequences=cache // sequence_bytes(config, sizes),
+        cached_sequences=cache // sequence_bytes(config, engine),
+        workers_a_machine=config.cluster.devices,
     )
+
+
+def _unused_rows(rows: list[MemoryRow], *, on_gpu: bool) -> list[MemoryRow]:
+    """What the allocator holds in the updates of policy and critic without a tensor in it."""
+    share = FRAGMENTATION if on_gpu else HOLES_ON_CPU
+    phases: tuple[tuple[str, Phase], ...] = (("fragmentation", "update"), ("critic's fragmentation", "update critic"))
+    return [_row(name, int(share * _sum(rows, phase)), phase) for name, phase in phases]
+
+
+def _saved_row(config: RunConfig, part: ModelSizes) -> MemoryRow:
+    """What a save takes on a CPU: a copy of the checkpoint that stays, or the master weights for a moment."""
+    if config.trainer.async_save:
+        return _row(CHECKPOINT, checkpoint_bytes(config, part))
+    joined = sum(state.numbers for state in _states(config, part)) if config.model.dtype == "bfloat16" else 0
+    return _row("master weights of a checkpoint", joined, "save")
 
 
 def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
@@ -99,79 +119,97 @@ def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
         yield _row("libraries", LIBRARIES_BYTES)
 
 
-def _policy_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
-    """The policy with what its optimizer keeps on the device, and the reference."""
-    weights = sizes.parameters * BYTES[config.model.dtype]
-    trained = rl_training_state(config.model, config.actor.optim, sizes)
-    yield _row("weights", weights)
+def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
+    """What the worker holds of the policy, with what its optimizer keeps on the device, and of the reference."""
+    frozen = part.parameters * BYTES[config.model.dtype]
+    trained = _policy_state(config, part)
     if config.model.lora is not None:
+        yield _row("weights", frozen)
         yield _row("adapters", trained.weights)
-    elif config.algorithm.kl is not None:
-        yield _row("reference weights", weights, _reference_phase(config))
-        if _reference_phase(config) == "reference":
-            yield _row("passes of the reference", experience_bytes(config, sizes), "reference")
+    else:
+        yield _row("weights", frozen + trained.weights - trained.parameters * BYTES[config.model.dtype])
+        if config.algorithm.kl is not None:
+            yield _row("reference weights", frozen, _reference_phase(config))
     yield _row("optimizer state", _on_device(config, trained))
     yield _row("gradients", trained.gradients, "update")
 
 
-def _engine_rows(config: RunConfig, sizes: ModelSizes, *, cache: int, on_gpu: bool) -> Iterator[MemoryRow]:
-    """The generator. On a CPU it keeps its weights and its cache while it sleeps."""
+def _engine_rows(config: RunConfig, part: ModelSizes, *, cache: int, on_gpu: bool) -> Iterator[MemoryRow]:
+    """The worker's part of the generator. On a CPU it keeps its weights and its cache while it sleeps."""
     phase: Phase = "generate" if on_gpu else "always"
-    yield _row("engine weights", sizes.parameters * BYTES[config.model.dtype], phase)
+    yield _row("engine weights", part.parameters * BYTES[config.model.dtype], phase)
     yield _row("engine KV cache", cache, phase)
-    yield _row("engine forward pass", engine_work_bytes(config, sizes, on_gpu=on_gpu), "generate")
+    yield _row("engine forward pass", engine_work_bytes(config, part, on_gpu=on_gpu), "generate")
 
 
 def _pass_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
-    actor = config.actor
-    yield _row("activations of the language model", activation_bytes(config, sizes, actor), "update")
+    """What the passes through policy and reference take. Ranks that share a sequence have a part of its tokens each,
+    and all images."""
+    actor, together = config.actor, config.cluster.sequence_parallel_size
+    yield _row("activations of the language model", activation_bytes(config, sizes, actor) // together, "update")
     yield _row("activations of the vision tower", vision_bytes(config, sizes, actor), "update")
-    yield _row("the layer in its backward pass", layer_bytes(config, sizes, actor), "update")
+    yield _row("the layer in its backward pass", layer_bytes(config, sizes, actor) // together, "update")
     yield _row("logits of a chunk", logit_bytes(config, sizes), "update")
+    yield _row("gathered weights", _gathered(config, sizes), "update")
+    if config.model.lora is None and config.algorithm.kl is not None and _reference_phase(config) == "reference":
+        passes = experience_bytes(config, sizes) // together + _gathered(config, sizes)
+        yield _row("passes of the reference", passes, "reference")
 
 
-def _critic_rows(config: RunConfig, sizes: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
+def _critic_rows(config: RunConfig, sizes: ModelSizes, part: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
     """A second model with all that training needs. Its head has one output, and is not counted."""
-    state = whole_training_state(config.model, critic.optim, sizes)
-    activations = activation_bytes(config, sizes, critic) + vision_bytes(config, sizes, critic)
+    state, together = _whole_state(config, critic.optim, part), config.cluster.sequence_parallel_size
+    kept = activation_bytes(config, sizes, critic) // together + vision_bytes(config, sizes, critic)
+    passing = kept + layer_bytes(config, sizes, critic) // together
     at_rest: Phase = "update critic" if config.trainer.offloads == "all" else "always"
     return [
         _row("critic's weights", state.weights, at_rest),
         _row("critic's optimizer state", _on_device(config, state)),
         _row("critic's gradients", state.gradients, "update critic"),
-        _row("critic's activations", activations + layer_bytes(config, sizes, critic), "update critic"),
+        _row("critic's activations", passing, "update critic"),
+        _row("critic's gathered weights", _gathered(config, sizes), "update critic"),
     ]
 
 
-def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes) -> MemoryRow:
+def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes, part: ModelSizes) -> MemoryRow:
     """Memory of the cold start. It trains all weights, and no generator runs beside it."""
-    state = whole_training_state(config.model, cold_start.optim, sizes)
-    kept = activation_bytes(config, sizes, config.actor) + vision_bytes(config, sizes, config.actor)
-    passing = kept + layer_bytes(config, sizes, config.actor) + logit_bytes(config, sizes)
+    state = _whole_state(config, cold_start.optim, part)
+    passing = sum(row.num_bytes for row in _pass_rows(config, sizes) if row.phase == "update")
     num_bytes = state.weights + _on_device(config, state) + state.gradients + passing
     return _row("cold start, all of it", num_bytes, "cold start")
 
 
-def _host_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
+def _host_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
     """What takes the machine's memory beside a GPU. There is no object store of Ray."""
-    states = _states(config, sizes)
+    states = _states(config, part)
     yield _row("processes and libraries", HOST_LIBRARIES_BYTES)
-    yield _row("patches of images", PATCHES_BYTES if sizes.vision_parameters else 0)
+    yield _row("patches of images", PATCHES_BYTES if part.vision_parameters else 0)
     if config.trainer.offloads != "none":
         yield _row("optimizer state", sum(state.optimizer for state in states))
     if config.trainer.offloads == "all":
         with_reference = config.algorithm.kl is not None and config.model.lora is None
-        yield _row("reference weights", sizes.parameters * BYTES[config.model.dtype] if with_reference else 0)
+        yield _row("reference weights", part.parameters * BYTES[config.model.dtype] if with_reference else 0)
         yield _row("critic's weights", sum(state.weights for state in states[1:]))
-    yield _row(CHECKPOINT, checkpoint_bytes(config, sizes), "always" if config.trainer.async_save else "save")
+    yield _row(CHECKPOINT, checkpoint_bytes(config, part), "always" if config.trainer.async_save else "save")
 
 
-def _states(config: RunConfig, sizes: ModelSizes) -> list[TrainingState]:
+def _states(config: RunConfig, part: ModelSizes) -> list[TrainingState]:
     """What RL keeps of the policy and, if there is one, of the critic."""
-    policy = rl_training_state(config.model, config.actor.optim, sizes)
-    if config.critic is None:
-        return [policy]
-    return [policy, whole_training_state(config.model, config.critic.optim, sizes)]
+    policy = _policy_state(config, part)
+    return [policy] if config.critic is None else [policy, _whole_state(config, config.critic.optim, part)]
+
+
+def _policy_state(config: RunConfig, part: ModelSizes) -> TrainingState:
+    return rl_training_state(config.model, config.actor.optim, part, sharded=config.cluster.trainers > 1)
+
+
+def _whole_state(config: RunConfig, optim: OptimConfig, part: ModelSizes) -> TrainingState:
+    return whole_training_state(config.model, optim, part, sharded=config.cluster.trainers > 1)
+
+
+def _gathered(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes that a worker gathers from the others for a pass; none if it has all weights."""
+    return gathered_bytes(config, sizes) if shards(config.cluster) > 1 else 0
 
 
 def _reference_phase(config: RunConfig) -> Phase:

@@ -43,12 +43,14 @@ class MemoryForecast:
         kept: Share of the update's bytes that the allocator keeps for the other phases (malloc, on a CPU).
         cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
             room for any.
+        workers_a_machine: Workers that share the memory of a machine.
     """
 
     rows: Sequence[MemoryRow]
     host_rows: Sequence[MemoryRow] = ()
     kept: float = 0.0
     cached_sequences: int
+    workers_a_machine: int = 1
 
     @property
     def peak_gib(self) -> float:
@@ -61,8 +63,13 @@ class MemoryForecast:
         return max(map(self.turn_gib, _PHASES_OF)) >= self._cold_start_gib
 
     @property
+    def machine_gib(self) -> float:
+        """Most of a machine's memory that its workers take together."""
+        return self.workers_a_machine * (self.host_gib if self.host_rows else self.peak_gib)
+
+    @property
     def host_gib(self) -> float:
-        """Most of the machine's memory beside a GPU."""
+        """Most of the machine's memory that a worker takes beside its GPU."""
         always = _total(self.host_rows, "always")
         return always + max(_total(self.host_rows, "save"), _total(self.host_rows, "generate"))
 

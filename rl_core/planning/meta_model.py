@@ -47,6 +47,7 @@ def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
         "family": config.model_type,
         "parameters": sum(weights.values()),
         "vision_parameters": sum(number for name, number in weights.items() if name.startswith(_VISION_TOWER)),
+        "vision_heads": getattr(getattr(config, "vision_config", None), "num_heads", 0),
         "num_layers": text.num_hidden_layers,
         "hidden_size": text.hidden_size,
         "intermediate_size": text.intermediate_size,

@@ -28,6 +28,7 @@ class ModelSizes:
         parameters: Parameters of the whole model; a tied output head counts once.
         vision_parameters: Parameters of the vision tower and of the layers that join it to the text; 0 for a text
             model.
+        vision_heads: Attention heads of the vision tower; 0 for a text model.
         num_layers: Layers of the language model.
         hidden_size: Width of the language model.
         intermediate_size: Width of its feed-forward layers.
@@ -44,6 +45,7 @@ class ModelSizes:
     family: str
     parameters: int
     vision_parameters: int = 0
+    vision_heads: int = 0
     num_layers: int
     hidden_size: int
     intermediate_size: int

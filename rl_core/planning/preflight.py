@@ -11,6 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
+from rl_core.planning.cluster_rules import cluster_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import memory_problems, position_problem
@@ -18,6 +19,7 @@ from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
+from rl_core.planning.sequence_rules import head_problems
 from rl_core.planning.settings import settle
 from rl_core.planning.source_rules import (
     file_problems,
@@ -27,6 +29,7 @@ from rl_core.planning.source_rules import (
     setting_problems,
     weight_problems,
 )
+from rl_core.planning.tensor_rules import generator_part_problems
 
 
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
@@ -39,6 +42,7 @@ def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
     return [
         *value_problems(config),
         *divisibility_problems(config),
+        *cluster_problems(config, gpu),
         *_known_row_problems(config),
         *file_problems(config),
         *setting_problems(config),
@@ -105,6 +109,8 @@ def _size_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> lis
     return [
         *missing_part_problems(config.model, sizes),
         *engine_problems(config.model, sizes, on_gpu=gpu is not None),
+        *head_problems(config.cluster, sizes),
+        *generator_part_problems(config.cluster, sizes),
         *_memory_problems(config, sizes, gpu),
     ]
 
@@ -114,7 +120,8 @@ def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> l
     if gpu is None:
         return memory_problems(settled, sizes, available_gib=host, on_gpu=False)
     if gpu.memory_gib is not None:
-        return memory_problems(settled, sizes, available_gib=gpu.memory_gib, on_gpu=True, host_gib=host)
+        there = None if gpu.is_elsewhere else host
+        return memory_problems(settled, sizes, available_gib=gpu.memory_gib, on_gpu=True, host_gib=there)
     unknown = Problem(
         where="memory of the GPU",
         what="the driver does not tell how much there is, so it is not known whether the run fits",

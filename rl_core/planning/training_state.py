@@ -39,17 +39,22 @@ class TrainingState:
         return self.parameters * BYTES["float32"]
 
 
-def rl_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
-    """The training state of RL, which may train adapters only, or leave out the vision tower."""
+def rl_training_state(
+    model: ModelConfig, optim: OptimConfig, sizes: ModelSizes, *, sharded: bool = False
+) -> TrainingState:
+    """The training state of RL, which may train adapters only, or leave out the vision tower; `sharded` if the sizes
+    are those of one worker's part."""
     if model.lora is not None:
-        return _state(adapter_parameters(model.lora, sizes), dtype=model.dtype, optim=optim)
+        return _state(adapter_parameters(model.lora, sizes), dtype=model.dtype, optim=optim, sharded=sharded)
     frozen = sizes.vision_parameters if model.freeze_vision_tower else 0
-    return _state(sizes.parameters - frozen, dtype=model.dtype, optim=optim)
+    return _state(sizes.parameters - frozen, dtype=model.dtype, optim=optim, sharded=sharded)
 
 
-def whole_training_state(model: ModelConfig, optim: OptimConfig, sizes: ModelSizes) -> TrainingState:
+def whole_training_state(
+    model: ModelConfig, optim: OptimConfig, sizes: ModelSizes, *, sharded: bool = False
+) -> TrainingState:
     """The training state of a cold start or a critic, which trains every weight."""
-    return _state(sizes.parameters, dtype=model.dtype, optim=optim)
+    return _state(sizes.parameters, dtype=model.dtype, optim=optim, sharded=sharded)
 
 
 def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
@@ -70,14 +75,17 @@ def _matches(name: str, wanted: str | tuple[str, ...]) -> bool:
     return any(name == ending or name.endswith(f".{ending}") for ending in wanted)
 
 
-def _state(parameters: int, *, dtype: str, optim: OptimConfig) -> TrainingState:
-    """With `adamw_bf16` the gradient and the first moment take half as much."""
-    gradient = 2 if dtype == "bfloat16" and optim.strategy == "adamw_bf16" else 4
+def _state(parameters: int, *, dtype: str, optim: OptimConfig, sharded: bool) -> TrainingState:
+    """With `adamw_bf16` the gradient and the first moment take half as much. Otherwise trained weights in shards are
+    float32 (rl_core.models.sharding), and need no lower bits."""
+    is_pure = dtype == "bfloat16" and optim.strategy == "adamw_bf16"
+    weight = BYTES["float32"] if sharded and not is_pure else BYTES[dtype]
+    gradient = 2 if is_pure else 4
     second_moment = 4
     return TrainingState(
         parameters=parameters,
-        weights=parameters * BYTES[dtype],
+        weights=parameters * weight,
         gradients=parameters * gradient,
         moments=parameters * (gradient + second_moment),
-        lower_bits=parameters * (BYTES["float32"] - BYTES[dtype]),
+        lower_bits=parameters * (BYTES["float32"] - weight),
     )

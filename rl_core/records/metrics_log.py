@@ -11,11 +11,11 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, sweep_temporaries
+from rl_core.files import atomic_write_bytes, cut_file, fsync_folder, remove_folder, sweep_temporaries
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
@@ -66,6 +66,10 @@ def step_files(folder: Path) -> list[tuple[int, Path]]:
     """(step, file) of the files that hold one step each (rollouts, validations), in the order of the steps."""
     named = ((_STEP_FILE.fullmatch(path.name), path) for path in folder.glob("step-*.parquet"))
     return sorted((int(match[1]), path) for match, path in named if match)
+
+
+def _later_files(folder: Path, step: float) -> list[Path]:
+    return [path for number, path in step_files(folder) if number > step]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -128,9 +132,20 @@ class RunLogs:
         self._metrics.append({"step": step} | {name: float(value) for name, value in metrics.items()})
         self._last_step = step
 
-    def log_timing(self, step: int, timings: Mapping[str, float]) -> None:
-        """Write the timings of a step: seconds and most memory of each phase, tokens per second."""
-        self._timings.append({"step": step} | {name: float(value) for name, value in timings.items()})
+    def log_timing(
+        self,
+        step: int,
+        timings: Mapping[str, float],
+        *,
+        workers: Mapping[str, Sequence[float | str | None]] | None = None,
+        spans: Sequence[Sequence[tuple[str, float, float]]] = (),
+    ) -> None:
+        """Write the timings of a step: seconds and most memory of each phase, tokens per second; in `workers`, the same
+        of each worker ([name] -> [worker] -> value); and in `spans`, what each of them did when ([worker] -> its spans:
+        kind of work, begin and end in Unix seconds)."""
+        line: dict[str, Any] = {"step": step} | {name: float(value) for name, value in timings.items()}
+        line |= {} if workers is None else {"workers": dict(workers)}
+        self._timings.append(line | ({"spans": spans} if spans else {}))
 
     def log_event(self, kind: str, **facts: object) -> None:
         """Write an incident with its time (Unix seconds). `facts` are JSON values; secrets in them are hidden."""
@@ -152,14 +167,42 @@ class RunLogs:
     def cut_back(self, step: int) -> None:
         """Drop the metrics, timings, rollouts and validations of all steps after `step` (-1 drops all): a run that
         resumes there writes them again. Events stay, since they did happen."""
+        self._cut_back(step)
+        if self._repeated.is_dir():
+            remove_folder(self._repeated)
+
+    def rewind(self, step: int, *, keep_until: float = math.inf) -> None:
+        """Cut back, but keep the rollouts of the later steps, up to `keep_until`, in `RunDirectory.repeated_rollouts`,
+        so that they need not be generated again."""
+        ensure_held(self._run.lock)
+        for path in _later_files(self._run.rollouts(0).parent, step):
+            self._repeated.mkdir(exist_ok=True)
+            path.replace(self._repeated / path.name)
+        self._cut_back(step)
+        for path in _later_files(self._repeated, keep_until):
+            path.unlink()
+        self.forget_repeated(step)
+
+    def forget_repeated(self, step: int) -> None:
+        """Remove the files of `RunDirectory.repeated_rollouts` of all steps up to `step`, which are done."""
+        for number, path in step_files(self._repeated):
+            if number <= step:
+                path.unlink()
+        if self._repeated.is_dir() and not any(self._repeated.iterdir()):
+            self._repeated.rmdir()
+
+    @property
+    def _repeated(self) -> Path:
+        return self._run.repeated_rollouts(0).parent
+
+    def _cut_back(self, step: int) -> None:
         ensure_held(self._run.lock)
         self._metrics.cut_back(step)
         self._timings.cut_back(step)
         for folder in (self._run.rollouts(0).parent, self._run.validation(0).parent):
             sweep_temporaries(folder)
-            for number, path in step_files(folder):
-                if number > step:
-                    path.unlink()
+            for path in _later_files(folder, step):
+                path.unlink()
         self._last_step = min(self._last_step, step)
 
 

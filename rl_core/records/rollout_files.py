@@ -120,13 +120,16 @@ def write_rollouts(
         "advantages": _token_lists([advantages.get(rollout.key) for _, rollout in sampled], np.float32),
     }
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pydict(columns, schema=_SCHEMA), sink, compression="zstd")
+    table = pa.Table.from_pydict(columns, schema=_SCHEMA)
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     atomic_write_bytes(path, sink.getvalue())
 
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
-    """Read the rollouts of a step's file, in the order in which they were written."""
-    rows: list[dict[str, Any]] = pq.read_table(path, schema=_SCHEMA, partitioning=None).to_pylist()
+    """Read the rollouts of a step's file, in the order in which they were written. Raises OSError or
+    pyarrow.ArrowInvalid if the file is damaged; its checksums are verified."""
+    table = pq.read_table(path, schema=_SCHEMA, partitioning=None, page_checksum_verification=True)
+    rows: list[dict[str, Any]] = table.to_pylist()
     return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
 
 

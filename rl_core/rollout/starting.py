@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rl_core.config.training import RolloutConfig
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.protocol import RolloutEngine
@@ -18,8 +19,9 @@ def start_engine(
     videos_per_prompt: int,
     pixels: PixelCache,
     seed: int,
+    ranks: GeneratorRanks = WHOLE,
 ) -> RolloutEngine:
-    """An engine that waits for its first weights.
+    """An engine that waits for its first weights. All ranks of a generator start it together.
 
     Args:
         model_folder: Hugging Face folder with the architecture and the processor.
@@ -30,6 +32,7 @@ def start_engine(
         videos_per_prompt: Most videos of a prompt.
         pixels: The pixels of the prompts' images.
         seed: Seed of the engine; each request has a seed of its own.
+        ranks: The ranks that hold the engine together.
     """
     # Imported here because importing vLLM takes seconds, and a cold start or a merge does not need it.
     from rl_core.rollout.vllm_engine import VllmEngine
@@ -45,4 +48,5 @@ def start_engine(
         stop_token_ids=stop_token_ids(model_folder),
         pixels=pixels,
         seed=seed,
+        ranks=ranks,
     )

@@ -8,7 +8,9 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from rl_core.config.training import RolloutConfig
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import has_vision
+from rl_core.rollout.vllm_executor import executor_of
 
 if TYPE_CHECKING:
     from vllm import EngineArgs
@@ -30,6 +32,7 @@ def engine_arguments(
     images_per_prompt: int,
     videos_per_prompt: int,
     seed: int,
+    ranks: GeneratorRanks = WHOLE,
 ) -> "EngineArgs":
     """vLLM's arguments for a policy.
 
@@ -41,6 +44,7 @@ def engine_arguments(
         images_per_prompt: Most images of a prompt.
         videos_per_prompt: Most videos of a prompt.
         seed: Seed of vLLM's global random generator, which no request uses.
+        ranks: The ranks that hold the engine together.
     """
     from vllm import EngineArgs
     from vllm.platforms import current_platform
@@ -78,11 +82,25 @@ def engine_arguments(
         # As the trainer has it (rl_core.models.float32_head): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
-        token_bytes = _cache_bytes_per_token(architecture.get_text_config(), dtype=dtype)
+        token_bytes = cache_bytes_per_token(architecture.get_text_config(), dtype=dtype, ranks=ranks.size)
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
     else:
         arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
+    if ranks.size > 1:
+        arguments |= _tensor_parallel_arguments(ranks)
     return EngineArgs(**arguments)
+
+
+def _tensor_parallel_arguments(ranks: GeneratorRanks) -> dict[str, Any]:
+    """Each rank has a scheduler of its own, and all of them must come to the same decisions."""
+    return {
+        "tensor_parallel_size": ranks.size,
+        "distributed_executor_backend": executor_of(ranks),
+        # Otherwise it depends on the time that a step takes when the scheduler gets to know what has ended in it.
+        "async_scheduling": False,
+        # It needs a process that sees the devices of all ranks, but each of ours may see only its own one.
+        "disable_custom_all_reduce": True,
+    }
 
 
 def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: int) -> dict[str, Any]:
@@ -95,8 +113,10 @@ def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: in
     }
 
 
-def _cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str) -> int:
-    """Bytes of the keys and values of one token in all layers."""
+def cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str, ranks: int) -> int:
+    """Bytes that a rank of the engine keeps of the keys and values of one token, in all layers. With fewer key/value
+    heads than ranks, several ranks keep the same one."""
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     number_bytes: int = getattr(torch, dtype).itemsize
-    return int(2 * text.num_hidden_layers * text.num_key_value_heads * head_size * number_bytes)
+    heads = max(1, text.num_key_value_heads // ranks)
+    return int(2 * text.num_hidden_layers * heads * head_size * number_bytes)

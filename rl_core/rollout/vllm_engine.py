@@ -10,14 +10,18 @@ import numpy as np
 import torch
 
 from rl_core.config.training import RolloutConfig
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
+from rl_core.rollout.lockstep import Lockstep
+from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
-from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
+from rl_core.rollout.weight_loading import WeightLoader
+from rl_core.rollout.weight_names import expected_weight_names
 from rl_core.types import FinishReason, GenerationRequest, Rollout, Sampling
 
 # Images are prepared for this many requests in advance, and for no more, because they need memory.
@@ -27,7 +31,10 @@ _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class VllmEngine:
-    """A RolloutEngine made of vLLM in a single process.
+    """A RolloutEngine made of vLLM in this process, or the part that this process has of one.
+
+    Where several ranks hold an engine together, all of them get the same calls in the same order. Each schedules the
+    same requests and samples the same tokens, because all have the logits of the whole vocabulary.
 
     On a GPU, `sleep` drops weights and cache (vLLM's level 2), and `policy_version` is None until weights are loaded
     again. On a CPU there is no device memory to free, and `sleep` and `wake` do nothing.
@@ -46,11 +53,13 @@ class VllmEngine:
         stop_token_ids: Sequence[int],
         pixels: PixelCache,
         seed: int,
+        ranks: GeneratorRanks = WHOLE,
     ) -> None:
         """Start the engine; it can generate after the first `load_weights`. `engine_arguments` describes the
         arguments."""
         prepare_process()
         from vllm import LLMEngine
+        from vllm.platforms import current_platform
 
         self._owned = ExitStack()
         arguments = engine_arguments(
@@ -61,10 +70,15 @@ class VllmEngine:
             images_per_prompt=images_per_prompt,
             videos_per_prompt=videos_per_prompt,
             seed=seed,
+            ranks=ranks,
         )
+        if arguments.enforce_eager and current_platform.is_cpu():
+            import rl_core.rollout.vllm_cpu_layers  # noqa: F401  # registers them
         with contained_start():
             self._engine = LLMEngine.from_engine_args(arguments)
+        self._engine.apply_model(share_prompt_positions)
         self._config = config
+        self._ranks = ranks
         self._can_sleep: bool = arguments.enable_sleep_mode
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
@@ -76,7 +90,9 @@ class VllmEngine:
         )
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
-        self._weight_names = expected_weight_names(model_folder)
+        self._weights = WeightLoader(
+            self._engine, expected=expected_weight_names(model_folder), is_whole=ranks.size == 1
+        )
         self._policy_version: int | None = None
 
     @property
@@ -93,15 +109,15 @@ class VllmEngine:
         """
         self._refuse_while_running("load weights")
         self._policy_version = None
-        strict = StrictWeights(weights, expected=self._weight_names)
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(strict)})
-        self._engine.apply_model(_refresh_output_heads)
-        self._drop_caches()
-        strict.check()
+        try:
+            self._weights.load(weights)
+        finally:
+            self._drop_caches()
         self._policy_version = policy_version
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout for each request, as they finish. Leaving the iteration early aborts the other requests.
+        """Yield one rollout for each request, as they finish. Leaving the iteration early aborts the other requests. Of
+        ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
 
         Tokens and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other
         requests, their order or earlier calls (on a CPU to the bit).
@@ -114,14 +130,17 @@ class VllmEngine:
         version = self._loaded_version()
         self._check_length(sampling)
         waiting = _with_images_ahead(requests, self._pixels)
-        running = self._running
+        running, lockstep = self._running, Lockstep(self._ranks)
         try:
-            # Only as many requests as are decoded at a time, so that not all pixels are in memory at once.
-            while running.add(islice(waiting, self._config.max_num_seqs - len(running)), sampling) or running:
-                for sample, reason in self._step():
-                    yield self._rollout(sample, reason, policy_version=version)
+            while lockstep.goes_on(wanted=self._add(waiting, sampling)):
+                with lockstep.step():
+                    ended = self._step()
+                if self._ranks.is_first:
+                    for sample, reason in ended:
+                        yield self._rollout(sample, reason, policy_version=version)
         finally:
             running.abort()
+            lockstep.leave()
 
     def sleep(self) -> None:
         """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
@@ -162,6 +181,12 @@ class VllmEngine:
                 f"{self._config.max_response_length}: raise rollout.max_response_length"
             )
 
+    def _add(self, waiting: Iterator[GenerationRequest], sampling: Sampling) -> bool:
+        """Add as many requests as are decoded at a time, so that not all pixels are in memory at once. Returns whether
+        any are running."""
+        self._running.add(islice(waiting, self._config.max_num_seqs - len(self._running)), sampling)
+        return bool(self._running)
+
     def _step(self) -> list[tuple[Sample, str]]:
         with self._compiling():
             return self._running.step()
@@ -185,8 +210,7 @@ class VllmEngine:
         )
 
     def _drop_caches(self) -> None:
-        # The reload has cleared the runner's image features, so the scheduler must forget them too. A cached prefix
-        # would have keys and values of the older weights.
+        # The features of images and the keys and values of cached prefixes were computed with older weights.
         self._engine.reset_encoder_cache()
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache, which was computed with older weights")
@@ -204,16 +228,3 @@ def _with_images_ahead(requests: Sequence[GenerationRequest], pixels: PixelCache
         ahead = requests[start : start + 2 * _REQUESTS_AHEAD]
         pixels.prepare(uid for request in ahead if not request.prompt.videos for uid in request.prompt.image_uids)
         yield from requests[start : start + _REQUESTS_AHEAD]
-
-
-def _refresh_output_heads(model: torch.nn.Module) -> None:
-    """Update output heads that are tied to the embedding.
-
-    vLLM's reload skips a tied head, because it shares the embedding's storage. On a CPU that is not enough: the head
-    multiplies with a packed copy of the matrix, which would keep the first weights.
-    """
-    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
-
-    for module in model.modules():
-        if isinstance(module, ParallelLMHead):
-            module.quant_method.process_weights_after_loading(module)

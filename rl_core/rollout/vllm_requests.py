@@ -64,15 +64,12 @@ class RunningRequests:
     def __len__(self) -> int:
         return len(self._samples)
 
-    def add(self, requests: Iterable[GenerationRequest], sampling: Sampling) -> bool:
-        """Pass requests to vLLM. Returns whether there were any. Raises ValueError, see `PromptRenderer.render`."""
-        added = False
+    def add(self, requests: Iterable[GenerationRequest], sampling: Sampling) -> None:
+        """Pass requests to vLLM. Raises ValueError, see `PromptRenderer.render`."""
         for request in requests:
             request_id = next(self._ids)
             self._core.add_request(self._core_request(request_id, request, sampling))
             self._samples[request_id] = Sample(request=request)
-            added = True
-        return added
 
     def step(self) -> list[tuple[Sample, str]]:
         """Sample the next token of every running request. Returns those that have ended, each with vLLM's reason:

@@ -45,6 +45,11 @@ class StrictWeights:
                 self._seen.add(name)
                 yield name, weight
 
+    @property
+    def are_complete(self) -> bool:
+        """Whether every expected weight has come once, and no other."""
+        return self._seen == self._expected and not self._unknown and not self._repeated
+
     def check(self) -> None:
         """Raises ValueError with the names of the weights that are missing, unknown, or came twice."""
         problems = {

@@ -1,6 +1,6 @@
 """The tracker that sends a run's steps to MLflow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rl_core.tracking.mlflow_runs import MlflowRun
 from rl_core.tracking.tracker import STEP_KEY, Table
@@ -9,8 +9,10 @@ from rl_core.tracking.tracker import STEP_KEY, Table
 class MlflowTracker:
     """Implements Tracker with one MLflow run, the run of the training stage."""
 
-    def __init__(self, run: MlflowRun) -> None:
+    def __init__(self, run: MlflowRun, *, system: Callable[[int], Mapping[str, float]] = lambda step: {}) -> None:
+        """Send the steps to this run, each with the metrics that `system` returns for it."""
         self._run = run
+        self._system = system
 
     def last_step(self) -> int:
         """The last step that MLflow has, -1 for none. Raises TrackerUnavailable."""
@@ -24,7 +26,7 @@ class MlflowTracker:
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send the metrics of a step. Raises TrackerUnavailable; the step may have arrived all the same, see
         `last_step`."""
-        self._run.log_metrics({**metrics, STEP_KEY: float(step)}, step=step)
+        self._run.log_metrics({**metrics, **self._system(step), STEP_KEY: float(step)}, step=step)
 
     def close(self) -> None:
         """Does nothing: nothing is buffered."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_core.config.tolerances import AgreementBounds
-from rl_core.types import Float32Array, Float64Array, Rollout, TrainSample
+from rl_core.distributed.ranks import Ranks
+from rl_core.types import Float32Array, Float64Array, Rollout
 
 
 class AgreementError(RuntimeError):
@@ -67,6 +68,25 @@ def _correlation(one: Float64Array, other: Float64Array) -> float | None:
     return float((one * other).sum() / scale) if scale > 0.0 else None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Compared:
+    """What one rank has compared.
+
+    Attributes:
+        generator: [K] float32 log-probs of the generator.
+        trainer: [K] float32 log-probs of the trainer, of the same tokens.
+        largest: Largest absolute difference, nats.
+        worst: Names the first token that differs so much.
+        unexplained: Versions of rollouts that could not be compared.
+    """
+
+    generator: Float32Array
+    trainer: Float32Array
+    largest: float
+    worst: str
+    unexplained: frozenset[int]
+
+
 class AgreementMeter:
     """Collects the log-probs of generator and trainer over an optimizer batch.
 
@@ -81,62 +101,95 @@ class AgreementMeter:
         self._policy_version = policy_version
         self._keeps_surplus = keeps_surplus
         self._unexplained: set[int] = set()
-        self._compared: list[tuple[Rollout, Float32Array]] = []
+        self._own: list[tuple[Rollout, Float32Array]] = []
+        self._others: list[_Compared] | None = None
 
-    def add(self, samples: Sequence[TrainSample], trainer_log_probs: Float32Array) -> None:
-        """Compare samples with the trainer's log-probs of their tokens, [sum R] in the samples' order."""
-        ends = np.cumsum([len(sample.rollout.log_probs) for sample in samples])
-        for sample, trainer in zip(samples, np.split(trainer_log_probs, ends[:-1]), strict=True):
-            if self._is_own(sample):
-                self._compared.append((sample.rollout, trainer))
-            elif not self._is_kept(sample):
-                self._unexplained.add(sample.rollout.policy_version)
+    def add(self, rollouts: Sequence[Rollout], trainer_log_probs: Float32Array) -> None:
+        """Compare rollouts with the trainer's log-probs of their tokens, [sum R] in the rollouts' order."""
+        ends = np.cumsum([len(rollout.log_probs) for rollout in rollouts])
+        for rollout, trainer in zip(rollouts, np.split(trainer_log_probs, ends[:-1]), strict=True):
+            if self._is_own(rollout):
+                self._own.append((rollout, trainer))
+            elif not self._is_kept(rollout):
+                self._unexplained.add(rollout.policy_version)
+
+    def share(self, ranks: Ranks) -> None:
+        """Add what the other ranks have compared, so that `gap` and `check` come to the same on every rank."""
+        self._others = ranks.gather_from_learners(self._found())
 
     def gap(self) -> LogProbGap:
         """The differences found so far."""
-        if not self._compared:
+        return self._gap_of(self._all())
+
+    @staticmethod
+    def _gap_of(found: Sequence[_Compared]) -> LogProbGap:
+        if not any(len(part.generator) for part in found):
             return NOTHING_COMPARED
         return log_prob_gap(
-            np.concatenate([rollout.log_probs for rollout, _ in self._compared]),
-            np.concatenate([trainer for _, trainer in self._compared]),
+            np.concatenate([part.generator for part in found]), np.concatenate([part.trainer for part in found])
         )
 
     def check(self, bounds: AgreementBounds) -> None:
         """Compare what was found with the bounds.
 
         Raises:
-            AgreementError: a bound is broken; or no token could be compared, although not every sample belongs to a
+            AgreementError: a bound is broken; or no token could be compared, although not every rollout belongs to a
                 group that the filter has kept.
         """
-        gap = self.gap()
-        if gap.count == 0 and self._unexplained:
+        found = self._all()
+        gap = self._gap_of(found)
+        unexplained = sorted(frozenset().union(*(part.unexplained for part in found)))
+        if gap.count == 0 and unexplained:
             raise AgreementError(
                 f"no token of the optimizer batch could be compared between generator and trainer: the trainer has "
-                f"weights of version {self._policy_version}, and the samples come from version(s) "
-                f"{sorted(self._unexplained)}, which algorithm.online_filtering.surplus does not explain. Weights were "
+                f"weights of version {self._policy_version}, and the rollouts come from version(s) "
+                f"{unexplained}, which algorithm.online_filtering.surplus does not explain. Weights were "
                 f"counted or synced wrongly: sync the generator before it samples, and count each update once"
             )
+        worst = max(found, key=lambda part: part.largest).worst
         if broken := list(_broken(gap, bounds)):
             raise AgreementError(
                 f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (99.9th percentile "
-                f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {self._worst_token()}, "
+                f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {worst}, "
                 f"beyond {' and '.join(broken)}. Equal weights agree up to rounding: look for a missed weight sync, a "
                 f"different temperature or token ban, or images that are processed differently; change the bound only "
                 f"if the number format explains the difference"
             )
 
-    def _worst_token(self) -> str:
-        """The first token with the largest difference."""
-        gaps = [_absolute_gaps(rollout.log_probs, trainer) for rollout, trainer in self._compared]
-        worst = int(np.argmax([own.max() for own in gaps]))
-        rollout, _ = self._compared[worst]
-        return f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {int(gaps[worst].argmax())}"
+    def _all(self) -> list[_Compared]:
+        """What was found on all ranks, as far as it was shared."""
+        return [self._found()] if self._others is None else self._others
 
-    def _is_own(self, sample: TrainSample) -> bool:
-        return sample.rollout.policy_version == self._policy_version
+    def _found(self) -> _Compared:
+        """What this rank has found."""
+        nothing = np.empty(0, np.float32)
+        generator = np.concatenate([nothing, *(rollout.log_probs for rollout, _ in self._own)])
+        trainer = np.concatenate([nothing, *(log_probs for _, log_probs in self._own)])
+        largest, worst = self._worst_token(_absolute_gaps(generator, trainer))
+        return _Compared(
+            generator=generator,
+            trainer=trainer,
+            largest=largest,
+            worst=worst,
+            unexplained=frozenset(self._unexplained),
+        )
 
-    def _is_kept(self, sample: TrainSample) -> bool:
-        return self._keeps_surplus and sample.rollout.policy_version < self._policy_version
+    def _worst_token(self, gaps: Float64Array) -> tuple[float, str]:
+        """The largest difference, and the first token that has it."""
+        if not len(gaps):
+            return -1.0, "no token"
+        place = int(gaps.argmax())
+        ends = np.cumsum([len(log_probs) for _, log_probs in self._own])
+        number = int(np.searchsorted(ends, place, side="right"))
+        rollout, log_probs = self._own[number]
+        token = place - (int(ends[number]) - len(log_probs))
+        return float(gaps[place]), f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {token}"
+
+    def _is_own(self, rollout: Rollout) -> bool:
+        return rollout.policy_version == self._policy_version
+
+    def _is_kept(self, rollout: Rollout) -> bool:
+        return self._keeps_surplus and rollout.policy_version < self._policy_version
 
 
 def _broken(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, experience_sequences, update_sequences
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.files import read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
@@ -24,7 +25,14 @@ class Critic:
     """Estimates the values of tokens, and learns from the returns."""
 
     def __init__(
-        self, model: ValueModel, *, config: RunConfig, critic: CriticConfig, pixels: PixelCache, total_steps: int
+        self,
+        model: ValueModel,
+        *,
+        config: RunConfig,
+        critic: CriticConfig,
+        pixels: PixelCache,
+        total_steps: int,
+        ranks: Ranks = LONE,
     ) -> None:
         """Set up the critic with a new value model.
 
@@ -34,8 +42,10 @@ class Critic:
             critic: The section `critic` of the config.
             pixels: Pixel tensors of the step's images.
             total_steps: Optimizer steps of the whole run, for the learning rate schedule.
+            ranks: Those over which the value model is sharded.
         """
         self._model = model
+        self._ranks = ranks
         self._config = critic
         self._pixels = pixels
         self._experience_budget = experience_sequences(critic) * longest_sequence(config)
@@ -54,6 +64,7 @@ class Critic:
             pixels=pixels,
             config=critic,
             token_budget=update_sequences(critic) * longest_sequence(config),
+            ranks=ranks,
         )
 
     @property
@@ -64,7 +75,13 @@ class Critic:
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] the value before each token."""
         with self._on_device():
-            return compute_values(self._model, groups, pixels=self._pixels, token_budget=self._experience_budget)
+            return compute_values(
+                self._model,
+                groups,
+                pixels=self._pixels,
+                token_budget=self._experience_budget,
+                ranks=self._ranks,
+            )
 
     def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
         """Fit the values to the returns, with one optimizer step for each batch."""
@@ -86,8 +103,17 @@ class Critic:
         Raises:
             MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
         """
-        counters = read_json(folder / "counters.json")
+        with self._ranks.succeed_together():
+            counters = read_json(folder / "counters.json")
         moments = None if model_only else folder / "optimizer"
         with self._on_device():  # the optimizer's state is placed by the parameters that it belongs to
-            lower_bits = load_weights(folder / "model", self._model, trained_only=False)
-            load_optimizer(moments, self._model, self._optimizer, lower_bits=lower_bits, counters=counters)
+            group = self._ranks.checkpoint_group
+            lower_bits = load_weights(folder / "model", self._model, trained_only=False, process_group=group)
+            load_optimizer(
+                moments,
+                self._model,
+                self._optimizer,
+                lower_bits=lower_bits,
+                counters=counters,
+                process_group=group,
+            )

@@ -6,22 +6,37 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from rl_core.distributed.shards import sharded_parts
+
 
 def empty_on_host(like: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """An uninitialised tensor of the same shape in the host's memory; pinned if `like` is on a GPU, because copies from
-    and to pinned memory are several times as fast."""
-    return torch.empty(like.shape, dtype=dtype or like.dtype, device="cpu", pin_memory=like.is_cuda)
+    """An uninitialised tensor of the same shape, and sharded in the same way, in the host's memory; pinned if `like` is
+    on a GPU, because copies from and to pinned memory are several times as fast."""
+    return torch.empty_like(
+        like,
+        dtype=dtype or like.dtype,
+        device="cpu",
+        pin_memory=like.is_cuda,
+        requires_grad=False,
+        memory_format=torch.contiguous_format,
+    )
 
 
 class HostWeights:
     """The parameters of a module that are in the host's memory, except within `on_device`. Buffers stay on the device.
 
-    Frozen parameters are not copied back. On a CPU the same copies are made, within one memory.
+    Frozen parameters are not copied back. On a CPU the same copies are made, within one memory. A sharded module is
+    moved as FSDP2 does it, with its buffers.
     """
 
     def __init__(self, module: nn.Module) -> None:
         """Move the parameters of a module from its device to the host's memory."""
         self._places: list[tuple[nn.Parameter, torch.device, torch.Tensor]] = []
+        self._sharded: nn.Module | None = None
+        if any(True for _ in sharded_parts(module)):
+            self._sharded, self._device = module, next(module.parameters()).device
+            module.to("cpu")
+            return
         for parameter in module.parameters():
             host = empty_on_host(parameter)
             self._places.append((parameter, parameter.device, host))
@@ -31,6 +46,13 @@ class HostWeights:
     @contextmanager
     def on_device(self) -> Iterator[None]:
         """Have the parameters on the device during a `with` block; trained ones are copied back at its end."""
+        if self._sharded is not None:
+            self._sharded.to(self._device)
+            try:
+                yield
+            finally:
+                self._sharded.to("cpu")
+            return
         for parameter, device, host in self._places:
             parameter.data = host.to(device, copy=True, non_blocking=True)
         try:

@@ -5,17 +5,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from rl_core.distributed.ranks import LONE, Ranks
+from rl_core.distributed.shards import reshard
 from rl_core.models.output_head import PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.models.value import ValueModel
-from rl_core.training.microbatches import split_into_microbatches, trees_of
+from rl_core.training.equal_passes import equal_passes
+from rl_core.training.microbatches import split_into_microbatches
 from rl_core.types import Float32Array, Group, RolloutKey
 
 
 def compute_log_probs(
-    model: PolicyModel, groups: Sequence[Group], *, pixels: PixelCache, temperature: float, token_budget: int
+    model: PolicyModel,
+    groups: Sequence[Group],
+    *,
+    pixels: PixelCache,
+    temperature: float,
+    token_budget: int,
+    ranks: Ranks = LONE,
 ) -> list[list[Float32Array]]:
     """[group][rollout] -> [R] float32 log-probs of the sampled tokens.
 
@@ -26,13 +35,14 @@ def compute_log_probs(
         pixels: Pixel tensors of the step's images.
         temperature: The sampling temperature, because the log-probs belong to the distribution that was sampled from.
         token_budget: Most tree tokens of a forward; a single prompt with one response may exceed it.
+        ranks: Those over which the model is sharded. Each computes its own groups, possibly none.
     """
 
     def log_probs(packed: PackedTrees) -> torch.Tensor:
         output: PolicyOutput = model(packed, temperature=temperature)
         return output.log_probs
 
-    return _by_token(log_probs, model, groups, pixels=pixels, token_budget=token_budget)
+    return _by_token(log_probs, model, groups, pixels=pixels, token_budget=token_budget, ranks=ranks)
 
 
 def compute_full_kl(
@@ -43,6 +53,7 @@ def compute_full_kl(
     pixels: PixelCache,
     temperature: float,
     token_budget: int,
+    ranks: Ranks = LONE,
 ) -> list[list[Float32Array]]:
     """[group][rollout] -> [R] float32 KL(model || reference) at each token, over the whole vocabulary.
 
@@ -54,14 +65,16 @@ def compute_full_kl(
         assert output.full_kl is not None, "a reference was given"
         return output.full_kl
 
-    return _by_token(full_kl, model, groups, pixels=pixels, token_budget=token_budget)
+    found = _by_token(full_kl, model, groups, pixels=pixels, token_budget=token_budget, ranks=ranks)
+    reshard(reference)
+    return found
 
 
 def compute_values(
-    critic: ValueModel, groups: Sequence[Group], *, pixels: PixelCache, token_budget: int
+    critic: ValueModel, groups: Sequence[Group], *, pixels: PixelCache, token_budget: int, ranks: Ranks = LONE
 ) -> list[list[Float32Array]]:
     """[group][rollout] -> [R] float32 value before each token. Arguments as for `compute_log_probs`."""
-    return _by_token(critic, critic, groups, pixels=pixels, token_budget=token_budget)
+    return _by_token(critic, critic, groups, pixels=pixels, token_budget=token_budget, ranks=ranks)
 
 
 @torch.no_grad()
@@ -72,13 +85,15 @@ def _by_token(
     *,
     pixels: PixelCache,
     token_budget: int,
+    ranks: Ranks,
 ) -> list[list[Float32Array]]:
     """`values` of every response token, split by group and rollout."""
     found: dict[RolloutKey, Float32Array] = {}
-    for microbatch in split_into_microbatches(groups, token_budget=token_budget):
-        packed = pack_trees(trees_of(microbatch), pixels=pixels, model_config=model.config, device=model.device)
-        flat = values(packed).float().cpu().numpy()
-        rollouts = [rollout for group in microbatch for rollout in group.rollouts]
+    for one in equal_passes(split_into_microbatches(groups, token_budget=token_budget), ranks):
+        packed = pack_trees(one.trees, pixels=pixels, model_config=model.config, device=model.device)
+        flat = values(packed)[: one.num_tokens].float().cpu().numpy()
+        rollouts = [rollout for group in one.groups for rollout in group.rollouts]
         ends = np.cumsum([len(rollout.response_ids) for rollout in rollouts])
-        found |= zip([rollout.key for rollout in rollouts], np.split(flat, ends[:-1]), strict=True)
+        found |= zip([rollout.key for rollout in rollouts], np.split(flat, ends)[:-1], strict=True)
+    reshard(model)
     return [[found[rollout.key] for rollout in group.rollouts] for group in groups]

@@ -44,7 +44,7 @@ def tree_tokens(group: Group | TrainGroup) -> int:
     return len(group.prompt.token_ids) + sum(len(rollout.response_ids) for rollout in group.rollouts)
 
 
-def trees_of(groups: Sequence[Group] | Sequence[TrainGroup]) -> list[TreeInput]:
+def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
     """The groups in the form that `pack_trees` takes."""
     return [
         TreeInput(prompt=group.prompt, responses=[rollout.response_ids for rollout in group.rollouts])

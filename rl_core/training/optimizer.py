@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from rl_core.config.training import OptimConfig
+from rl_core.distributed.shards import reshard, whole
 from rl_core.training.schedule import scheduled_lr
 from rl_core.training.split_adamw import SplitAdamW
 
@@ -40,6 +41,7 @@ class PolicyOptimizer:
         in_host_memory: bool = False,
     ) -> None:
         """Create the optimizer; with `in_host_memory` its moments lie in the host's memory (SplitAdamW)."""
+        reshard(module)  # the optimizer updates the shards
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._config = config
         self._max_grad_norm = max_grad_norm
@@ -60,7 +62,7 @@ class PolicyOptimizer:
         )
         for group in self.adamw.param_groups:
             group["lr"] = lr
-        grad_norm = float(nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm))
+        grad_norm = float(whole(nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm)))
         applied = grad_norm - grad_norm == 0.0  # false for inf and nan
         if applied:
             self.adamw.step()

@@ -7,15 +7,19 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import agreement_bounds
+from rl_core.distributed.ranks import LONE, Ranks
+from rl_core.distributed.shards import reshard
 from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
+from rl_core.models.sharding import one_exchange
 from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.microbatches import split_into_microbatches, trees_of
+from rl_core.training.equal_passes import Pass, equal_passes
+from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import PolicyObjective, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
@@ -33,14 +37,17 @@ class PolicyUpdate:
         optimizer: PolicyOptimizer,
         pixels: PixelCache,
         config: RunConfig,
+        ranks: Ranks = LONE,
     ) -> None:
-        """Keep what an update works on. The reference is only used by a full KL."""
+        """Keep what an update works on. The reference is only used by a full KL. Each rank has its own part of every
+        batch, and takes the same optimizer steps."""
         self._policy = policy
         self._reference = reference
         self._objective = objective
         self._optimizer = optimizer
         self._pixels = pixels
         self._config = config
+        self._ranks = ranks
 
     @property
     def needs_reference(self) -> bool:
@@ -67,34 +74,44 @@ class PolicyUpdate:
             with timer.phase("forward_backward"):
                 tokens = self.accumulate_gradient(batch, meter=meter)
             if meter is not None:
+                meter.share(self._ranks)
                 meter.check(agreement_bounds(self._config))
                 meter = None
             with timer.phase("optimizer"):
                 reports.append(OptimizerStepReport(tokens=tokens, outcome=self._optimizer.step()))
+        if self._reference is not None and self.needs_reference:
+            reshard(self._reference)  # its head stays gathered after a pass
         return reports
 
     def accumulate_gradient(self, batch: OptimizerBatch, *, meter: AgreementMeter | None = None) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
-        return [
-            self.backward(microbatch, totals=batch.totals, meter=meter)
-            for microbatch in split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
+        microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
+        passes = equal_passes(microbatches, self._ranks)
+        sums = [
+            self.backward(one, totals=batch.totals, meter=meter)
+            for one in one_exchange(passes, self._policy, self._ranks)
         ]
+        return [found for found in sums if found is not None]
 
     def backward(
-        self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals, meter: AgreementMeter | None = None
-    ) -> TokenSums:
-        """Add the gradient of one micro-batch's part of the loss."""
-        samples = [sample for group in microbatch for sample in group.samples]
-        output = self._forward(microbatch)
+        self, one: Pass[TrainGroup], *, totals: BatchTotals, meter: AgreementMeter | None = None
+    ) -> TokenSums | None:
+        """Add the gradient of one micro-batch's part of the loss. Returns None if it has fillers only."""
+        every = self._forward(one)
+        if not one.groups:
+            one.backward(every.log_probs, None)
+            return None
+        samples = [sample for group in one.groups for sample in group.samples]
+        output = every.first(one.num_tokens) if one.fillers else every
         loss = self._objective.loss(output, samples, totals=totals)
         if meter is not None:
-            meter.add(samples, output.log_probs.detach().float().cpu().numpy())
-        loss.total.backward()  # type: ignore[no-untyped-call]
-        return sums_by_group(microbatch, loss.per_token, loss.weights)
+            meter.add([sample.rollout for sample in samples], output.log_probs.detach().float().cpu().numpy())
+        one.backward(every.log_probs, loss.total)
+        return sums_by_group(one.groups, loss.per_token, loss.weights)
 
-    def _forward(self, groups: Sequence[TrainGroup]) -> PolicyOutput:
+    def _forward(self, one: Pass[TrainGroup]) -> PolicyOutput:
         packed = pack_trees(
-            trees_of(groups), pixels=self._pixels, model_config=self._policy.config, device=self._policy.device
+            one.trees, pixels=self._pixels, model_config=self._policy.config, device=self._policy.device
         )
         output: PolicyOutput = self._policy(
             packed,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 from rl_core.checkpoints.probe import (
     Probe,
     ProbeItem,
@@ -17,6 +19,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import resume_tolerance
 from rl_core.data.images import ImageStore
 from rl_core.device import device_name
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
@@ -38,6 +41,7 @@ class Prober:
         pixels: Pixel tensors of the step's images.
         token_budget: Most tree tokens of a forward pass.
         config: The run.
+        ranks: Those over which the policy is sharded. All of them compute the same groups.
     """
 
     policy: PolicyModel
@@ -45,6 +49,7 @@ class Prober:
     pixels: PixelCache
     token_budget: int
     config: RunConfig
+    ranks: Ranks = LONE
 
     def probe(self, groups: Sequence[Group]) -> Probe:
         """The probe of `groups`."""
@@ -53,6 +58,7 @@ class Prober:
             self.log_probs(groups),
             dtype=self.config.model.dtype,
             device=self._device,
+            topology=self.ranks.topology,
             encoded_image=self.images.encoded,
             video_positions=self._positions,
         )
@@ -61,23 +67,30 @@ class Prober:
         """Raises ProbeMismatch if the policy's log-probs differ from the probe by more than `resume_tolerance`."""
         probe = read_probe(folder)
         found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
-        difference = differences(probe, found)
-        bound = resume_tolerance(self.config, same_device=probe.device in (None, self._device))
+        difference = np.concatenate(self.ranks.gather(differences(probe, found)))
+        same_place = probe.device in (None, self._device) and probe.topology == self.ranks.topology
+        bound = resume_tolerance(self.config, same_place=same_place)
         largest, mean = float(difference.max()), float(difference.mean())
         if not (largest <= bound.largest and mean <= bound.mean):
             raise ProbeMismatch(
                 f"{folder.parent} was loaded, but the log-probs of its probe differ by up to {largest:.3g} (mean "
                 f"{mean:.3g}), more than {bound.largest:.3g} (mean {bound.mean:.3g}), which follows from "
                 f"merge.probe_tolerance: it was saved by other code or for other images; continue from another "
-                f"checkpoint, or start a new run with --fresh. It was saved on {probe.device or 'a device'} and loaded "
-                f"on {self._device}; raise merge.probe_tolerance only if that explains the difference"
+                f"checkpoint, or start a new run with --fresh. It was saved on {probe.device or 'a device'} "
+                f"({probe.topology}) and loaded on {self._device} ({self.ranks.topology}); raise "
+                f"merge.probe_tolerance only if that explains the difference"
             )
 
     def log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log_softmax(logits) of the sampled tokens: no temperature, no ban."""
         with plain_distribution(self.policy):
             return compute_log_probs(
-                self.policy, groups, pixels=self.pixels, temperature=1.0, token_budget=self.token_budget
+                self.policy,
+                groups,
+                pixels=self.pixels,
+                temperature=1.0,
+                token_budget=self.token_budget,
+                ranks=self.ranks,
             )
 
     @property

@@ -13,6 +13,7 @@ from typing import Self
 
 import torch
 from torch import nn
+from torch.distributed import ProcessGroup
 
 from rl_core.checkpoints.host_copy import HostCopies, State
 from rl_core.checkpoints.manifest import FileRecord
@@ -23,6 +24,7 @@ from rl_core.checkpoints.sharded import (
     optimizer_state,
     save_sharded,
 )
+from rl_core.distributed.shards import by_part, local_part, reshard
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.split_adamw import SplitAdamW, join, split
 
@@ -61,6 +63,7 @@ class ModuleState:
             copies: Receive a copy of the tensors, so that the state can be written while training goes on. If None, the
                 tensors are those of module and optimizer, except for the master weights, which are made here.
         """
+        reshard(module)
         masters = master_weights(module, optimizer.adamw)
         weights = model_state(module, trained_only=trained_only)
         moments = {} if model_only else optimizer_state(module, optimizer.adamw)
@@ -69,28 +72,33 @@ class ModuleState:
             weights, moments = weights | copies.of("model", own), copies.of("optimizer", moments)
         return cls(weights=weights | masters, moments=None if model_only else moments)
 
-    def write(self, folder: Path) -> dict[str, FileRecord]:
-        """Write the folder `model`, and `optimizer` unless the moments are left out.
+    def write(self, folder: Path, *, process_group: ProcessGroup | None = None) -> dict[str, FileRecord]:
+        """Write the folder `model`, and `optimizer` unless the moments are left out. The ranks of the process group
+        write their shards at the same time.
 
         Returns:
-            Size and hash of the files with tensors, by their paths in `folder`.
+            Size and hash of the files with tensors that this rank has written, by their paths in `folder`.
         """
         parts = {"model": self.weights} | ({} if self.moments is None else {"optimizer": self.moments})
         return {
             f"{part}/{name}": record
             for part, state in parts.items()
-            for name, record in save_sharded(folder / part, state).items()
+            for name, record in save_sharded(folder / part, state, process_group=process_group).items()
         }
 
 
-def load_weights(folder: Path, module: nn.Module, *, trained_only: bool) -> LowerBits:
-    """Load the weights. Returns the lower bits of the master weights, which `load_optimizer` takes.
+def load_weights(
+    folder: Path, module: nn.Module, *, trained_only: bool, process_group: ProcessGroup | None = None
+) -> LowerBits:
+    """Load the weights, whatever number of ranks has written them. Returns the lower bits of the master weights, which
+    `load_optimizer` takes.
 
     Raises:
         MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
     """
+    reshard(module)
     masters = empty_master_weights(module)
-    load_model_state(folder, module, trained_only=trained_only, elsewhere=masters)
+    load_model_state(folder, module, trained_only=trained_only, elsewhere=masters, process_group=process_group)
     return take_master_weights(module, masters)
 
 
@@ -101,6 +109,7 @@ def load_optimizer(
     *,
     lower_bits: LowerBits,
     counters: Mapping[str, int],
+    process_group: ProcessGroup | None = None,
 ) -> None:
     """Load the moments, equal to the bit; without a folder they start from zero. In both cases the master weights and
     the position in the learning rate schedule are restored.
@@ -111,7 +120,10 @@ def load_optimizer(
     if folder is None:
         optimizer.adamw.state.clear()
     else:
-        load_optimizer_state(folder, module, optimizer.adamw, in_host_memory=_keeps_in_host_memory(optimizer.adamw))
+        in_host_memory = _keeps_in_host_memory(optimizer.adamw)
+        load_optimizer_state(
+            folder, module, optimizer.adamw, in_host_memory=in_host_memory, process_group=process_group
+        )
     give_lower_bits(module, optimizer.adamw, lower_bits)
     optimizer.load_counters(counters)
 
@@ -125,9 +137,7 @@ def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -
     lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
     return {
         name: (
-            join(weight.detach(), lower_bits[weight].to(weight.device))
-            if weight in lower_bits
-            else weight.detach().float()
+            by_part(_join_on_device, weight, lower_bits[weight]) if weight in lower_bits else weight.detach().float()
         ).cpu()
         for name, weight in _split_weights(module)
     }
@@ -144,11 +154,11 @@ def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:
 @torch.no_grad()
 def take_master_weights(module: nn.Module, masters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Set the weights, in place, to the upper halves of their master weights. Returns name -> [...] int16, the lower
-    bits."""
+    bits; of sharded weights this rank's part."""
     lower_bits = {}
     for name, weight in _split_weights(module):
-        upper, lower_bits[name] = split(masters[name].to(weight.device))
-        weight.copy_(upper)
+        upper, lower_bits[name] = split(local_part(masters[name]).to(weight.device))
+        local_part(weight).copy_(upper)
     return lower_bits
 
 
@@ -159,6 +169,10 @@ def give_lower_bits(
     if isinstance(optimizer, SplitAdamW):
         for name, weight in _split_weights(module):
             optimizer.take_lower_bits(weight, lower_bits[name])
+
+
+def _join_on_device(weight: torch.Tensor, lower: torch.Tensor) -> torch.Tensor:
+    return join(weight, lower.to(weight.device))
 
 
 def _keeps_in_host_memory(optimizer: torch.optim.Optimizer) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch.optim.adamw import adamw
 
+from rl_core.distributed.shards import local_part
 from rl_core.training.host_memory import empty_on_host
 
 PIECE: Final = 1 << 24
@@ -30,7 +31,7 @@ class SplitAdamW(torch.optim.Optimizer):
     parameters are updated as by torch's AdamW.
 
     Moments and lower bits may lie in the host's memory. A step then brings them to the parameter's device piece by
-    piece, and changes no number.
+    piece, and changes no number. Of sharded parameters, each rank updates its part.
 
     Attributes:
         lower_bits: Parameter -> [...] int16, of every bfloat16 parameter.
@@ -77,16 +78,17 @@ class SplitAdamW(torch.optim.Optimizer):
                     self._update(parameter, group)
 
     def take_lower_bits(self, parameter: torch.Tensor, lower: torch.Tensor) -> None:
-        """Set the lower bits of a parameter, [...] int16 on any device."""
-        self.lower_bits[parameter].copy_(lower)
+        """Set the lower bits of a parameter, [...] int16 on any device, sharded as the parameter is."""
+        local_part(self.lower_bits[parameter]).copy_(local_part(lower))
 
     def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter] or self._start(parameter)
         assert parameter.grad is not None, "parameters without a gradient are left out"
-        tensors = [parameter.detach(), parameter.grad, state["exp_avg"], state["exp_avg_sq"]]
+        tensors = [parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"]]
         if parameter in self.lower_bits:
             tensors.append(self.lower_bits[parameter])
-        if parameter.numel() <= PIECE:
+        tensors = [local_part(tensor) for tensor in tensors]
+        if tensors[0].numel() <= PIECE:
             _update_piece(*tensors, step=state["step"], group=group)
             return
         before = state["step"].clone()

@@ -1,5 +1,7 @@
 """The trainer of one worker: the policy with its optimizer, the frozen reference and the critic."""
 
+import gc
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -8,12 +10,15 @@ import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import experience_sequences
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
+from rl_core.models.sequence_parallel import SequenceParallel
+from rl_core.models.sharding import shard
 from rl_core.models.trained_part import choose_trained_part
-from rl_core.models.value import load_value_model
+from rl_core.models.value import ValueModel, load_value_model
 from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step, update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
@@ -51,6 +56,7 @@ class Trainer:
         pixels: PixelCache,
         total_optimizer_steps: int,
         total_critic_steps: int,
+        ranks: Ranks = LONE,
     ) -> None:
         """Load the policy.
 
@@ -62,10 +68,13 @@ class Trainer:
             pixels: Pixels of every image of the data.
             total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
             total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
+            ranks: Those that train together. Each has a part of the weights, computes its own groups, and takes the
+                same optimizer steps.
         """
         use_full_float32()
         self.config = config
         self.base_folder = base_folder
+        self.ranks = ranks
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model_folder = model_folder
         self._total_optimizer_steps = total_optimizer_steps
@@ -136,6 +145,7 @@ class Trainer:
                 pixels=self.pixels,
                 temperature=self.config.rollout.temperature,
                 token_budget=self.experience_token_budget,
+                ranks=self.ranks,
             )
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
@@ -169,7 +179,12 @@ class Trainer:
         budget = update_token_budget(self.config)
         with deterministic_on_cpu(self.device):
             metrics = imitate(
-                self.policy, examples, optimizer=self._cold_start_optimizer(), pixels=self.pixels, token_budget=budget
+                self.policy,
+                examples,
+                optimizer=self._cold_start_optimizer(),
+                pixels=self.pixels,
+                token_budget=budget,
+                ranks=self.ranks,
             )
         self.weights_changed(policy_version=self.policy_version)
         return metrics
@@ -186,7 +201,7 @@ class Trainer:
         if self.has_lora:
             return
         self.reference = self._reference_weights = None  # two references at the same time may not fit into memory
-        self.reference = self._load(folder).requires_grad_(False)
+        self.reference = self._load(folder, is_frozen=True)
         if self.config.trainer.offloads == "all":
             self._reference_weights = HostWeights(self.reference)
 
@@ -195,12 +210,20 @@ class Trainer:
         if self.config.critic is None:
             raise ValueError("critic is not configured")
         self.critic = None  # two critics at the same time may not fit into memory
+        critic = self.config.critic
+
+        def load() -> ValueModel:
+            model = load_value_model(folder, self.config.model)
+            self._place(model, critic.optim.strategy)
+            return model
+
         self.critic = Critic(
-            load_value_model(folder, self.config.model).to(self.device),
+            self.ranks.in_turn(load),
             config=self.config,
-            critic=self.config.critic,
+            critic=critic,
             pixels=self.pixels,
             total_steps=self._total_critic_steps,
+            ranks=self.ranks,
         )
 
     def load_base(self) -> None:
@@ -219,14 +242,18 @@ class Trainer:
         self._optimizer = None
 
     def export(self, folder: Path) -> None:
-        """Write the policy in Hugging Face format."""
-        write_hf_folder(self.policy.model, processor_folder=self._model_folder, folder=folder)
+        """Write the policy in Hugging Face format: the first rank writes, and the others give it their shards."""
+        weights = named_hf_weights(self.policy.model)
+        if self.ranks.is_first:
+            write_hf_folder(self.policy.model, processor_folder=self._model_folder, folder=folder, weights=weights)
+        else:
+            deque(weights, maxlen=0)
 
     def close(self) -> None:
         """Free the device's memory."""
         self._optimizer = self.critic = self.reference = self._reference_weights = None
         self.pixels.clear()
-        self.policy.to("meta")
+        self._free_policy()
 
     def _log_probs(self, model: PolicyModel, groups: Sequence[Group], *, token_budget: int) -> list[list[Float32Array]]:
         with deterministic_on_cpu(self.device):
@@ -236,6 +263,7 @@ class Trainer:
                 pixels=self.pixels,
                 temperature=self.config.rollout.temperature,
                 token_budget=token_budget,
+                ranks=self.ranks,
             )
 
     def _reference_on_device(self) -> AbstractContextManager[None]:
@@ -244,14 +272,41 @@ class Trainer:
 
     def _replace_policy(self, folder: Path) -> None:
         """Load another policy. The one before is freed first, because two may not fit into memory."""
-        self.policy.to("meta")
+        self._free_policy()
         self.policy = self._load(folder)
 
-    def _load(self, folder: Path) -> PolicyModel:
-        policy = load_policy(folder, self.config.model)
-        if folder == self.base_folder:
-            choose_trained_part(policy.model, self.config.model, run_seed=self.config.seed)
-        return policy.to(self.device)
+    def _free_policy(self) -> None:
+        """Free the memory of the policy's weights."""
+        if self.ranks.world is None:
+            self.policy.to("meta")
+        else:
+            # A sharded module holds its memory in places that `to` does not reach. There is none after a failed load.
+            vars(self).pop("policy", None)
+            gc.collect()
+
+    def _load(self, folder: Path, *, is_frozen: bool = False) -> PolicyModel:
+        """A policy on the device. Of several ranks, one at a time has all of its weights in the host's memory."""
+
+        def load() -> PolicyModel:
+            policy = load_policy(folder, self.config.model)
+            if is_frozen:
+                policy.requires_grad_(False)
+            elif folder == self.base_folder:
+                choose_trained_part(policy.model, self.config.model, run_seed=self.config.seed)
+            self._place(policy, self.config.actor.optim.strategy)
+            return policy
+
+        return self.ranks.in_turn(load)
+
+    def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:
+        """Move a model to the device; of several ranks, each keeps its part."""
+        world = self.ranks.world
+        if world is None:
+            model.to(self.device)
+            return
+        shard(model, self.ranks, float32_masters=strategy != "adamw_bf16")
+        if world.sequence is not None:
+            model.share_sequences(SequenceParallel.of(world.sequence))
 
     def _meter(self) -> AgreementMeter:
         return AgreementMeter(self.policy_version, keeps_surplus=self.config.algorithm.keeps_surplus)
@@ -269,6 +324,7 @@ class Trainer:
             optimizer=self.optimizer,
             pixels=self.pixels,
             config=self.config,
+            ranks=self.ranks,
         )
         with self._reference_on_device() if update.needs_reference else nullcontext():
             reports = update.run(batch.policy, meter=meter, timer=timer)

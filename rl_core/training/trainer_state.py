@@ -8,6 +8,7 @@ from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.probe import Probe, write_probe
 from rl_core.data.images import ImageStore
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.files import atomic_write_json, read_json
 from rl_core.training.probing import Prober
 from rl_core.training.saved_model import LowerBits, ModuleState, load_optimizer, load_weights
@@ -22,23 +23,28 @@ class TrainerSnapshot:
     Attributes:
         modules: Folder in the checkpoint -> policy or critic, and its counters.
         probe: The policy's log-probs of some responses.
+        ranks: Those whose state it is. Each has its own shards.
     """
 
     modules: Mapping[str, tuple[ModuleState, Mapping[str, int]]]
     probe: Probe
+    ranks: Ranks = LONE
 
     def write(self, folder: Path) -> dict[str, FileRecord]:
-        """Write the state into an existing folder.
+        """Write the state into an existing folder: every rank its shards, and the first one counters and probe.
 
         Returns:
-            Size and hash of the files with tensors, by their paths in `folder`.
+            Size and hash of the files with tensors that this rank has written, by their paths in `folder`.
         """
         written: dict[str, FileRecord] = {}
         for name, (state, counters) in self.modules.items():
             place = folder / name
-            written |= {(Path(name) / path).as_posix(): record for path, record in state.write(place).items()}
-            atomic_write_json(place / "counters.json", counters)
-        write_probe(folder / "probe", self.probe)
+            own = state.write(place, process_group=self.ranks.checkpoint_group)
+            written |= {(Path(name) / path).as_posix(): record for path, record in own.items()}
+            if self.ranks.is_first:
+                atomic_write_json(place / "counters.json", counters)
+        if self.ranks.is_first:
+            write_probe(folder / "probe", self.probe)
         return written
 
 
@@ -78,7 +84,7 @@ class TrainerState:
         if trainer.critic is not None:
             critic = trainer.critic.state(model_only=model_only, copies=self._critic_copies if copy else None)
             modules["critic"] = critic
-        return TrainerSnapshot(modules=modules, probe=self.prober().probe(probe))
+        return TrainerSnapshot(modules=modules, probe=self.prober().probe(probe), ranks=trainer.ranks)
 
     def free_copies(self) -> None:
         """Give the memory of copied snapshots back."""
@@ -95,7 +101,14 @@ class TrainerState:
         """
         lower_bits, counters = self._load_weights(folder)
         moments = None if model_only else folder / "optimizer"
-        load_optimizer(moments, self.trainer.policy, self.trainer.optimizer, lower_bits=lower_bits, counters=counters)
+        load_optimizer(
+            moments,
+            self.trainer.policy,
+            self.trainer.optimizer,
+            lower_bits=lower_bits,
+            counters=counters,
+            process_group=self.trainer.ranks.checkpoint_group,
+        )
         if self.trainer.critic is not None:
             self.trainer.critic.load(folder / "critic", model_only=model_only)
 
@@ -117,15 +130,22 @@ class TrainerState:
             pixels=trainer.pixels,
             token_budget=trainer.experience_token_budget,
             config=trainer.config,
+            ranks=trainer.ranks,
         )
 
     def _load_weights(self, folder: Path) -> tuple[LowerBits, Mapping[str, int]]:
         """Load the weights and their version, and verify them with the probe. Returns what the optimizer needs."""
         trainer = self.trainer
+        with trainer.ranks.succeed_together():  # a machine that does not see the folder would leave the others waiting
+            counters = read_json(folder / "counters.json")
         if trainer.has_lora or trainer.config.model.freeze_vision_tower:
             trainer.load_base()
-        lower_bits = load_weights(folder / "model", trainer.policy, trained_only=trainer.has_lora)
-        counters = read_json(folder / "counters.json")
+        lower_bits = load_weights(
+            folder / "model",
+            trainer.policy,
+            trained_only=trainer.has_lora,
+            process_group=trainer.ranks.checkpoint_group,
+        )
         trainer.weights_changed(policy_version=counters["policy_version"])
         trainer.forget_optimizer()
         self.prober().check(folder / "probe")

@@ -7,11 +7,14 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.algorithms.value_loss import ValueLoss, clipped_value_loss
 from rl_core.config.training import CriticConfig
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
+from rl_core.models.sharding import one_exchange
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.microbatches import split_into_microbatches, trees_of
+from rl_core.training.equal_passes import Pass, equal_passes
+from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import concatenated, loss_weights, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import Float32Array, TrainGroup, TrainSample
@@ -28,6 +31,7 @@ class ValueUpdate:
         pixels: PixelCache,
         config: CriticConfig,
         token_budget: int,
+        ranks: Ranks = LONE,
     ) -> None:
         """Keep what an update works on.
 
@@ -37,12 +41,14 @@ class ValueUpdate:
             pixels: Pixel tensors of the step's images.
             config: The section `critic` of the config.
             token_budget: Most tree tokens of a micro-batch.
+            ranks: Those over which the critic is sharded; each has its own part of every batch.
         """
         self._critic = critic
         self._optimizer = optimizer
         self._pixels = pixels
         self._config = config
         self._token_budget = token_budget
+        self._ranks = ranks
 
     def run(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
         """Take one optimizer step for each batch. Raises ValueError if a sample has no values or returns."""
@@ -53,24 +59,28 @@ class ValueUpdate:
 
     def accumulate_gradient(self, batch: OptimizerBatch) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the critic's parameters."""
-        return [
-            self.backward(microbatch, totals=batch.totals)
-            for microbatch in split_into_microbatches(batch.groups, token_budget=self._token_budget)
-        ]
+        microbatches = split_into_microbatches(batch.groups, token_budget=self._token_budget)
+        passes = equal_passes(microbatches, self._ranks)
+        sums = [self.backward(one, totals=batch.totals) for one in one_exchange(passes, self._critic, self._ranks)]
+        return [found for found in sums if found is not None]
 
-    def backward(self, microbatch: Sequence[TrainGroup], *, totals: BatchTotals) -> TokenSums:
-        """Add the gradient of one micro-batch's part of the loss."""
-        samples = [sample for group in microbatch for sample in group.samples]
-        values = self._forward(microbatch)
+    def backward(self, one: Pass[TrainGroup], *, totals: BatchTotals) -> TokenSums | None:
+        """Add the gradient of one micro-batch's part of the loss. Returns None if it has fillers only."""
+        every = self._forward(one)
+        if not one.groups:
+            one.backward(every, None)
+            return None
+        values = every[: one.num_tokens] if one.fillers else every
+        samples = [sample for group in one.groups for sample in group.samples]
         loss = value_loss(values, samples, cliprange_value=self._config.cliprange_value)
         weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
-        (weights * loss.per_token).sum().backward()  # type: ignore[no-untyped-call]
+        one.backward(every, (weights * loss.per_token).sum())
         per_token = {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}
-        return sums_by_group(microbatch, per_token, weights)
+        return sums_by_group(one.groups, per_token, weights)
 
-    def _forward(self, groups: Sequence[TrainGroup]) -> torch.Tensor:
+    def _forward(self, one: Pass[TrainGroup]) -> torch.Tensor:
         packed = pack_trees(
-            trees_of(groups), pixels=self._pixels, model_config=self._critic.config, device=self._critic.device
+            one.trees, pixels=self._pixels, model_config=self._critic.config, device=self._critic.device
         )
         values: torch.Tensor = self._critic(packed)
         return values

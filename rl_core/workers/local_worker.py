@@ -1,6 +1,7 @@
 """One worker in this process: a trainer and a generator on the same device."""
 
 import gc
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,13 @@ from threading import Lock
 import torch
 
 from rl_core.checkpoints.manifest import FileRecord
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.device import device_name
+from rl_core.distributed.place import ALONE, RankPlace
+from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
@@ -24,17 +29,25 @@ from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.peak_memory import PeakMemory
+from rl_core.workers.usage import Usage, WorkerUsage
 from rl_core.workers.weight_sync import InProcessSync, WeightSync
+from rl_core.workers.working_time import WorkingTime
 
 
 class LocalWorker:
-    """Implements WorkerGroup with one replica of the model.
+    """Implements WorkerGroup with a model of its own, or as one of several ranks that train one model.
+
+    All ranks get the same calls in the same order. What a call computes with the trainer it computes together: each
+    rank gets its own part of the groups, possibly none of them.
 
     Attributes:
+        ranks: Those that train together.
         trainer: Policy, optimizer, reference and critic.
         generator: Samples responses.
         state: Takes and loads the trainer's state.
     """
+
+    generates_beside_training = False
 
     def __init__(
         self,
@@ -44,8 +57,9 @@ class LocalWorker:
         total_optimizer_steps: int,
         total_critic_steps: int = 0,
         progress: Progress | None = None,
+        place: RankPlace = ALONE,
     ) -> None:
-        """Load the policy. The generator starts at the first `wake`.
+        """Meet the other ranks, if there are any, and load the policy. The generator starts at the first `wake`.
 
         Args:
             config: The run.
@@ -53,7 +67,15 @@ class LocalWorker:
             total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
             total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
             progress: Shows that the generator is being started; None shows nothing.
+            place: Which of the ranks this worker is. Several need a process each.
         """
+        cluster = config.cluster
+        self.ranks = Ranks.join(
+            place,
+            cluster.sharding,
+            ranks_a_sequence=cluster.sequence_parallel_size,
+            ranks_a_generator=cluster.tensor_parallel_size,
+        )
         images = ImageStore.open(folders.data / IMAGES_FILE)
         self._pixels = PixelCache(load_processor(folders.model), images)
         self.trainer = Trainer(
@@ -63,6 +85,7 @@ class LocalWorker:
             pixels=self._pixels,
             total_optimizer_steps=total_optimizer_steps,
             total_critic_steps=total_critic_steps,
+            ranks=self.ranks,
         )
         self.state = TrainerState(trainer=self.trainer, images=images)
         self.generator = Generator(self._start_engine)
@@ -73,6 +96,12 @@ class LocalWorker:
         self._folders = folders
         self._progress = progress or SilentProgress()
         self._memory = PeakMemory(self.trainer.device)
+        self._time = WorkingTime()
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """See WorkerGroup."""
+        return self._config.cluster
 
     @property
     def policy_version(self) -> int:
@@ -82,53 +111,65 @@ class LocalWorker:
     def wake(self) -> None:
         """See WorkerGroup."""
         self._memory.enter("generate")
-        self.generator.wake()
-        self._weight_sync.sync()
+        with self._time.at("sync"):
+            self.generator.wake()
+            self._weight_sync.sync()
 
     def sleep(self) -> None:
         """See WorkerGroup."""
-        self.generator.sleep()
+        with self._time.at("sync"):
+            self.generator.sleep()
         self._memory.enter("update")
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """See WorkerGroup."""
-        return self.generator.generate(requests, sampling)
+        """See WorkerGroup. Of the ranks that hold a generator together only the first one yields rollouts; the others
+        iterate too, since they sample with it."""
+        return self._time.spent_on("generate", self.generator.generate(requests, sampling))
 
     def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         """See WorkerGroup."""
-        return self._trainer_with_device().old_log_probs(batches)
+        with self._time.at("update"):
+            return self._trainer_with_device().old_log_probs(batches)
 
     def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        return self._trainer_with_device().reference_log_probs(groups)
+        with self._time.at("update"):
+            return self._trainer_with_device().reference_log_probs(groups)
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        return self._trainer_with_device().full_kl(groups)
+        with self._time.at("update"):
+            return self._trainer_with_device().full_kl(groups)
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        return self._trainer_with_device().values(groups)
+        with self._time.at("update"):
+            return self._trainer_with_device().values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """See WorkerGroup."""
-        return self._trainer_with_device().update(batch)
+        with self._time.at("update"):
+            return self._trainer_with_device().update(batch)
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """See WorkerGroup."""
-        return self._trainer_with_device().imitate(examples)
+        with self._time.at("update"):
+            return self._trainer_with_device().imitate(examples)
 
     def load_policy(self, folder: Path) -> None:
         """See WorkerGroup. In the model that RL starts from, only the configured part is trained."""
-        self._trainer_with_device().load_policy(folder)
+        with self._time.at("load"):
+            self._trainer_with_device().load_policy(folder)
 
     def load_reference(self, folder: Path) -> None:
         """See WorkerGroup."""
-        self._trainer_with_device().load_reference(folder)
+        with self._time.at("load"):
+            self._trainer_with_device().load_reference(folder)
 
     def load_critic(self, folder: Path) -> None:
         """See WorkerGroup."""
-        self._trainer_with_device().load_critic(folder)
+        with self._time.at("load"):
+            self._trainer_with_device().load_critic(folder)
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
         """See WorkerGroup."""
@@ -155,37 +196,49 @@ class LocalWorker:
         """The phase of a save, for the peaks of the memory. A snapshot is written during other phases."""
         self._memory.enter("save")
         try:
-            yield
+            with self._time.at("save"):
+                yield
         finally:
             self._memory.enter("update")
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
-        self.state.load(folder, model_only=model_only)
+        with self._time.at("load"):
+            self.state.load(folder, model_only=model_only)
 
     def load_saved_policy(self, folder: Path) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
-        self.state.free_copies()
-        self.state.load_policy(folder)
+        with self._time.at("load"):
+            self.state.free_copies()
+            self.state.load_policy(folder)
 
     def export(self, folder: Path) -> None:
         """See WorkerGroup."""
         self._trainer_with_device().export(folder)
 
-    def peak_memory(self) -> Mapping[str, float]:
+    def usage(self) -> Usage:
         """See WorkerGroup."""
-        return self._memory.take()
+        worker = WorkerUsage(
+            host=socket.gethostname(),
+            device=device_name(self.trainer.device),
+            seconds=self._time.take(),
+            spans=self._time.take_spans(),
+            peaks=self._memory.take(),
+        )
+        return Usage(workers=[worker])
 
     def close(self) -> None:
-        """End the generator and free the device's memory, which other processes may need next."""
+        """End the generator, free the device's memory, which other processes may need next, and leave the ranks."""
+        self.ranks.meet_for_the_last_time()
         try:
             self.state.free_copies()
             self.trainer.close()
             self._free_cached_memory()  # an engine that sleeps needs it once more to end
         finally:
-            self.generator.close()
+            self.generator.close()  # with vLLM, all of torch's process groups end here
+            self.ranks.close()
         self._free_cached_memory()
 
     @staticmethod
@@ -212,4 +265,5 @@ class LocalWorker:
                 videos_per_prompt=folders.videos_per_prompt,
                 pixels=self._pixels,
                 seed=config.seed,
+                ranks=self.ranks.generator,
             )

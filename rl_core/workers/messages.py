@@ -1,10 +1,12 @@
-"""The messages between a run and a worker in a process of its own."""
+"""The messages between a run and a worker in a process of its own. Loads no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rl_core.config.run import RunConfig
+from rl_core.distributed.place import RankPlace
+from rl_core.types import Rollout
 from rl_core.workers.folders import WorkerFolders
 
 
@@ -63,3 +65,67 @@ class Logged:
     name: str
     level: int
     text: str
+
+
+Role = Literal["both", "train", "generate"]
+"""What a worker does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankOpening:
+    """The first message to a rank.
+
+    Attributes:
+        opening: The arguments of its worker.
+        role: What the worker does.
+        place: Its place among the ranks of this role.
+        workers_a_machine: Number of workers that share its machine's cores.
+        threads: Number of threads with which it computes on a CPU; None for its share of its machine's cores.
+    """
+
+    opening: Opening
+    role: Role
+    place: RankPlace
+    workers_a_machine: int
+    threads: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Process:
+    """Where a rank runs: its process, the name and address of its machine, the number that Ray has given it, and the
+    versions of what computes there (rl_core.workers.versions)."""
+
+    pid: int
+    host: str
+    address: str
+    node_id: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The end of a rank's call, with the log records since its last message."""
+
+    outcome: Returned | Raised
+    logs: Sequence[Logged]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """The rollouts that have finished since the last ones were taken; `is_last` after the end of the generation."""
+
+    rollouts: Sequence[Rollout]
+    is_last: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pulse:
+    """A sign of life of a rank in the middle of a call.
+
+    Attributes:
+        progress: Rollouts and calls that it has finished so far, and the log records that it has written.
+        logs: The log records since its last message.
+    """
+
+    progress: int
+    logs: Sequence[Logged]

@@ -27,6 +27,18 @@ def open_workers(
         total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         progress: Shows what the run is waiting for.
     """
+    if not config.cluster.is_alone:
+        from rl_core.workers.ray_group import RayWorkerGroup  # Ray is loaded only where it is used
+        from rl_core.workers.split_group import SplitWorkerGroup
+
+        group = SplitWorkerGroup if config.cluster.is_split else RayWorkerGroup
+        return group(
+            config,
+            folders,
+            total_optimizer_steps=total_optimizer_steps,
+            total_critic_steps=total_critic_steps,
+            progress=progress,
+        )
     # A broken CUDA context cannot be repaired within a process, so on a GPU the worker gets a process of its own.
     kind = ProcessWorker if torch.cuda.is_available() else LocalWorker
     return kind(

@@ -11,14 +11,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-import rl_core
 from rl_core.checkpoints.manifest import FileRecord
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, StopYielding, Yielded
+from rl_core.workers.source_path import with_these_sources
+from rl_core.workers.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ class ProcessWorker:
     when it stops.
     """
 
+    generates_beside_training = False
+
     def __init__(
         self,
         config: RunConfig,
@@ -47,6 +51,7 @@ class ProcessWorker:
         progress: Progress,
     ) -> None:
         """Start the process and load the policy in it. The arguments are the same as LocalWorker's."""
+        self._cluster = config.cluster
         self._progress = progress
         self._generator_has_started = False
         self._policy_version = 0
@@ -61,7 +66,7 @@ class ProcessWorker:
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": _with_these_sources()},
+                env={**os.environ, "PYTHONPATH": with_these_sources()},
             )
         self._connection: Connection[Any, Any] = Connection(here.detach())
         # Snapshots are written during other calls, so they have a connection of their own.
@@ -83,6 +88,11 @@ class ProcessWorker:
     def pid(self) -> int:
         """The id of the worker's process."""
         return self._process.pid
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """See WorkerGroup."""
+        return self._cluster
 
     @property
     def policy_version(self) -> int:
@@ -190,10 +200,10 @@ class ProcessWorker:
         """See WorkerGroup."""
         self._call("export", folder)
 
-    def peak_memory(self) -> Mapping[str, float]:
+    def usage(self) -> Usage:
         """See WorkerGroup."""
-        peaks: Mapping[str, float] = self._call("peak_memory")
-        return peaks
+        usage: Usage = self._call("usage")
+        return usage
 
     def close(self) -> None:
         """End the process; it is killed if it takes too long."""
@@ -266,9 +276,3 @@ class ProcessWorker:
             f"the worker's process {self.pid} ended {how} during {method}; its last messages are in the run's log or "
             f"on the terminal. Start the run again to continue from its last checkpoint"
         )
-
-
-def _with_these_sources() -> str:
-    """A value of PYTHONPATH with which a process imports the same rl_core as this one."""
-    sources = str(Path(rl_core.__file__).parent.parent)
-    return os.pathsep.join(filter(None, (sources, os.environ.get("PYTHONPATH"))))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rl_core.checkpoints.manifest import FileRecord
+from rl_core.config.cluster import ClusterConfig
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import (
@@ -19,18 +20,29 @@ from rl_core.types import (
     Sampling,
     SupervisedExample,
 )
+from rl_core.workers.usage import Usage
 
 
 class WorkerGroup(Protocol):
     """The workers that own trainer and generator. Every argument and result pickles cheaply.
 
-    Trainer and generator share the memory of their devices. From `wake` to `sleep` the generator has it, and all calls
-    of the trainer raise RuntimeError.
+    Trainer and generator share the memory of their devices, unless they generate beside training. From `wake` to
+    `sleep` the generator has it, and all calls of the trainer raise RuntimeError.
     """
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """The section of the config that says how many workers there are: as it is, or with fewer machines or devices
+        where not all of them could be had (`min_workers`)."""
 
     @property
     def policy_version(self) -> int:
         """Number of updates that led to the trainer's weights: 0 for the model that RL starts from."""
+
+    @property
+    def generates_beside_training(self) -> bool:
+        """Whether `generate` may run in one thread while the trainer's methods run in another. The generator then has
+        devices of its own, and `sleep` does nothing."""
 
     def wake(self) -> None:
         """Give the devices to the generator, and sync the trainer's weights to it. The first call starts it."""
@@ -97,8 +109,8 @@ class WorkerGroup(Protocol):
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, chat template."""
 
-    def peak_memory(self) -> Mapping[str, float]:
-        """GiB by name: the most memory in each phase since the last call (rl_core.workers.peak_memory)."""
+    def usage(self) -> Usage:
+        """What each worker has used since the last call: its time, and the most memory of each phase."""
 
     def close(self) -> None:
         """End generators, processes and process groups."""

@@ -2,12 +2,10 @@
 
 import logging
 import os
-import pickle
 import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext, suppress
 from multiprocessing.connection import Connection
@@ -15,7 +13,8 @@ from typing import Any
 
 from rl_core.redaction import redact_logs
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, StopYielding, Yielded
+from rl_core.workers.messages import Call, Logged, Opening, Returned, StopYielding, Yielded
+from rl_core.workers.sent_errors import raised
 
 PARENT_POLL_SECONDS = 1.0
 
@@ -100,28 +99,6 @@ def send_each(values: Iterator[object], channel: Channel) -> None:
                 message = channel.receive()
                 assert isinstance(message, StopYielding), f"{message} in the middle of a generation"
                 return
-
-
-def raised(error: Exception, *, policy_version: int) -> Raised:
-    """The message for an error: with its traceback as a note, and with its cause, which pickling would lose."""
-    found = _sendable(error)
-    assert isinstance(found, Exception), "made of an Exception"
-    found.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
-    cause = None if error.__cause__ is None else _sendable(error.__cause__)
-    return Raised(error=found, cause=cause, policy_version=policy_version)
-
-
-def _sendable(error: BaseException) -> BaseException:
-    """The error itself if it can be pickled, else an error of its built-in base class with the same text."""
-    try:
-        sent = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - an error may be made of anything
-        sent = None
-    if isinstance(sent, BaseException):
-        return sent
-    builtin = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
-    found: BaseException = builtin(f"{type(error).__name__}: {error}")
-    return found
 
 
 class _SendingHandler(logging.Handler):

@@ -25,7 +25,17 @@ COMPUTING: Final[Mapping[str, tuple[str, ...]]] = {
 """[name in import statements] -> the distributions whose versions decide what the package computes."""
 
 CARRYING: Final = frozenset(
-    {"annotated_types", "huggingface_hub", "psutil", "pyarrow", "pydantic", "pydantic_core", "safetensors", "yaml"}
+    {
+        "annotated_types",
+        "huggingface_hub",
+        "psutil",
+        "pyarrow",
+        "pydantic",
+        "pydantic_core",
+        "ray",
+        "safetensors",
+        "yaml",
+    }
 )
 """Packages that only read, check and move data, and so decide no result."""
 

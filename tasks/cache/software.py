@@ -4,13 +4,14 @@ It is not part of a stage's digest (tasks.cache.stages): a run goes on with othe
 reports this. A stage of another run is taken over only where all of its software is the same.
 """
 
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
+from rl_core.environment import threads_of_a_worker
 from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.mixture import MixtureSource
@@ -36,8 +37,12 @@ _ABSENT, _NOT_NOTED = "none", "not noted"
 _NEXT, _SINCE = "; ", " after step "
 _MOST_NAMES = 4
 _DEVICE = "device"
+_WORKERS = "workers"
 _ON_DEVICE = {"cold-start", "train", "evaluate"}
 """Kinds of stages whose last bits depend on the number of threads, without a GPU (docs/architecture.md)."""
+
+_BY_ALL_WORKERS = ("cold-start", "train")
+"""Kinds of stages that several workers compute together. In an evaluation each response is computed by one of them."""
 
 _BUILTIN = "rl_core.rewards.builtin"
 
@@ -54,16 +59,34 @@ def software_of_stages(config: RunConfig, files: NamedFiles, *, sources: Path = 
         OSError: the file of a user's function cannot be read.
         ValueError: a function of an installed package does not exist.
     """
-    imported, here = _configured_names(config, files), device()
-    return {kind: _software_of(kind, imported.get(kind, set()), here, sources) for kind in STAGE_CODE}
+    imported, here = _configured_names(config, files), device(config.cluster)
+    found = {kind: _software_of(kind, imported.get(kind, set()), here, sources) for kind in STAGE_CODE}
+    return with_workers(found, config.cluster)
 
 
-def device() -> str:
-    """The device: "GPU", or the CPU with its number of threads, which decides how sums are split."""
-    if not versions_of(["torch"]).get("torch", "").endswith("+cpu") and find_gpu() is not None:
+def with_workers(found: Mapping[str, Software], cluster: ClusterConfig) -> dict[str, Software]:
+    """The same software on these workers: how many train together, and how, decides how sums are split. A single one
+    is not named."""
+    there = {_DEVICE: device(cluster), **_workers(cluster)}
+    others = {kind: {name: value for name, value in found[kind].items() if name != _WORKERS} for kind in found}
+    return {**found, **{kind: {**others[kind], **there} for kind in _BY_ALL_WORKERS}}
+
+
+def device(cluster: ClusterConfig) -> str:
+    """The device of each worker: "GPU", or the CPU with its number of threads, which decides how sums are split."""
+    may_be_gpu = cluster.device != "cpu" and not versions_of(["torch"]).get("torch", "").endswith("+cpu")
+    if may_be_gpu and find_gpu() is not None:
         return "GPU"
-    threads = os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
-    return f"CPU with {threads} thread(s)"
+    return f"CPU with {threads_of_a_worker(cluster.devices)} thread(s)"
+
+
+def _workers(cluster: ClusterConfig) -> Software:
+    """How many workers train together and how, which decides how sums are split; nothing for a single one."""
+    if cluster.trainers == 1:
+        return {}
+    together = {"sequence": cluster.sequence_parallel_size, "generator": cluster.tensor_parallel_size}
+    groups = "".join(f", {size} for each {what}" for what, size in together.items() if size > 1)
+    return {_WORKERS: f"{cluster.nodes} x {cluster.training_devices}, sharding {cluster.sharding}{groups}"}
 
 
 def differences(before: Software, now: Software) -> Changes:

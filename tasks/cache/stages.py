@@ -55,7 +55,11 @@ _FORMER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 digest has this value in place of `auto`, so that earlier runs keep theirs."""
 
 _NEWER_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {"algorithm": {"overlong_filtering": False}, "rollout": {"min_log_prob_correlation": None}}
+    {
+        "algorithm": {"overlong_filtering": False},
+        "rollout": {"min_log_prob_correlation": None, "staleness": 0},
+        "trainer": {"save_on_epoch_end": True},
+    }
 )
 """Section -> keys that came after the first runs, each with its default. At this value they enter no digest, so that
 earlier runs keep theirs."""
@@ -129,7 +133,7 @@ def _as_before(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(config: RunConfig) -> dict[str, Any]:
     """The config without the keys that change no number: the name, where the run is shown, copied and uploaded, what it
-    is to reproduce, how checkpoints are written and how many are kept."""
+    is to reproduce, on which devices it runs, how checkpoints are written and how many are kept."""
     return config.model_dump(
         mode="json",
         exclude={
@@ -137,6 +141,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
             "tracking": True,
             "storage": True,
             "published": True,
+            "cluster": True,
             "merge": {"push"},
             "trainer": _KEEPING,
         },
@@ -297,7 +302,7 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         **_algorithm_code(config.algorithm, files),
         "actor": _as_before("actor", config.actor.model_dump(mode="json")),
         "critic": _as_before("critic", config.critic.model_dump(mode="json")) if config.critic else None,
-        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
+        "trainer": _as_before("trainer", config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING})),
         "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }

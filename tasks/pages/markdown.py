@@ -13,6 +13,7 @@ from tasks.cache.manifests import StageManifest
 from tasks.results.durations import duration
 from tasks.results.report_page import image_uri
 from tasks.results.validation_history import StepAnswers, validated_steps, validation_history
+from tasks.results.worker_rows import worker_rows
 
 _STEPS = 30
 _PROMPTS = 3
@@ -57,7 +58,8 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 def steps_page(run: RunDirectory) -> str:
     """The newest steps of a run, the newest first."""
     records = [record for record in read(run.metrics) if "reward/overall" in record][-_STEPS:]
-    seconds = {record["step"]: record["total_s"] for record in read(run.timings)}
+    timings = read(run.timings)
+    seconds = {record["step"]: record["total_s"] for record in timings}
     shown = {label: name for label, name in _COLUMNS.items() if any(name in record for record in records)}
     rows = [
         [
@@ -67,7 +69,23 @@ def steps_page(run: RunDirectory) -> str:
         ]
         for record in reversed(records)
     ]
-    return f"# Steps\n\n{markdown_table(('step', *shown, 'time'), rows)}"
+    return f"# Steps\n\n{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
+
+
+def _workers(timings: Sequence[Mapping[str, Any]]) -> str:
+    """What each worker did so far; nothing for a run with one worker."""
+    rows = worker_rows(timings)
+    if len(rows) < 2:
+        return ""
+    cells = [
+        [row.name, f"{row.device}, {row.host}", *(f"{share:.0%}" for share in row.shares.values()), _gib(row.memory)]
+        for row in rows
+    ]
+    return f"\n## Workers\n\n{markdown_table(('worker', 'device', *rows[0].shares, 'memory'), cells)}"
+
+
+def _gib(memory: float | None) -> str:
+    return "" if memory is None else f"{memory:.2f} GiB"
 
 
 def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:

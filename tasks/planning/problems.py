@@ -18,7 +18,7 @@ from rl_core.data.ordering import check_weighted_batches
 from rl_core.files import files_below
 from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
-from rl_core.planning.gpu import find_gpu
+from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
 from rl_core.planning.problem import Problem
@@ -53,9 +53,10 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         is_prepared: Whether the rows are already prepared, so that their sources may be gone.
     """
     if is_prepared:
-        problems = planned_problems(config, run, {}, [])
+        problems = planned_problems(config, run, {}, [], gpu=find_gpu())
     else:
-        problems = planned_problems(config, run, glance_at(config), ask_hub(config, seconds=SECONDS_OF_RUN))
+        answers = ask_hub(config, seconds=SECONDS_OF_RUN)
+        problems = planned_problems(config, run, glance_at(config), answers, gpu=find_gpu())
         problems += trial_problems(config)
     if not _has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
@@ -66,7 +67,12 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
 
 
 def planned_problems(
-    config: RunConfig, run: RunDirectory, glances: Mapping[str, Glance], answers: Sequence[HubAnswer]
+    config: RunConfig,
+    run: RunDirectory,
+    glances: Mapping[str, Glance],
+    answers: Sequence[HubAnswer],
+    *,
+    gpu: Gpu | None,
 ) -> list[Problem]:
     """Problems that are found without calling the reward and without reading every row. A source with a wrong path is
     reported once.
@@ -76,8 +82,9 @@ def planned_problems(
         run: The run.
         glances: [key of a data source] -> glance; empty where the rows are already prepared.
         answers: The answers of the hub.
+        gpu: The GPU of each worker; None for workers on the CPU.
     """
-    problems = static_problems(config, run)
+    problems = static_problems(config, run, gpu=gpu)
     if not glances:
         return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
     named = [problem.where for problem in problems]
@@ -111,12 +118,13 @@ def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bo
     return any(problem.fatal and problem.where.startswith(keys) for problem in problems)
 
 
-def static_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
+def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) -> list[Problem]:
     """Problems that the config, small files and the machine show, found in milliseconds."""
-    problems = check_config(config, gpu=find_gpu())
+    problems = check_config(config, gpu=gpu)
     named = {problem.where for problem in problems}
     problems += [problem for problem in text_problems(config) if problem.where not in named]
-    if not _has_fatal(problems, ("model.source", "model.lora")):
+    is_here = gpu is None or not gpu.is_elsewhere
+    if is_here and not _has_fatal(problems, ("model.source", "model.lora")):
         problems += disk_problems(config, run)
     return [*problems, *storage_problems(config)]
 

@@ -32,7 +32,9 @@ from tasks.results.report_page import (
     image_uri,
 )
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
+from tasks.results.timeline import timeline
 from tasks.results.validation_history import validation_history
+from tasks.results.worker_rows import worker_rows
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -68,6 +70,8 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         stages=[_stage_time(manifest) for manifest in stages],
         phases=step_phases(facts.timings),
         memory=phase_memory(facts),
+        workers=worker_rows(facts.timings),
+        timeline=timeline(facts.timings),
         gallery=gallery_items(facts),
         commands=commands,
         config=dump_config(facts.config),
@@ -150,7 +154,7 @@ def step_phases(timings: Records) -> list[TimeShare]:
 
 
 _PHASES = (
-    *("sync_s", "generate_s", "reward_wait_s", "old_log_probs_s", "reference_s", "values_s"),
+    *("sync_s", "generate_s", "reward_wait_s", "agreement_s", "old_log_probs_s", "reference_s", "values_s"),
     *("forward_backward_s", "optimizer_s", "update_critic_s", "update_s", "checkpoint_wait_s", "other_s"),
 )
 

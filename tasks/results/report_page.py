@@ -12,6 +12,7 @@ import jinja2
 from rl_core.evaluation.comparison import Comparison
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
+from tasks.results.timeline import Timeline
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _LARGEST_IMAGE_SIDE = 320
@@ -56,6 +57,26 @@ class PhaseMemory:
     name: str
     forecast: float | None
     measured: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRow:
+    """How one worker spent the time of the steps, in shares of 1, and the most memory that it took, in GiB; None where
+    it is not known.
+
+    Attributes:
+        name: Its number.
+        host: Name of its machine.
+        device: What it computed on.
+        shares: [what it did] -> share.
+        memory: GiB.
+    """
+
+    name: str
+    host: str
+    device: str
+    shares: Mapping[str, float]
+    memory: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +131,8 @@ class ReportPage:
     stages: Sequence[TimeShare]
     phases: Sequence[TimeShare]
     memory: Sequence[PhaseMemory]
+    workers: Sequence[WorkerRow]
+    timeline: Timeline | None
     gallery: Sequence[GalleryItem]
     commands: Mapping[str, str]
     config: str

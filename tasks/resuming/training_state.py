@@ -20,6 +20,7 @@ from tasks.resuming.step_records import records_of
 from tasks.resuming.training_start import (
     TrainingStart,
     WantedTraining,
+    begun_epoch,
     finished_epochs,
     last_step,
     manifests_of_epochs,
@@ -105,14 +106,20 @@ def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
     """Remove the files that training does not continue from. The note that says to which training they belong is
     removed last, so that the next process can finish this if it is killed in between."""
+    logs, made_by = RunLogs(run), start.made_by(wanted.software)
+    begun = begun_epoch(run)
+    if start.lost or (begun is not None and begun.software != made_by):
+        # The steps that are repeated generate their rollouts again: what is recorded of them was altered, or other
+        # software comes to other weights.
+        logs.cut_back(start.step or -1)
     if start.changed is None and not start.ended:
-        mark_started(run, wanted.epoch(len(start.epochs) + 1, made_by=start.made_by(wanted.software)))
+        mark_started(run, wanted.epoch(len(start.epochs) + 1, made_by=made_by))
     later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
     remove_paths(sorted(later, key=_step_of, reverse=True))
     if start.changed is not None:
-        RunLogs(run).cut_back(start.step or -1)
+        logs.cut_back(start.step or -1)
     else:
-        RunLogs(run).drop_unreadable()
+        logs.drop_unreadable()
     kept = {epoch.stage for epoch in start.epochs}
     remove_paths(path for path in manifests_of_epochs(run) if path.stem not in kept)
     if start.changed is not None:

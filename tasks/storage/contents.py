@@ -3,7 +3,7 @@
 `settings`        the config, the files that it names, and the events
 `stage-NAME`      a finished stage: its outputs and its manifest
 `checkpoint-N`    a kept checkpoint
-`progress`        the records of training up to its newest checkpoint that are in no finished epoch
+`progress`        the records of training that are in no finished epoch up to its newest checkpoint
 """
 
 from collections.abc import Iterator, Sequence
@@ -93,13 +93,14 @@ class Contents:
     def _progress(self, checkpoints: Sequence[Checkpoint], stages: Sequence[Record]) -> Iterator[Record]:
         if not checkpoints:
             return
-        run = self._run
-        held = {path for stage in stages for path in stage.files}
+        run, newest = self._run, checkpoints[-1].step
+        # An epoch that ends after the newest checkpoint is not fetched as finished (tasks.storage.fetching).
+        held = {path for stage in stages if (stage.facts["last_step"] or 0) <= newest for path in stage.files}
         folders = (run.rollouts(0).parent, run.validation(0).parent)
         steps = [path for folder in folders for _, path in step_files(folder)]
         loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
         begun = begun_epoch(run)
-        facts = {"step": checkpoints[-1].step, "begun": [begun.name, begun.digest] if begun else None}
+        facts = {"step": newest, "begun": [begun.name, begun.digest] if begun else None}
         yield Record(
             name=PROGRESS, facts=facts, files=self._existing(run.metrics, run.timings, started_file(run), *loose)
         )

@@ -20,7 +20,16 @@ from tests.rl_core.built_in import ESTIMATORS, LOSSES
 _NOT_HERE = "published."
 """A section that is written whole, and that no computation reads."""
 
-_COSTLY = ("reward.workers", "seed", "cold_start.", "rollout.max_", "rollout.cpu_", "data.max_", "data.video_")
+_COSTLY = (
+    "reward.workers",
+    "seed",
+    "cold_start.",
+    "cluster.",
+    "rollout.max_",
+    "rollout.cpu_",
+    "data.max_",
+    "data.video_",
+)
 """Keys whose bound asks for other engines, other rows, or hundreds of processes."""
 
 _TOO_SHARP = ("rollout.temperature",)
@@ -49,9 +58,14 @@ def sometimes(values: SearchStrategy[Any], *, out_of: int = 3) -> SearchStrategy
     return st.integers(1, out_of).flatmap(lambda number: values if number == 1 else st.none())
 
 
+def run_trees(profiles: Sequence[Tree]) -> SearchStrategy[Tree]:
+    """The tree of a whole RunConfig on one of the profiles, which may have a mistake in it."""
+    return fitting_trees(profiles).flatmap(perhaps_spoiled)
+
+
 @st.composite
-def run_trees(draw: DrawFn, profiles: Sequence[Tree]) -> Tree:
-    """The tree of a whole RunConfig on one of the profiles."""
+def fitting_trees(draw: DrawFn, profiles: Sequence[Tree]) -> Tree:
+    """The tree of a whole RunConfig on one of the profiles, whose parts mostly fit together."""
     base = draw(st.sampled_from(profiles))
     algorithm = draw(algorithms())
     batch = draw(one_of(*_BATCHES))
@@ -69,7 +83,7 @@ def run_trees(draw: DrawFn, profiles: Sequence[Tree]) -> Tree:
     }
     whole = merge_trees(deepcopy(base), tree)
     _fit_optimizers(whole)
-    return draw(perhaps_spoiled(whole))
+    return whole
 
 
 @st.composite
@@ -283,11 +297,18 @@ def rollouts(draw: DrawFn, algorithm: Tree, base: Tree) -> Tree:
     gap, mean_gap = (0.5, 0.1) if base["model"]["dtype"] == "bfloat16" else (2e-5, 1e-5)
     return {
         "n": draw(one_of(*(n for n in (1, 2, 3, 4) if n >= fewest))),
+        "staleness": draw(one_of(0, 0, 1)) if can_wait(algorithm) else 0,
         "temperature": draw(one_of(1.0, 1.0, 0.7, 1.5)),
         "max_log_prob_gap": draw(one_of(gap, 5.0, None)),
         "max_mean_log_prob_gap": draw(one_of(mean_gap, 0.1, None)),
         "min_log_prob_correlation": draw(one_of(0.99, None)),
     }
+
+
+def can_wait(algorithm: Tree) -> bool:
+    """Whether a batch may be learned from a step after it was sampled."""
+    knows_its_weights = algorithm["old_log_probs"] == "engine" or algorithm["correction"] is not None
+    return knows_its_weights and algorithm["advantage"]["type"] not in ("gae", "remax")
 
 
 def rewards(base: Tree) -> SearchStrategy[Tree]:
@@ -318,6 +339,7 @@ def trainers(draw: DrawFn, *, has_critic: bool) -> Tree:
         "val_freq": draw(one_of(-1, -1, 1, 2)),
         "val_before_train": draw(st.booleans()),
         "save_freq": draw(one_of(1, 5)),
+        "save_on_epoch_end": draw(one_of(True, True, False)),
         "save_limit": draw(one_of(1, 3)),
         "save_model_only": draw(one_of(False, False, False, True)),
         "async_save": draw(one_of(True, True, False)),

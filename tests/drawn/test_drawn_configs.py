@@ -3,22 +3,18 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import hypothesis
 import pytest
-from huggingface_hub import constants
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from rl_core.digests import digest_of
-from rl_core.loop import session
 from rl_core.randomness import keyed_seed
-from rl_core.rewards import true_answers
-from rl_core.rollout import vllm_engine
 from tests.drawn.found import FOUND
 from tests.drawn.profiles import FEW, MANY, Tree
-from tests.drawn.rows import write_workplace
 from tests.drawn.running import Outcome, Workshop
 from tests.drawn.strategies import run_trees
 
@@ -26,26 +22,10 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "drawn_configs.
 SEED_VARIABLE = "DRAWN_CONFIGS_SEED"
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    """In the folder that the configurations' paths start from."""
-    folder = tmp_path_factory.mktemp("drawn")
-    write_workplace(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        shop = Workshop(folder)
-        patch.setattr(constants, "HF_HUB_OFFLINE", True)  # a name that might be on the hub is not looked up
-        patch.setattr(vllm_engine, "VllmEngine", shop.lend_engine)
-        patch.setattr(session, "RewardPool", shop.lend_pool)
-        patch.setattr(true_answers, "RewardPool", shop.lend_pool)
-        yield shop
-        shop.close()
-
-
 def drawn(count: int, profiles: Sequence[Tree], *, seed: int = 0) -> list[Tree]:
     """What hypothesis draws, ordered so that those of one engine and reward follow each other. All are drawn before
     the first is run: nothing is shrunk, for each try would be a training step."""
-    trees = [one_drawn(profiles, seed=keyed_seed(seed, "drawn", number)) for number in range(count)]
+    trees = [one_drawn(run_trees(profiles), seed=keyed_seed(seed, "drawn", number)) for number in range(count)]
     return sorted(trees, key=_what_is_shared)
 
 
@@ -57,13 +37,13 @@ def _what_is_shared(tree: Tree) -> list[str]:
     return [digest_of(part) for part in (*parts, tree["cold_start"], tree["reward"])]
 
 
-def one_drawn(profiles: Sequence[Tree], *, seed: int) -> Tree:
+def one_drawn(strategy: SearchStrategy[Tree], *, seed: int) -> Tree:
     """The second of two examples: the first is always the simplest, and later ones are mutations of those before."""
     trees: list[Tree] = []
 
     @hypothesis.seed(seed)
     @settings(max_examples=2, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(run_trees(profiles))
+    @given(strategy)
     def collect(tree: Tree) -> None:
         trees.append(tree)
 

@@ -48,12 +48,17 @@ def command(*arguments: str, launcher: Sequence[str] = ("-m", "flows.cli")) -> l
 
 
 def sightline(
-    *arguments: str, home: Path, timeout: float = 280, check: bool = True
+    *arguments: str,
+    home: Path,
+    timeout: float = 280,
+    check: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `sightline ARGUMENTS` to its end and capture what it prints."""
+    """Run `sightline ARGUMENTS` to its end and capture what it prints. `variables` is its environment where it is not
+    that of `home`: with the address of a Prefect server, the run needs not start one of its own."""
     done = subprocess.run(
         command(*arguments),
-        env=environment(home),
+        env=variables or environment(home),
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

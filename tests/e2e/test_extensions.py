@@ -9,6 +9,8 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.data.prepared import PreparedDataset
 from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+from tests.e2e.processes import prefect_server
 from tests.e2e.runs import REPOSITORY, SMALL, run_arguments, sightline, the_run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -52,8 +54,22 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(ne
     planned = sightline("plan", *arguments[1:], home=new_home).stdout
     assert "to do; the rows are counted first" in planned
 
-    sightline(*arguments, home=new_home, timeout=800)
-    run = the_run(new_home / "runs")
+    with prefect_server(new_home, new_home / "server.txt") as (_, variables):
+        sightline(*arguments, home=new_home, timeout=800, variables=variables)
+        run = the_run(new_home / "runs")
+        check_results(run, source)
+        # The run's folder is enough afterwards, whatever became of the files.
+        shutil.rmtree(mine)
+        again = sightline("run", str(run.root), home=new_home, timeout=600, variables=variables).stdout
+    stages = [line for line in again.splitlines() if line.startswith("✓")]
+    assert stages and all("finished before" in line for line in stages), again
+    assert load_config(run.config).data.train.type == "custom"
+    copies = json.loads((run.inputs / "inputs.json").read_text())["copies"]
+    assert {Path(name).name for name in copies} >= {"sums_of_mine.py", "loss.py", "advantage.py", "filter.py"}
+
+
+def check_results(run: RunDirectory, source: Path) -> None:
+    """What was trained, and that the run's folder has a copy of the source."""
     lines = [line for line in read(run.metrics) if line["step"] > 0]
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["actor/grad_norm"] > 0.0 and "actor/truncated_share" in line for line in lines)
@@ -63,12 +79,3 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(ne
     assert len(rows) == 16 and {prompt.data_source for prompt in rows} == {"rows"}
     (kept,) = run.inputs.glob("*/sums_of_mine.py")
     assert kept.read_bytes() == source.read_bytes()
-
-    # The run's folder is enough afterwards, whatever became of the files.
-    shutil.rmtree(mine)
-    again = sightline("run", str(run.root), home=new_home, timeout=600).stdout
-    stages = [line for line in again.splitlines() if line.startswith("✓")]
-    assert stages and all("finished before" in line for line in stages), again
-    assert load_config(run.config).data.train.type == "custom"
-    copies = json.loads((run.inputs / "inputs.json").read_text())["copies"]
-    assert {Path(name).name for name in copies} >= {"sums_of_mine.py", "loss.py", "advantage.py", "filter.py"}

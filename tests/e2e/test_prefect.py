@@ -4,18 +4,20 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import psutil
 import pytest
 import yaml
 from prefect.automations import Automation
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -97,6 +99,65 @@ def test_a_worker_carries_out_what_is_asked_for_and_what_is_scheduled(
     run = run_of(home, "evaluation.temperature=0.5")[1]
     assert json.loads(run.stage_manifest("train-epoch-002").read_text())["reused_from"] == finished.name
     assert json.loads(run.stage_manifest("evaluate-trained").read_text())["reused_from"] is None
+
+
+def deploy_on_devices(runs_dir: Path) -> UUID:
+    """Deploy the quickest flow to the queue of those that need devices. Returns the deployment's id."""
+    with get_client(sync_client=True) as client:
+        return client.create_deployment(
+            flow_id=client.create_flow_from_name("clean"),
+            name="on-devices",
+            entrypoint="flows/clean.py:clean",
+            path=str(REPOSITORY),
+            parameters={"failed": True, "older_than": "30d", "runs_dir": str(runs_dir)},
+            work_pool_name="local",
+            work_queue_name="devices",
+        )
+
+
+@dataclass
+class Watched:
+    """Three flow runs that were asked for at the same time.
+
+    Attributes:
+        most: Most of them that were ever on devices together.
+        devices: What each of them saw as its devices, by its id.
+    """
+
+    flow_runs: Sequence[UUID]
+    most: int = 0
+    devices: dict[UUID, str] = field(default_factory=dict)
+
+    def have_ended(self, client: SyncPrefectClient) -> bool:
+        found = [client.read_flow_run(flow_run) for flow_run in self.flow_runs]
+        self.most = max(self.most, sum(run.state_type in ("PENDING", "RUNNING") for run in found))
+        for run in found:
+            if run.infrastructure_pid is not None:
+                with suppress(psutil.NoSuchProcess):
+                    pid = int(run.infrastructure_pid.rpartition(":")[2])
+                    self.devices[run.id] = psutil.Process(pid).environ()["CUDA_VISIBLE_DEVICES"]
+        return all(run.state_name == "Completed" for run in found)
+
+
+@pytest.mark.slow
+def test_each_group_of_devices_takes_one_run_at_a_time(home: Path, new_home: Path) -> None:
+    """Of three runs two are side by side, each with devices of its own, and the third waits for one of them."""
+    ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
+    api = f"http://127.0.0.1:{ports['--prefect-port']}/api"
+    arguments = command("server", "--group", "0", "--group", "1,2", "--mlflow-uri", f"sqlite:///{home}/mlflow.db")
+    arguments += [word for name, port in ports.items() for word in (name, str(port))]
+    variables = environment(new_home) | {"PREFECT_WORKER_QUERY_SECONDS": "2"}
+    with started(arguments, variables, new_home / "server.txt") as process:
+        wait_until(lambda: "Ctrl-C" in (new_home / "server.txt").read_text(), "the workers are up")
+        with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+            assert client.read_work_queue_by_name("devices", work_pool_name="local").concurrency_limit == 2
+            deployment = deploy_on_devices(new_home / "runs")
+            watched = Watched([client.create_flow_run_from_deployment(deployment).id for _ in range(3)])
+            wait_until(lambda: watched.have_ended(client), "all three runs end")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=90) == 0
+    assert watched.most == 2
+    assert set(watched.devices.values()) == {"0", "1,2"} and len(watched.devices) == 3
 
 
 def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirectory, tmp_path: Path) -> None:

@@ -27,10 +27,17 @@ def take_step(
     """Collect and learn."""
     timer = PhaseTimer()
     with awake_generator(workers, timer):
-        collector = Collector(step=step, config=config, workers=workers, rewards=rewards, timer=timer)
+        collector = Collector(
+            step=step,
+            config=config,
+            workers=workers,
+            rewards=rewards,
+            timer=timer,
+            policy_version=workers.policy_version,
+        )
         collected = collector.collect(prompts if callable(prompts) else lambda: prompts, kept=kept)
     learned = learn(collected, step=step, config=config, kl_coef=kl_coef, workers=workers, timer=timer)
-    return StepRecord.of(step, collected, learned, seconds=timer.result(), memory=workers.peak_memory())
+    return StepRecord.of(step, collected, learned, seconds=timer.result(), usage=workers.usage())
 
 
 def optimizer_batch(groups: Sequence[TrainGroup], *, longest_response: int = 8) -> OptimizerBatch:

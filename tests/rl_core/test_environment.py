@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.environment import TELEMETRY_OFF, disable_telemetry
+from rl_core.environment import TELEMETRY_OFF, disable_telemetry, threads_of_a_worker
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -59,3 +59,17 @@ def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, 
         check=True,
     )
     assert printed.stdout.split("\n")[0] == threads
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "threads"),
+    [(None, 1, 12), (None, 5, 2), (None, 24, 1), ("", 2, 6), ("3", 5, 3), ("4,2", 1, 4)],
+)
+def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, workers: int, threads: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert threads_of_a_worker(workers) == threads

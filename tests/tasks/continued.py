@@ -4,7 +4,7 @@ next to nothing, so that hundreds of geometries fit into a second."""
 import hashlib
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo, FileRecord
 from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.config.run import RunConfig
 from rl_core.files import folder_hashes
-from rl_core.loop import training_loop
+from rl_core.loop import batch_queue, training_loop
 from rl_core.loop.collecting import Collected, NextPrompts
 from rl_core.loop.learning import Learned
 from rl_core.loop.rollout_batch import RolloutBatch
@@ -27,14 +27,15 @@ from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
-from rl_core.types import Score
+from rl_core.types import Prompt, Score
+from rl_core.workers.usage import Usage
 from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
 from tasks.resuming.training_start import TrainingStart, WantedTraining
 from tasks.resuming.training_state import mark_started, settle_training
 from tasks.train import epoch_outputs
 from tests.results import hashes
-from tests.rl_core.builders import make_group
+from tests.rl_core.builders import make_group, make_prompt
 from tests.rl_core.evaluation.builders import make_items
 from tests.rl_core.tracking.runs import a_config
 
@@ -55,7 +56,10 @@ class Geometry:
     scores: Sequence[float] = (0.5,)
     """Of the validations, quarters; which one depends on the weights."""
     model_only: bool = False
+    epoch_ends: bool = True
+    """Whether the end of each epoch is saved."""
     max_steps: int | None = None
+    staleness: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=lambda: {"torch": "2.0"})
     made_from: Mapping[str, str] = field(default_factory=dict)
@@ -92,14 +96,19 @@ class Geometry:
                 "save_limit": self.save_limit,
                 "val_freq": self.val_freq,
                 "save_model_only": self.model_only,
+                "save_on_epoch_end": self.epoch_ends,
                 "max_steps": self.max_steps,
             }
         )
-        return config.model_copy(update={"trainer": trainer})
+        rollout = config.rollout.model_copy(update={"staleness": self.staleness})
+        return config.model_copy(update={"trainer": trainer, "rollout": rollout})
 
 
 class Workers:
     """Hold one number that depends on every step so far."""
+
+    policy_version = 0
+    generates_beside_training = False
 
     def __init__(self) -> None:
         self.state = self.snapshot = "new"
@@ -116,8 +125,8 @@ class Workers:
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         self.state = (folder / "state").read_text()
 
-    def peak_memory(self) -> Mapping[str, float]:
-        return {}
+    def usage(self) -> Usage:
+        return Usage(workers=[])
 
     def take_snapshot(self, *, model_only: bool, probe: Sequence[object]) -> None:
         self.snapshot = self.state
@@ -147,8 +156,8 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         self._asked = state["asked"]
 
-    def find(self, uids: object) -> dict[str, object]:
-        return {}
+    def find(self, uids: Collection[str]) -> dict[str, Prompt]:
+        return {uid: make_prompt(uid) for uid in uids}
 
 
 class Validator:
@@ -259,7 +268,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
     made_by = start.made_by(geometry.software)
     mark_started(run, geometry.wanted.epoch(len(start.epochs) + 1, made_by=made_by))
     store = Store(run.checkpoints, save_limit=geometry.save_limit)
-    with patch.object(training_loop, "Collector", Collects), patch.object(training_loop, "learn", learn):
+    with patch.object(batch_queue, "Collector", Collects), patch.object(training_loop, "learn", learn):
         parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
         loop = TrainingLoop(geometry.config, parts, base_model=run.base_model)
         kept, resumed = intact(run), loop._step
@@ -305,12 +314,14 @@ def _parts(run: RunDirectory, geometry: Geometry, **driven: Any) -> LoopParts:
 
 
 class Collects:
-    """One group for each step; the loader moves on."""
+    """One group for each step, whose reward tells which weights there were, or what is recorded of it; the loader moves
+    on."""
 
-    def __init__(self, *, step: int, **_: Any) -> None:
+    def __init__(self, *, step: int, recorded: RolloutBatch, workers: Workers, **_: Any) -> None:
         group = make_group(f"p{step}", lengths=(2,))
-        scores = {rollout.key: Score(components={"overall": 1.0}) for rollout in group.rollouts}
-        self._batch = RolloutBatch(groups=[group], scores=scores)
+        weights = int(hashlib.sha256(workers.state.encode()).hexdigest()[:6], 16) / 7
+        scores = {rollout.key: Score(components={"overall": weights}) for rollout in group.rollouts}
+        self._batch = recorded if recorded.groups else RolloutBatch(groups=[group], scores=scores)
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch) -> Collected:
         next_prompts()

@@ -23,12 +23,13 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_config_is_written_and_what_is_lost_is_shown(example: Path, tmp_path: Path) -> None:
     overrides = ["data.format_prompt=own.jinja", "worker.reward.reward_function=own.py:score", "data.seed=5"]
+    overrides.append("worker.rollout.ignore_eos=true")
     shown = CliRunner().invoke(app, ["import", "easyr1", str(example), *overrides, "--out", "new.yaml"])
     assert shown.exit_code == 0, shown.output
     config = load_config(tmp_path / "new.yaml")
     assert (config.seed, config.data.prompt_template, config.reward.function) == (5, "own.jinja", "own.py:score")
     text = " ".join(shown.output.split())
-    assert "worker.rollout.tensor_parallel_size = 2: A run uses one device so far." in text
+    assert "worker.rollout.ignore_eos = True: A response ends at its end-of-sequence token." in text
     assert "worker.actor.optim.weight_decay = 0.01: Weight decay applies to matrices" in text
     assert "not needed (docs/migration.md says why) data.val_batch_size" in text
     assert "worker.actor.padding_free" in text

@@ -187,3 +187,37 @@ assert not [name for name in {HEAVY!r} if name in sys.modules]
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if "prepare" in line]
     return row.split("│")[2].strip()
+
+
+SEVEN_BILLION = sorted(path.stem for path in (ROOT / "configs" / "baselines").glob("*_7b_*.yaml"))
+
+
+@pytest.mark.parametrize("name", SEVEN_BILLION)
+def test_published_baselines_are_planned_for_eight_gpus_that_are_elsewhere(name: str, tmp_path: Path) -> None:
+    """Their models and rows are on the hub, and the plan needs neither: the only problem may be that the hub is out of
+    reach."""
+    told = CliRunner().invoke(
+        app,
+        [
+            *("plan", str(ROOT / "configs" / "baselines" / f"{name}.yaml"), "--runs-dir", str(tmp_path)),
+            *("--set", "cluster.devices=8", "--gpu-gib", "80"),
+        ],
+        env={"COLUMNS": "1000"},
+    )
+    assert "GiB of each GPU" in told.output
+    assert "of each of 8 workers of a machine" in told.output
+    problems = [line for line in told.output.splitlines() if line.startswith(("problem", "warning"))]
+    assert all("must come from the hub" in line for line in problems), problems
+
+
+@pytest.mark.parametrize("name", SEVEN_BILLION)
+def test_published_baselines_come_to_the_published_steps_on_eight_workers(name: str) -> None:
+    """Whole optimizer steps, dealt to 8 workers without a rest, and nothing that makes the result incomparable."""
+    told = CliRunner().invoke(
+        app, ["reproduce", name, "--dry-run", "--set", "cluster.devices=8"], env={"COLUMNS": "1000"}
+    )
+    assert told.exit_code == 0, told.output
+    assert "each of 8 generators: 64 prompts = 320 responses" in told.output
+    assert "each of 8 learners: 16 groups = 80 responses" in told.output
+    assert "Memory of each of 8 workers" in told.output
+    assert not any(word in told.output for word in ("problem", "not comparable", " or "))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
+from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
 from rl_core.files import folder_hashes
 from rl_core.types import VideoClip
@@ -24,9 +25,13 @@ ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@given(token_ids=ids, log_probs=arrays(np.float32, st.integers(1, 6), elements=float32))
+@given(
+    token_ids=ids,
+    log_probs=arrays(np.float32, st.integers(1, 6), elements=float32),
+    topology=st.sampled_from([TOPOLOGY_ALONE, "2 workers"]),
+)
 @settings(max_examples=40, deadline=None)
-def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray) -> None:
+def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray, topology: str) -> None:
     item = ProbeItem(
         name="a/0",
         token_ids=token_ids,
@@ -38,13 +43,17 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
         position_ids=np.arange(6).reshape(3, 2),
     )
     probe = Probe(
-        dtype="bfloat16", device="NVIDIA H200", items=[item], images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"}
+        dtype="bfloat16",
+        device="NVIDIA H200",
+        topology=topology,
+        items=[item],
+        images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"},
     )
     with tempfile.TemporaryDirectory() as folder:
         write_probe(Path(folder), probe)
         read = read_probe(Path(folder))
         assert sorted(path.name for path in Path(folder).iterdir()) == ["one.png", "probe.json", "two.jpg"]
-    assert (read.dtype, read.images) == (probe.dtype, probe.images)
+    assert (read.dtype, read.images, read.topology) == (probe.dtype, probe.images, topology)
     for field in ("token_ids", "engine_token_ids", "response_ids", "log_probs", "position_ids"):
         written, found = getattr(item, field), getattr(read.items[0], field)
         assert found.dtype == written.dtype

@@ -33,7 +33,7 @@ def test_a_probes_bound_that_is_not_set_is_the_number_formats(dtype: str, larges
 
 def test_a_probe_is_bound_in_the_mean_too_and_more_tightly_where_the_trainer_repeats_itself() -> None:
     config = load_config(QUICKSTART, ["merge.probe_tolerance=1"])
-    merged, resumed = merge_tolerance(config), resume_tolerance(config, same_device=True)
+    merged, resumed = merge_tolerance(config), resume_tolerance(config, same_place=True)
     assert (merged.largest, merged.mean) == (1.0, 0.1)
     assert (resumed.largest, resumed.mean) == pytest.approx((0.1, 0.01))
-    assert resume_tolerance(config, same_device=False) == merged
+    assert resume_tolerance(config, same_place=False) == merged

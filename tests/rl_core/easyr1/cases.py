@@ -239,6 +239,7 @@ CASES: dict[str, dict[str, Any]] = {
         "worker.rollout.top_k": 50,
         "worker.rollout.ignore_eos": True,
         "trainer.nnodes": 2,
+        "worker.actor.fsdp.fsdp_size": 4,
         "trainer.val_only": True,
         "trainer.load_checkpoint_path": "checkpoints/easy_r1/demo/global_step_5",
     },

@@ -80,12 +80,23 @@ OWN: Mapping[str, Any] = {
     "rollout.max_log_prob_gap": None,
     "rollout.max_mean_log_prob_gap": None,
     "rollout.min_log_prob_correlation": None,
+    "rollout.staleness": 0,
     "algorithm.entropy_coef": 0.0,
     "algorithm.overlong_filtering": False,
     "algorithm.old_log_probs": "recompute",  # always, by its actor
     "algorithm.correction": None,
     "actor.optim.eps": 1e-8,
     "trainer.val_mode": "sampled",  # validation draws by worker.rollout.val_override_config
+    "cluster.address": "local",
+    "cluster.device": "auto",
+    "cluster.dealing": "static",
+    "cluster.placement": "colocated",
+    "cluster.generating_devices": 1,
+    "cluster.min_workers": None,  # Ray would wait for all of them
+    "cluster.wait_for_all_seconds": 300.0,
+    "cluster.start_timeout_seconds": 300.0,
+    "cluster.hang_timeout_seconds": 1800.0,
+    "cluster.runtime_env": {},
     "trainer.max_nonfinite_steps": 3,
     "trainer.async_save": True,
     "evaluation.modes": ["sampled"],
@@ -113,7 +124,6 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         "worker.actor.fsdp.enable_full_shard",
         "worker.actor.fsdp.enable_rank0_init",
         "worker.actor.fsdp.use_orig_params",
-        "worker.actor.fsdp.fsdp_size",
         "worker.rollout.name",
         "worker.rollout.seed",
         "worker.rollout.limit_images",
@@ -193,7 +203,26 @@ def sightline_config(e: Reference, files: Mapping[str, str], accuracy_key: str) 
         **_critic(e),
         **_trainer(e),
         **_tracking(e),
+        **_cluster(e),
     }
+
+
+def _cluster(e: Reference) -> Flat:
+    return {
+        "cluster.nodes": e["trainer.nnodes"],
+        "cluster.devices": e["trainer.n_gpus_per_node"],
+        "cluster.sequence_parallel_size": e["worker.actor.ulysses_size"],
+        "cluster.tensor_parallel_size": e["worker.rollout.tensor_parallel_size"],
+        "cluster.sharding": _sharding(e) or "full",
+    }
+
+
+def _sharding(e: Reference) -> str | None:
+    """Its mesh is [devices / fsdp_size, fsdp_size]: weights are spread over the second axis."""
+    a_machine, size = e["trainer.n_gpus_per_node"], e["worker.actor.fsdp.fsdp_size"]
+    if size <= 0 or size >= a_machine * e["trainer.nnodes"]:
+        return "full"
+    return {1: "none", a_machine: "hybrid"}.get(size)
 
 
 def _source(key: str, written: str, e: Reference, files: Mapping[str, str]) -> Flat:
@@ -337,6 +366,7 @@ def _trainer(e: Reference) -> Flat:
         **{f"trainer.{name}": e[f"trainer.{name}"] for name in same},
         "trainer.val_freq": e["trainer.val_freq"] if e["trainer.val_freq"] > 0 else -1,
         "trainer.save_freq": e["trainer.save_freq"] if e["trainer.save_freq"] > 0 else 5,  # told
+        "trainer.save_on_epoch_end": e["trainer.save_freq"] < 1,
         "trainer.save_limit": e["trainer.save_limit"] if e["trainer.save_limit"] > 0 else 3,  # told
         "trainer.critic_warmup": e["trainer.critic_warmup"] if has_critic else 0,  # told
         "trainer.offload": _offload(e),
@@ -370,7 +400,6 @@ def told(e: Reference) -> dict[str, bool]:
     return {
         # None of it here.
         "data.filter_overlong_prompts": not e["data.filter_overlong_prompts"],
-        "worker.actor.ulysses_size": e["worker.actor.ulysses_size"] > 1,
         "worker.actor.model.model_path": "A3B" in (e["worker.actor.model.model_path"] or ""),
         "worker.actor.model.tokenizer_path": e["worker.actor.model.tokenizer_path"] is not None,
         "worker.actor.model.override_config": bool(e["worker.actor.model.override_config"]),
@@ -381,11 +410,9 @@ def told(e: Reference) -> dict[str, bool]:
         f"{rollout}.top_k": e[f"{rollout}.top_k"] != -1,
         f"{rollout}.dtype": e[f"{rollout}.dtype"] != e[f"{fsdp}.mp_param_dtype"],
         f"{rollout}.max_model_len": (e[f"{rollout}.max_model_len"] or longest) < longest,
-        f"{rollout}.tensor_parallel_size": e[f"{rollout}.tensor_parallel_size"] > 1,
         f"{rollout}.ignore_eos": e[f"{rollout}.ignore_eos"],
         "worker.reward.skip_special_tokens": not e["worker.reward.skip_special_tokens"],
-        "trainer.nnodes": e["trainer.nnodes"] > 1,
-        "trainer.n_gpus_per_node": e["trainer.n_gpus_per_node"] > 1,
+        f"{fsdp}.fsdp_size": _sharding(e) is None,
         "trainer.critic_warmup": e["trainer.critic_warmup"] > 1 and not has_critic,
         "trainer.val_only": e["trainer.val_only"],
         "trainer.save_freq": e["trainer.save_freq"] < 1,

@@ -80,12 +80,9 @@ def test_the_example_becomes_the_same_run(importing: Import, checkout: Path) -> 
     assert config.tracking.val_generations_to_log == 3
 
 
-def test_what_the_example_asks_for_in_vain_is_listed_and_goes_when_it_is_not_asked_for(importing: Import) -> None:
-    assert set(lost(importing())) == {
-        "worker.rollout.tensor_parallel_size",
-        "trainer.n_gpus_per_node",
-    }
-    assert lost(importing(*SMALL, *NO_OFFLOAD)) == {}
+def test_the_example_asks_for_nothing_in_vain_and_what_is_asked_for_in_vain_is_listed(importing: Import) -> None:
+    assert lost(importing()) == {}
+    assert set(lost(importing("worker.rollout.ignore_eos=true"))) == {"worker.rollout.ignore_eos"}
 
 
 def test_easyr1s_own_defaults_are_written_out(tmp_path: Path) -> None:

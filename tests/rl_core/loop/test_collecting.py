@@ -1,6 +1,7 @@
 """Group filtering with the real engine: a reward that is constant for prompts with an even answer."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from rl_core.algorithms.filters import BoundsFilter
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
-from rl_core.loop.collecting import Collected, Collector
+from rl_core.loop.collecting import Collected, Collector, policy_versions
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step import StepRecord
@@ -51,7 +52,14 @@ def loader(prepared_run, config) -> PromptLoader:
 def sample(worker, parity, config, prepared_run) -> Sample:
     def draw(online_filtering: BoundsFilter | None) -> Collected:
         drawing = filtering(config, online_filtering)
-        collector = Collector(step=1, config=drawing, workers=worker, rewards=parity, timer=PhaseTimer())
+        collector = Collector(
+            step=1,
+            config=drawing,
+            workers=worker,
+            rewards=parity,
+            timer=PhaseTimer(),
+            policy_version=worker.policy_version,
+        )
         dataset = PreparedDataset.open(prepared_run.data, "train")
         loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
         with awake_generator(worker):
@@ -201,7 +209,14 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
 def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
     drawn = two_steps[0].collected.generated
     kept = RolloutBatch.of(drawn.groups[:1], drawn.scores)
-    collector = Collector(step=3, config=filtering(config, KEEP), workers=worker, rewards=parity, timer=PhaseTimer())
+    collector = Collector(
+        step=3,
+        config=filtering(config, KEEP),
+        workers=worker,
+        rewards=parity,
+        timer=PhaseTimer(),
+        policy_version=worker.policy_version,
+    )
     again = kept.groups[0].prompt
     others = [prompt for prompt in loader.next_batch() if prompt.uid != again.uid]
     draws = iter([[again, *others]])
@@ -210,15 +225,51 @@ def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, 
     assert batch.stale.groups == [] and batch.metrics["filter/dropped_groups"] == 1.0
 
 
+def test_recorded_rollouts_are_taken_if_the_same_weights_sampled_them(worker, parity, config, loader) -> None:
+    prompts = loader.next_batch()
+
+    def collect(recorded: RolloutBatch, timer: PhaseTimer) -> RolloutBatch:
+        collector = Collector(
+            step=1,
+            config=filtering(config, None),
+            workers=worker,
+            rewards=parity,
+            timer=timer,
+            policy_version=worker.policy_version,
+            recorded=recorded,
+        )
+        with awake_generator(worker):
+            return collector.collect(lambda: prompts).generated
+
+    first = collect(EMPTY, PhaseTimer())
+    taken, of_others, without_one = PhaseTimer(), PhaseTimer(), PhaseTimer()
+    again = collect(RolloutBatch.of(first.groups, first.scores), taken)
+    assert again == first and "generate" not in taken.seconds
+    assert list(again.scores) == list(first.scores) != list(RolloutBatch.of(first.groups, first.scores).scores)
+    sampled_by_others = [
+        replace(group, rollouts=[replace(rollout, policy_version=99) for rollout in group.rollouts])
+        for group in first.groups
+    ]
+    fresh = collect(RolloutBatch.of(sampled_by_others, first.scores), of_others)
+    assert "generate" in of_others.seconds and policy_versions(fresh.groups) == {worker.policy_version}
+    collect(RolloutBatch.of(first.groups[1:], first.scores), without_one)
+    assert "generate" in without_one.seconds
+
+
 def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
     remax = filtering(config, None)
     remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"advantage": ReMax()})})
     prompts = loader.next_batch()
     with awake_generator(worker):
         batches = [
-            Collector(step=step, config=remax, workers=worker, rewards=parity, timer=PhaseTimer()).collect(
-                lambda: prompts
-            )
+            Collector(
+                step=step,
+                config=remax,
+                workers=worker,
+                rewards=parity,
+                timer=PhaseTimer(),
+                policy_version=worker.policy_version,
+            ).collect(lambda: prompts)
             for step in (1, 2)
         ]
     assert batches[0].greedy_rewards.keys() == {prompt.uid for prompt in prompts}

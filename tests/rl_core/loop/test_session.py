@@ -84,3 +84,10 @@ def test_a_best_checkpoint_that_is_lost_is_not_passed_over_in_silence(
     assert caplog.messages == [
         "the best checkpoint, step 2 (validation 0.75), is damaged or gone; step 1 (0.5) is taken instead"
     ]
+
+    # A shorter run ended with step 3, which this one would not save.
+    rare = config.trainer.model_copy(update={"save_freq": 7, "save_on_epoch_end": False})
+    caplog.clear()
+    longer = Session(config.model_copy(update={"trainer": rare}), run, progress=SilentProgress(), stop=StopRequest())
+    with caplog.at_level(logging.WARNING, "rl_core.loop.session"):
+        assert longer.trained_checkpoint().step == 1 and caplog.messages == []

@@ -29,13 +29,15 @@ from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
 from rl_core.loop import training_loop
+from rl_core.loop.batch_queue import PENDING_FILE
 from rl_core.loop.scoring import TooManyFailedRewards, check_failed_share
 from rl_core.loop.step_recorder import StepRecorder
-from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span
+from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
 from rl_core.loop.validation import Validator
 from rl_core.planning.batches import prompts_a_draw
 from rl_core.progress import Advance, Progress, SilentProgress
-from rl_core.records.metrics_log import read
+from rl_core.records.metrics_log import read, step_files
+from rl_core.records.rollout_files import read_rollouts
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
@@ -82,8 +84,8 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
     return open_in
 
 
-def results(folder: Path) -> dict[str, str]:
-    return hashes(folder, ("metrics.jsonl", "*/step-*.parquet", "checkpoints/step-000006/**/*"))
+def results(folder: Path, *, last: int = 6) -> dict[str, str]:
+    return hashes(folder, ("metrics.jsonl", "*/step-*.parquet", f"checkpoints/step-{last:06d}/**/*"))
 
 
 def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
@@ -125,6 +127,53 @@ def test_answers_after_the_checkpoint_are_dropped_with_their_metrics(open_loop, 
     assert [line["step"] for line in read(run.metrics)] == [0, 1, 2]
     loop.train_epoch(1)
     assert run.validation(3).read_bytes() == answers
+
+
+def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_path) -> None:
+    """A kill between two checkpoints costs the updates, not the generation, and nothing else differs."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    open_loop(whole).train_epoch(1)
+    open_loop(cut).train_epoch(1)
+    run = RunDirectory(cut)
+    for step in (2, 3):
+        shutil.rmtree(run.checkpoints / f"step-{step:06d}")
+    open_loop(cut).train_epoch(1)
+    assert differences(results(whole, last=3), results(cut, last=3)) == []
+    assert not run.repeated_rollouts(0).parent.exists()
+    assert ["generate_s" in line for line in read(run.timings)] == [False, False, False]
+    assert [line["workers"]["device"] for line in read(run.timings)] == [["CPU"]] * 3
+    repeated = [event for event in read(run.events) if event["kind"] == "rollouts-repeated"]
+    assert [event["step"] for event in repeated] == [1, 2, 3]
+
+
+def test_without_moments_only_the_next_step_takes_recorded_rollouts(
+    open_loop, validating, worker, monkeypatch, tmp_path
+) -> None:
+    """The steps after it come to other weights than the interrupted attempt had, which do not agree with its
+    rollouts."""
+    trainer = validating.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
+    config = validating.model_copy(update={"trainer": trainer})
+    monkeypatch.setattr(worker.trainer, "config", config)
+    loop = open_loop(tmp_path, config=config)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    run = RunDirectory(tmp_path)
+    shutil.rmtree(run.checkpoints / "step-000006")
+    open_loop(tmp_path, config=config).train_epoch(2)
+    assert ["generate_s" in line for line in read(run.timings)] == [True, True, True, False, True, True]
+    assert not run.repeated_rollouts(0).parent.exists()
+
+
+def test_damaged_rollouts_are_generated_again(open_loop, tmp_path, caplog) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    open_loop(whole).train_epoch(1)
+    open_loop(cut).train_epoch(1)
+    run = RunDirectory(cut)
+    shutil.rmtree(run.checkpoints / "step-000003")
+    run.rollouts(3).write_bytes(run.rollouts(3).read_bytes()[:-9])
+    open_loop(cut).train_epoch(1)
+    assert "its rollouts are generated again" in caplog.text
+    assert differences(results(whole, last=3), results(cut, last=3)) == []
 
 
 def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
@@ -179,14 +228,19 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     ],
     ids=["discard", "keep", "small-draws"],
 )
-def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validating, tmp_path, filtering) -> None:
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_group_filtering_continues_where_it_was_in_the_data(
+    open_loop, validating, tmp_path, filtering, staleness
+) -> None:
     """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps
     of them is learned from in the next one."""
     algorithm = validating.algorithm.model_copy(update={"online_filtering": filtering})
     parity = f"{Path(__file__).with_name('parity_reward.py')}:judge"
     reward = validating.reward.model_copy(update={"function": parity})
     trainer = validating.trainer.model_copy(update={"val_freq": -1})
-    config = validating.model_copy(update={"algorithm": algorithm, "reward": reward, "trainer": trainer})
+    rollout = validating.rollout.model_copy(update={"staleness": staleness})
+    update = {"algorithm": algorithm, "reward": reward, "trainer": trainer, "rollout": rollout}
+    config = validating.model_copy(update=update)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     with RewardPool(reward) as pool:
         loop = open_loop(whole, config=config, pool=pool)
@@ -200,6 +254,74 @@ def test_group_filtering_continues_where_it_was_in_the_data(open_loop, validatin
     if filtering.surplus == "keep":
         assert lines[3]["filter/kept_groups"] > 0.0, "at the checkpoint that the cut run continues from"
         assert lines[4]["filter/stale_groups"] > 0.0
+
+
+@pytest.fixture
+def one_step_off(validating) -> RunConfig:
+    rollout = validating.rollout.model_copy(update={"staleness": 1})
+    return validating.model_copy(update={"rollout": rollout})
+
+
+def versions(run: RunDirectory) -> list[set[int]]:
+    """[step] -> the versions of the weights that sampled its rollouts."""
+    return [{record.policy_version for record in read_rollouts(path)} for _, path in step_files(run.rollouts(0).parent)]
+
+
+def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, one_step_off, tmp_path) -> None:
+    """Steps 1 and 2 learn from what the first weights sample, and every later one from what was sampled before the
+    update of the step before it; the batch that waits is part of the checkpoint."""
+    whole, cut = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "cut")
+    loop = open_loop(whole.root, config=one_step_off)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    open_loop(cut.root, config=one_step_off).train_epoch(1)
+    open_loop(cut.root, config=one_step_off).train_epoch(2)
+    assert differences(results(whole.root), results(cut.root)) == []
+    assert (cut.checkpoints / "step-000003" / PENDING_FILE).is_file()
+    assert versions(whole) == [{0}, {0}, {1}, {2}, {3}, {4}]
+    lines = [line for line in read(whole.metrics) if line["step"] > 0]
+    assert [line["off_policy/staleness"] for line in lines] == [0, 1, 1, 1, 1, 1]
+    assert all(line["agreement/log_prob_gap_max"] < 2e-5 for line in lines)
+
+
+def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, one_step_off, tmp_path) -> None:
+    """Step 3 was recorded, and the rollouts of step 4 were not: the weights after step 2 sample them again."""
+    whole, cut = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "cut")
+    open_loop(whole.root, config=one_step_off).train_epoch(1)
+    open_loop(cut.root, config=one_step_off).train_epoch(1)
+    for step in (2, 3):
+        shutil.rmtree(cut.checkpoints / f"step-{step:06d}")
+    open_loop(cut.root, config=one_step_off).train_epoch(1)
+    assert differences(results(whole.root, last=3), results(cut.root, last=3)) == []
+    repeated = [event["step"] for event in read(cut.events) if event["kind"] == "rollouts-repeated"]
+    assert repeated == [1, 2, 3]
+    assert ["generate_s" in line for line in read(cut.timings)] == [False, False, True]
+
+
+def test_one_step_off_without_moments_what_the_saved_weights_sample_is_repeated(
+    open_loop, one_step_off, worker, monkeypatch, tmp_path
+) -> None:
+    trainer = one_step_off.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
+    config = one_step_off.model_copy(update={"trainer": trainer})
+    monkeypatch.setattr(worker.trainer, "config", config)
+    loop = open_loop(tmp_path, config=config)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    run = RunDirectory(tmp_path)
+    shutil.rmtree(run.checkpoints / "step-000006")
+    open_loop(tmp_path, config=config).train_epoch(2)
+    repeated = [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
+    assert repeated == [5], "the batch of step 4 is in the checkpoint of step 3"
+    assert not run.repeated_rollouts(0).parent.exists()
+
+
+def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop, one_step_off, tmp_path) -> None:
+    whole, longer = tmp_path / "whole", tmp_path / "longer"
+    short = one_step_off.model_copy(update={"trainer": one_step_off.trainer.model_copy(update={"max_steps": 2})})
+    open_loop(whole, config=one_step_off).train_epoch(1)
+    open_loop(longer, config=short).train_epoch(1)
+    open_loop(longer, config=one_step_off).train_epoch(1)
+    assert differences(results(whole, last=3), results(longer, last=3)) == []
 
 
 def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
@@ -365,3 +487,22 @@ def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) ->
     trainer = config.trainer.model_copy(update={"total_epochs": 2, "max_steps": max_steps})
     cut = config.model_copy(update={"trainer": trainer})
     assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "epoch_ends", "saved"),
+    [
+        (None, True, [3, 4, 6, 8, 9, 12]),
+        (None, False, [3, 6, 9, 12]),
+        (11, True, [3, 4, 6, 8, 9, 11]),
+        (11, False, [3, 6, 9, 11]),
+        (2, False, [2]),
+    ],
+)
+def test_the_ends_of_epochs_are_saved_if_asked_for_and_the_last_step_always(
+    config: RunConfig, max_steps: int | None, epoch_ends: bool, saved: list[int]
+) -> None:
+    update = {"total_epochs": 3, "max_steps": max_steps, "save_freq": 3, "save_on_epoch_end": epoch_ends}
+    chosen = config.model_copy(update={"trainer": config.trainer.model_copy(update=update)})
+    steps = range(1, (max_steps or 12) + 1)
+    assert [step for step in steps if is_saved(step, steps_per_epoch=4, config=chosen)] == saved

@@ -12,6 +12,7 @@ from rl_core.loop.training_loop import epoch_span
 from rl_core.planning.batches import (
     batch_plan,
     divisibility_problems,
+    most_passes,
     nearest_divisors,
     nearest_multiples,
     row_problems,
@@ -70,6 +71,17 @@ def test_a_group_above_the_token_budget_is_spread_over_parts(
     # 64 prompt tokens and 16 a response: micro x 80 tokens hold the prompt and (micro x 80 - 64) / 16 responses.
     config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
     assert batch_plan(config, train_rows=16).parts_per_longest_group == parts
+
+
+@pytest.mark.parametrize(
+    ("n", "micro", "groups", "passes"), [(8, 4, 16, 16), (8, 8, 16, 6), (17, 4, 3, 6), (8, 1, 2, 16), (8, 8, 0, 0)]
+)
+def test_the_passes_of_a_learner_are_those_of_its_longest_groups(
+    configure: Configure, n: int, micro: int, groups: int, passes: int
+) -> None:
+    # As above: 8 responses and their prompt are 192 tokens, of which micro x 80 hold one (4) or three (8).
+    config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
+    assert most_passes(config, batch_plan(config, train_rows=16), groups) == passes
 
 
 @laws
@@ -142,9 +154,10 @@ def test_the_plan_is_what_the_training_loop_does(
     save_freq=st.integers(1, 12),
     steps_per_epoch=st.integers(1, 8),
     max_steps=st.integers(1, 20),
+    epoch_ends=st.booleans(),
 )
 def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
-    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, max_steps: int
+    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, max_steps: int, epoch_ends: bool
 ) -> None:
     config = configure(
         "merge.checkpoint=best",
@@ -152,11 +165,12 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
         f"trainer.val_freq={val_freq}",
         f"trainer.save_freq={save_freq}",
         f"trainer.max_steps={max_steps}",
+        f"trainer.save_on_epoch_end={epoch_ends}",
     )
     saved = {
         step
         for step in range(1, max_steps + 1)
-        if step % save_freq == 0 or step % steps_per_epoch == 0 or step == max_steps
+        if step % save_freq == 0 or (epoch_ends and step % steps_per_epoch == 0) or step == max_steps
     }
     scored = any(step % val_freq == 0 for step in saved)
     problems = row_problems(config, train_rows=16 * steps_per_epoch)
@@ -170,17 +184,25 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
     steps_per_epoch=st.integers(1, 8),
     epochs=st.integers(1, 4),
     max_steps=st.none() | st.integers(1, 20),
+    epoch_ends=st.booleans(),
 )
-@example(val_freq=2, save_freq=5, steps_per_epoch=6, epochs=1, max_steps=3)
-@example(val_freq=-1, save_freq=5, steps_per_epoch=1, epochs=1, max_steps=None)
+@example(val_freq=2, save_freq=5, steps_per_epoch=6, epochs=1, max_steps=3, epoch_ends=True)
+@example(val_freq=-1, save_freq=5, steps_per_epoch=1, epochs=1, max_steps=None, epoch_ends=True)
 def test_the_advice_on_validation_gives_a_best_checkpoint(
-    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, epochs: int, max_steps: int | None
+    configure: Configure,
+    val_freq: int,
+    save_freq: int,
+    steps_per_epoch: int,
+    epochs: int,
+    max_steps: int | None,
+    epoch_ends: bool,
 ) -> None:
     settings = (
         "merge.checkpoint=best",
         f"trainer.save_freq={save_freq}",
         f"trainer.total_epochs={epochs}",
         f"trainer.max_steps={'null' if max_steps is None else max_steps}",
+        f"trainer.save_on_epoch_end={epoch_ends}",
     )
 
     def problems(frequency: int) -> list[Problem]:

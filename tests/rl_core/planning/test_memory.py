@@ -10,7 +10,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rl_core.config.run import RunConfig
 from rl_core.models import pixels
 from rl_core.planning.activations import activation_bytes, layer_bytes, update_tokens, vision_bytes
-from rl_core.planning.memory import KEPT_ON_CPU, LIBRARIES_BYTES, memory_forecast
+from rl_core.planning.engine_memory import engine_part
+from rl_core.planning.memory import HOLES_ON_CPU, KEPT_ON_CPU, LIBRARIES_BYTES, memory_forecast
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import USABLE, memory_problems
 from rl_core.planning.model_sizes import ModelSizes
@@ -142,7 +143,18 @@ def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     assert rows["critic's activations"] == pytest.approx(2 * passes / GIB)
     more = memory_forecast(config, SEVEN_BILLION).peak_gib - memory_forecast(without, SEVEN_BILLION).peak_gib
     turns = rows["critic's activations"] - passes / GIB - rows["logits of a chunk"]
-    assert more == pytest.approx(3 * rows["weights"] + max(0.0, turns))
+    assert more == pytest.approx(3 * rows["weights"] + max(0.0, turns) * (1 + HOLES_ON_CPU))
+
+
+def test_what_an_update_takes_has_holes_between_its_blocks(configure: Configure) -> None:
+    """A share of everything that policy or critic take for their update alone."""
+    config = configure("algorithm.advantage.type=gae", "critic={micro_batch_size_per_device_for_update: 8}")
+    forecast = memory_forecast(config, SEVEN_BILLION)
+    for phase, name in (("update", "fragmentation"), ("update critic", "critic's fragmentation")):
+        rows = {row.name: row.gib for row in forecast.rows if row.phase == phase}
+        holes = rows.pop(name)
+        assert holes == pytest.approx(HOLES_ON_CPU * sum(rows.values())), phase
+        assert forecast.turn_gib("update") >= sum(rows.values()) + holes
 
 
 def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
@@ -307,6 +319,54 @@ def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
     assert not memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE + 0.5, on_gpu=True)
     (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE - 0.5, on_gpu=True)
     assert problem.where == "memory of the GPU" and "may be planned with" in problem.what
+
+
+def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -> None:
+    alone = rows_of(configure("model.dtype=bfloat16"), gpu_gib=80.0)
+    spread = rows_of(configure("model.dtype=bfloat16", "cluster.devices=8"), gpu_gib=80.0)
+    state = ("weights", "optimizer state", "gradients")
+    assert 8 * sum(spread[name] for name in state) == pytest.approx(sum(alone[name] for name in state), rel=1e-6)
+    assert spread["weights"] == pytest.approx(4 * SEVEN_BILLION.parameters / 8 / GIB, rel=1e-6)  # float32 masters
+    assert spread["engine weights"] == alone["engine weights"]  # each worker has a whole generator
+    assert "gathered weights" not in alone and spread["gathered weights"] > 1.0
+    copies = rows_of(configure("model.dtype=bfloat16", "cluster.devices=8", "cluster.sharding=none"), gpu_gib=80.0)
+    assert sum(copies[name] for name in state) == pytest.approx(sum(alone[name] for name in state))
+    assert "gathered weights" not in copies
+    hybrid = configure("cluster.devices=4", "cluster.nodes=2", "cluster.sharding=hybrid", "model.dtype=bfloat16")
+    assert rows_of(hybrid, gpu_gib=80.0)["weights"] == pytest.approx(2 * spread["weights"], rel=1e-6)
+
+
+def test_workers_that_hold_a_generator_together_share_its_weights_and_its_cache(configure: Configure) -> None:
+    """A part of the weights leaves room for more of the cache, in which a token has fewer heads."""
+    settings = ("model.dtype=bfloat16", "cluster.devices=8", "rollout.gpu_memory_utilization=0.5")
+    whole, part = (configure(*settings, f"cluster.tensor_parallel_size={size}") for size in (1, 4))
+    of_whole, of_part = (rows_of(config, gpu_gib=80.0) for config in (whole, part))
+    assert of_whole["engine weights"] == pytest.approx(4 * of_part["engine weights"], rel=1e-6)
+    assert of_part["engine KV cache"] > of_whole["engine KV cache"] + 0.7 * of_whole["engine weights"]
+    sequences = [memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).cached_sequences for config in (whole, part)]
+    assert sequences[1] > 4 * sequences[0]
+    assert engine_part(part.cluster, SEVEN_BILLION).key_value_size == SEVEN_BILLION.key_value_size // 4
+    more = configure(*settings, "cluster.tensor_parallel_size=8")
+    assert engine_part(more.cluster, SEVEN_BILLION).key_value_size == SEVEN_BILLION.head_size
+
+
+def test_workers_of_a_machine_share_its_memory(configure: Configure) -> None:
+    config = configure("cluster.devices=4")
+    on_cpu, on_gpu = (memory_forecast(config, SEVEN_BILLION, gpu_gib=gib) for gib in (None, 80.0))
+    assert on_cpu.machine_gib == 4 * on_cpu.peak_gib
+    assert on_gpu.machine_gib == 4 * on_gpu.host_gib
+    (told,) = memory_problems(config, SEVEN_BILLION, available_gib=1.5 * on_cpu.peak_gib, on_gpu=False)
+    assert "by 4 workers" in str(told)
+
+
+def test_more_gpus_are_proposed_where_they_are_enough(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5")
+    told = memory_problems(config, SEVEN_BILLION, available_gib=80.0, on_gpu=True)[0]
+    assert "spread it over 4 such GPUs" in str(told)
+    enough = config.model_copy(update={"cluster": config.cluster.model_copy(update={"devices": 4})})
+    assert memory_problems(enough, SEVEN_BILLION, available_gib=80.0, on_gpu=True) == []
+    small = memory_problems(config, SEVEN_BILLION, available_gib=16.0, on_gpu=True)[0]
+    assert "such GPUs" not in str(small)
 
 
 def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:

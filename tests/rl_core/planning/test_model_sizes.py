@@ -51,6 +51,7 @@ def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(
     assert found is not None
     assert found.parameters == sum(weights.values())
     assert found.vision_parameters == sum(number for name, number in weights.items() if "visual." in name)
+    assert found.vision_heads == (source.num_heads if found.vision_parameters else 0)
     as_planned = model_sizes(source.model_copy(update={"max_vocab_size": found.vocab_size}))
     assert as_planned == found, "what is planned before the folder is written must be what is written"
 

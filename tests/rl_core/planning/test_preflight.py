@@ -91,6 +91,21 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         ),
         (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
         (
+            ["rollout.staleness=1", "algorithm.old_log_probs=recompute"],
+            "rollout.staleness",
+            "set algorithm.old_log_probs to engine, add algorithm.correction",
+        ),
+        (
+            ["rollout.staleness=1", "algorithm.advantage.type=gae", "critic={global_batch_size: 8}"],
+            "rollout.staleness",
+            "would learn the returns of earlier weights",
+        ),
+        (
+            ["rollout.staleness=1", "algorithm.advantage.type=remax"],
+            "rollout.staleness",
+            "which no record of a batch holds",
+        ),
+        (
             ["algorithm.kl={coef: 0.01, adaptive: {horizon: 127}}"],
             "algorithm.kl.adaptive.horizon",
             "a step has 128 responses (data.rollout_batch_size 16 x rollout.n 8), more than the horizon of 127",

@@ -122,6 +122,46 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
     assert seen == {1, 3}
 
 
+def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_generated_again(
+    run: RunDirectory, killed_before_each_call: Callable[..., int]
+) -> None:
+    def prepare() -> None:
+        for path in (run.metrics, run.timings):
+            path.unlink(missing_ok=True)
+        logs = RunLogs(run)
+        logs.cut_back(-1)
+        for step in (1, 2, 3):
+            logs.log_step(step, {"loss": step / 7})
+            run.rollouts(step).parent.mkdir(exist_ok=True)
+            run.rollouts(step).write_text(f"rows of step {step}")
+
+    def check() -> None:
+        RunLogs(run).rewind(1)
+        assert steps(run.metrics) == [1]
+        assert [path.name for path in run.rollouts(0).parent.iterdir()] == ["step-000001.parquet"]
+        for step in (2, 3):
+            assert run.repeated_rollouts(step).read_text() == f"rows of step {step}"
+        assert not run.repeated_rollouts(1).exists()
+
+    assert killed_before_each_call(prepare, lambda: RunLogs(run).rewind(1), check) > 5
+
+
+def test_rollouts_that_were_kept_are_forgotten_when_their_steps_are_done(run: RunDirectory) -> None:
+    logs = RunLogs(run)
+    for step in (1, 2, 3):
+        run.rollouts(step).parent.mkdir(parents=True, exist_ok=True)
+        run.rollouts(step).write_text("rows")
+    logs.rewind(1)
+    logs.forget_repeated(2)
+    assert [path.name for path in run.repeated_rollouts(0).parent.iterdir()] == ["step-000003.parquet"]
+    logs.forget_repeated(3)
+    assert not run.repeated_rollouts(0).parent.exists()
+    run.rollouts(4).write_text("rows")
+    logs.rewind(1)
+    logs.cut_back(1)
+    assert not run.repeated_rollouts(0).parent.exists()
+
+
 def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
     lines = JsonLines(small_disk / "metrics.jsonl")
     lines.append({"step": 1})

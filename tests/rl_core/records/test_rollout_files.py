@@ -92,6 +92,17 @@ def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) ->
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+@pytest.mark.parametrize("place", [0.1, 0.2, 0.3])
+def test_a_changed_byte_is_noticed(tmp_path: Path, groups: list[Group], place: float) -> None:
+    path = tmp_path / "file"
+    write_rollouts(path, groups, scores_of(groups, keys=("overall",)), trained_of(groups), step=7)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+    with pytest.raises((OSError, pa.ArrowInvalid)):
+        read_rollouts(path)
+
+
 def test_a_rollout_without_a_score_is_a_mistake_and_writes_nothing(tmp_path: Path, groups: list[Group]) -> None:
     with pytest.raises(KeyError):
         write_rollouts(tmp_path / "file", groups, {}, [], step=1)
@@ -139,14 +150,14 @@ def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], l
 @given(step=steps())
 @settings(deadline=None, max_examples=40)
 def test_the_bytes_are_those_of_a_table_that_is_made_row_by_row(step) -> None:
-    """So files of earlier versions, which wrote rows, are equal to those that are written today."""
+    """So files of earlier versions, which wrote rows, differ from those that are written today by checksums alone."""
     groups, scores, trained = step
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         write_rollouts(path, groups, scores, trained, step=3)
         rows = [dataclasses.asdict(record) for record in read_rollouts(path)]
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink, compression="zstd", write_page_checksum=True)
         assert path.read_bytes() == sink.getvalue().to_pybytes()
     advantages = {s.rollout.key: s.advantages.tolist() for g in trained for s in g.samples if s.in_loss}
     rollouts = [each for group in groups for each in group.rollouts]

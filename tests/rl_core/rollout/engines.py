@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from rl_core.config.model import TinyModel
 from rl_core.config.training import RolloutConfig
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, load_processor, named_hf_weights, stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
@@ -193,7 +194,9 @@ def load_tiny_policy(family: str, folder: Path) -> TinyPolicy:
     return TinyPolicy(family=family, folder=folder, model=model)
 
 
-def start_vllm(policy: TinyPolicy, *, videos_per_prompt: int = 0, **settings: int) -> VllmEngine:
+def start_vllm(
+    policy: TinyPolicy, *, videos_per_prompt: int = 0, ranks: GeneratorRanks = WHOLE, **settings: int
+) -> VllmEngine:
     config = {"max_response_length": MAX_RESPONSE_LENGTH, "max_num_seqs": MAX_NUM_SEQS} | settings
     return VllmEngine(
         policy.folder,
@@ -206,6 +209,7 @@ def start_vllm(policy: TinyPolicy, *, videos_per_prompt: int = 0, **settings: in
         stop_token_ids=policy.stop_ids,
         pixels=PixelCache(policy.processor, DrawnImages()),
         seed=1,
+        ranks=ranks,
     )
 
 

@@ -5,10 +5,13 @@ from typing import Literal
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from rl_core.config.tolerances import AGREEMENT
 from rl_core.config.training import RolloutConfig
-from rl_core.rollout.vllm_arguments import engine_arguments
+from rl_core.distributed.generator_ranks import GeneratorRanks
+from rl_core.distributed.place import RankPlace
+from rl_core.rollout.vllm_arguments import cache_bytes_per_token, engine_arguments
 from rl_core.rollout.vllm_process import prepare_process
 
 
@@ -29,6 +32,21 @@ def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: di
     # 100 tokens fill 4 blocks of 32. A token takes 2 layers x (key + value) x 1 head x 32 numbers of 4 bytes = 512.
     assert _arguments(tiny_folders["qwen2_5_vl"]).kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 512
     assert _arguments(tiny_folders["qwen3_vl"], dtype="bfloat16").kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 256
+
+
+def test_ranks_that_hold_an_engine_together_share_its_cache_and_schedule_alike(tiny_folders: dict[str, Path]) -> None:
+    """A single key/value head is on both ranks; of two heads each has one."""
+    place = RankPlace(rank=1, size=4, ranks_a_node=4, meeting="tcp://127.0.0.1:1")
+    ranks = GeneratorRanks(place=place, size=2, group=None)
+    whole, part = _arguments(tiny_folders["llama"]), _arguments(tiny_folders["llama"], ranks=ranks)
+    assert (whole.tensor_parallel_size, part.tensor_parallel_size) == (1, 2)
+    assert part.kv_cache_memory_bytes == whole.kv_cache_memory_bytes
+    assert part.async_scheduling is False
+    config = AutoConfig.from_pretrained(tiny_folders["llama"])
+    config.num_key_value_heads = 2
+    assert cache_bytes_per_token(config, dtype="float32", ranks=1) == 2 * cache_bytes_per_token(
+        config, dtype="float32", ranks=2
+    )
 
 
 def test_logits_are_float32_in_every_number_format(tiny_folders: dict[str, Path]) -> None:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from rl_core.config.tolerances import AGREEMENT, AgreementBounds
 from rl_core.training.agreement import AgreementError, AgreementMeter, log_prob_gap
-from rl_core.types import TrainSample
+from rl_core.types import Rollout
 from tests.rl_core.builders import make_train_group
 
 
 def meter_with(trainer: list[float]) -> AgreementMeter:
     meter = AgreementMeter(policy_version=0, keeps_surplus=False)
-    meter.add(make_train_group(lengths=(3, 1)).samples, np.array(trainer, dtype=np.float32))
+    meter.add(make_train_group(lengths=(3, 1)).rollouts, np.array(trainer, dtype=np.float32))
     return meter
 
 
@@ -23,9 +23,8 @@ def bounds(*, percentile: float = 1e9, mean: float = 1e9, correlation: float = 0
     return AgreementBounds(percentile=percentile, mean=mean, correlation=correlation)
 
 
-def sample_of(*, version: int) -> TrainSample:
-    sample = make_train_group(lengths=(2,)).samples[0]
-    return replace(sample, rollout=replace(sample.rollout, policy_version=version))
+def rollout_of(*, version: int) -> Rollout:
+    return replace(make_train_group(lengths=(2,)).rollouts[0], policy_version=version)
 
 
 def test_equal_log_probs_have_no_gap() -> None:
@@ -48,7 +47,7 @@ def test_a_nan_is_the_largest_gap() -> None:
 
 
 def test_what_other_weights_have_drawn_is_left_out() -> None:
-    stale, fresh = sample_of(version=0), sample_of(version=1)
+    stale, fresh = rollout_of(version=0), rollout_of(version=1)
     meter = AgreementMeter(policy_version=1, keeps_surplus=True)
     meter.add([stale], np.array([-9.0, math.nan], dtype=np.float32))
     assert meter.gap().count == 0
@@ -70,7 +69,7 @@ def test_one_token_far_off_is_rounding_and_all_of_them_a_little_are_not() -> Non
 def test_a_batch_of_which_nothing_can_be_compared_is_no_agreement(keeps_surplus: bool, drawn_with: int) -> None:
     """Wrong versions are when the check is needed; a kept group is one of earlier weights."""
     meter = AgreementMeter(policy_version=2, keeps_surplus=keeps_surplus)
-    meter.add([sample_of(version=drawn_with)], np.array([-0.5, -0.5], dtype=np.float32))
+    meter.add([rollout_of(version=drawn_with)], np.array([-0.5, -0.5], dtype=np.float32))
     with pytest.raises(AgreementError, match=rf"no token .* of version 2, .* come from version\(s\) \[{drawn_with}\]"):
         meter.check(bounds())
 
@@ -98,10 +97,9 @@ def test_the_gap_does_not_depend_on_the_order_of_the_tokens(pairs: list[tuple[fl
 
 
 def meter_of(generator: np.ndarray, trainer: np.ndarray) -> AgreementMeter:
-    sample = make_train_group(lengths=(len(generator),)).samples[0]
+    rollout = make_train_group(lengths=(len(generator),)).rollouts[0]
     meter = AgreementMeter(policy_version=0, keeps_surplus=False)
-    rollout = replace(sample.rollout, log_probs=generator.astype(np.float32))
-    meter.add([replace(sample, rollout=rollout)], trainer.astype(np.float32))
+    meter.add([replace(rollout, log_probs=generator.astype(np.float32))], trainer.astype(np.float32))
     return meter
 
 

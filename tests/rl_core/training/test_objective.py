@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.algorithms.aggregation import LossAverage
+from rl_core.algorithms.correction import importance_ratios, masked_weights, truncated_weights
+from rl_core.algorithms.losses import PPOLoss
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig
 from rl_core.models.output_head import PolicyOutput
 from rl_core.training.batches import OptimizerBatch
@@ -73,3 +75,48 @@ def test_a_sample_that_is_not_in_the_loss_is_as_good_as_absent(
     assert sums[0].weights == pytest.approx(sums[1].weights)
     for name, values_of in sums[0].sums.items():
         assert values_of == pytest.approx(sums[1].sums[name], abs=1e-6)
+
+
+OLDER, NEWER = np.array([0.5, 0.2, 0.1, 0.1, 0.1]), np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+"""The probabilities that two policies give to five responses of one token each."""
+REWARDS = np.array([0.0, 1.0, 3.0, -2.0, 0.5])
+UNCLIPPED = AlgorithmConfig(
+    loss=PPOLoss(clip_ratio_low=1.0, clip_ratio_high=4.0, clip_ratio_dual=None), loss_avg_mode="seq_sum_norm"
+)
+
+
+def gradient_from_samples_of_the_older(*, old: np.ndarray, weights: np.ndarray) -> torch.Tensor:
+    """The gradient of the newer policy's logits, [5]: the expectation over the older policy's samples, written out. The
+    advantage of a response is multiplied by how often it is sampled."""
+    group = make_train_group(lengths=(1,) * 5)
+    values = [
+        replace(
+            sample,
+            advantages=np.float32([5 * LONGEST * OLDER[i] * REWARDS[i]]),
+            old_log_probs=np.log(old[[i]]).astype(np.float32),
+            importance_weights=weights[[i]].astype(np.float32),
+        )
+        for i, sample in enumerate(group.samples)
+    ]
+    logits = torch.tensor(np.log(NEWER), dtype=torch.float32, requires_grad=True)
+    loss = loss_of(replace(group, samples=values), torch.log_softmax(logits, 0).split(1), UNCLIPPED)
+    (gradient,) = torch.autograd.grad(-loss.total, logits)
+    return gradient
+
+
+def test_a_batch_of_older_weights_has_a_biased_gradient_unless_a_ratio_knows_them() -> None:
+    """`rollout.staleness: 1`: the gradient of the newer policy's expected reward, from what the older one sampled."""
+    logits = torch.tensor(np.log(NEWER), dtype=torch.float32, requires_grad=True)
+    (true,) = torch.autograd.grad(torch.softmax(logits, 0) @ torch.tensor(REWARDS, dtype=torch.float32), logits)
+    ratios = importance_ratios(np.log(NEWER / OLDER), "token")
+    truncated, masked = truncated_weights(ratios, clip_max=5.0), masked_weights(ratios, clip_min=0.5, clip_max=5.0)
+    ones = np.ones(5)
+
+    def bias(*, old: np.ndarray, weights: np.ndarray) -> float:
+        found = gradient_from_samples_of_the_older(old=old, weights=weights)
+        return float((found - true).norm() / true.norm())
+
+    assert bias(old=OLDER, weights=ones) < 1e-5, "old_log_probs: engine"
+    assert bias(old=NEWER, weights=truncated) < 1e-5, "recompute, with a correction"
+    assert bias(old=NEWER, weights=masked) < 1e-5
+    assert bias(old=NEWER, weights=ones) > 0.3, "recompute without one: the older samples are taken for the newer's"

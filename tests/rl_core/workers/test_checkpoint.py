@@ -154,3 +154,6 @@ def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
     # Another kind of device rounds differently, so the wider bound of another implementation holds for it.
     path.write_text(json.dumps(content | {"device": "NVIDIA H200"}))
     worker.load_saved_policy(tmp_path)
+    # So does another number of workers.
+    path.write_text(json.dumps(content | {"topology": "4 workers"}))
+    worker.load_saved_policy(tmp_path)

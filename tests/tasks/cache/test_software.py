@@ -1,11 +1,13 @@
 """By which software a stage is made: what it is, what changed of it, and what that is in words."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.software import (
@@ -16,6 +18,7 @@ from tasks.cache.software import (
     differences,
     in_words,
     software_of_stages,
+    with_workers,
 )
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.tasks.upgrades import copied_sources, edit, install
@@ -100,9 +103,42 @@ def test_the_number_of_threads_decides_what_a_cpu_computes(monkeypatch: pytest.M
 
 def test_on_a_gpu_threads_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     put_driver(tmp_path, monkeypatch, "143771")
-    assert device().startswith("CPU"), "this torch knows no GPU"
+    assert device(ClusterConfig()).startswith("CPU"), "this torch knows no GPU"
     install(monkeypatch, tmp_path, "torch", "2.13.0+cu130")
-    assert device() == "GPU"
+    assert device(ClusterConfig()) == "GPU"
+    assert device(ClusterConfig(device="cpu")).startswith("CPU")
+
+
+def test_the_number_of_workers_decides_how_training_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cluster is changes nothing; nor does a single worker, so that earlier runs are taken over."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    alone, two = software("cluster={device: cpu, dealing: dynamic}"), software("cluster.devices=2")
+    assert changed(software(), alone) == {}
+    assert changed(alone, two) == dict.fromkeys(("cold-start", "train"), "workers none -> 1 x 2, sharding full")
+    assert changed(two, software("cluster={devices: 2, address: auto}")) == {}
+    words = "workers 1 x 2, sharding full -> 1 x 2, sharding none"
+    assert changed(two, software("cluster={devices: 2, sharding: none}")) == dict.fromkeys(
+        ("cold-start", "train"), words
+    )
+    groups = software("cluster={devices: 2, sequence_parallel_size: 2, tensor_parallel_size: 2}")
+    words = "workers 1 x 2, sharding full -> 1 x 2, sharding full, 2 for each sequence, 2 for each generator"
+    assert changed(two, groups) == dict.fromkeys(("cold-start", "train"), words)
+
+
+def test_other_workers_than_asked_for_are_other_software_of_what_all_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    two, one = software("cluster={nodes: 2, address: auto}"), software("cluster.address=auto")
+    left = with_workers(two, ClusterConfig(address="auto"))
+    assert changed(two, left) == dict.fromkeys(("cold-start", "train"), "workers 2 x 1, sharding full -> none")
+    assert changed(left, one) == {}
+    assert changed(with_workers(left, ClusterConfig(nodes=2, address="auto")), two) == {}
+
+
+def test_workers_on_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
+    assert device(ClusterConfig(devices=4)) == "CPU with 3 thread(s)"
+    assert device(ClusterConfig(devices=24)) == "CPU with 1 thread(s)"
 
 
 SOFTWARE = st.dictionaries(st.sampled_from(["torch", "vllm", "rl_core.loop", "device"]), st.sampled_from("abc"))

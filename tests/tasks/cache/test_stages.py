@@ -70,6 +70,8 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("tracking.gallery_items=3", {"report"}),
         ("trainer.save_limit=1", set()),
         ("trainer.async_save=false", set()),
+        ("trainer.save_on_epoch_end=false", AFTER_TRAINING),
+        ("cluster={nodes: 2, devices: 4, sharding: hybrid}", set()),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
         ("storage.address=s3://bucket/runs", set()),
         ("experiment=other", set()),
@@ -239,8 +241,13 @@ def test_a_new_key_leaves_existing_runs_their_name_and_another_value_of_it_does_
     """The name was written down before the keys came. Where the config below changes on purpose, write it down anew."""
     small = Path("tests/e2e/configs/small.yaml")
     assert run_name(load_config(small)) == "small-bf5d69b3db35"
-    newer = ("algorithm.overlong_filtering=true", "rollout.min_log_prob_correlation=0.5")
-    assert len({run_name(load_config(small, [*override])) for override in ([], newer[:1], newer[1:], newer)}) == 4
+    newer = (
+        "algorithm.overlong_filtering=true",
+        "rollout.min_log_prob_correlation=0.5",
+        "rollout.staleness=1",
+        "trainer.save_on_epoch_end=false",
+    )
+    assert len({run_name(load_config(small, [*override])) for override in ([], *zip(newer), newer)}) == 6
     before, after = (stage_digests(load_config(small, override), NamedFiles(source_digest)) for override in ([], newer))
     assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
 

@@ -7,9 +7,11 @@ import pytest
 
 from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
+from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock
 from tasks.cache.manifests import Output, StageManifest
-from tasks.pages.markdown import _said, links_page, markdown_table, stage_page, validation_page
+from tasks.pages.markdown import _said, links_page, markdown_table, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
 
@@ -88,6 +90,26 @@ def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_va
     assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | wrong |" in page
     assert r"| 2 | &lt;answer>3&lt;/answer> | 1 | right |" in page
     assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
+
+
+def test_the_steps_are_followed_by_what_each_of_several_workers_did(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    times = {"generate_s": 1.0, "update_s": 2.0, "sync_s": 0.0, "save_s": 0.0, "load_s": 0.0, "idle_s": 1.0}
+    columns = {
+        "host": ["here"],
+        "device": ["CPU"],
+        "total_s": [4.0],
+        **{name: [value] for name, value in times.items()},
+    }
+    with RunLock(run.lock):
+        logs = RunLogs(run)
+        logs.log_timing(1, {"total_s": 4.0}, workers=columns)
+        logs.log_step(1, {"reward/overall": 0.5})
+        assert "Workers" not in steps_page(run)
+        logs.log_timing(2, {"total_s": 4.0}, workers={name: values * 2 for name, values in columns.items()})
+    page = steps_page(run)
+    assert "| worker | device | generating | training | weights | idle | memory |" in page
+    assert page.endswith("| 1 | CPU, here | 25% | 50% | 0% | 25% |  |\n")
 
 
 def test_links_name_what_there_is() -> None:

@@ -8,6 +8,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
+from rl_core.planning.gpu import find_gpu
 from rl_core.planning.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -185,14 +186,14 @@ def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
 ) -> None:
     """So answer devices that share the machine's memory."""
     put_driver(tmp_path, monkeypatch, "[N/A]")
-    problems = static_problems(small(), RunDirectory(tmp_path / "run"))
+    problems = static_problems(small(), RunDirectory(tmp_path / "run"), gpu=find_gpu())
     assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
     assert "the driver does not tell how much" in text_of(problems)
 
 
 def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
     def found(address: str) -> list[str]:
-        problems = static_problems(small(f"storage.address={address}"), RunDirectory(tmp_path / "run"))
+        problems = static_problems(small(f"storage.address={address}"), RunDirectory(tmp_path / "run"), gpu=None)
         return [str(problem) for problem in problems if problem.where == "storage.address"]
 
     (problem,) = found("nonsense://bucket/runs")

@@ -18,9 +18,11 @@ from tasks.results.report_page import (
     PhaseMemory,
     ReportPage,
     TimeShare,
+    WorkerRow,
     image_uri,
     render,
 )
+from tasks.results.timeline import Bar, Timeline
 
 REWARD = Chart(
     title="Reward", caption="Mean.", series=[Series(label="reward", steps=[1, 2, 3], values=[0.1, 0.5, 0.9])]
@@ -90,6 +92,16 @@ def page(**changes) -> ReportPage:
         "stages": [TimeShare(name="prepare", seconds=30.0), TimeShare(name="merge", seconds=90.0, note="reused")],
         "phases": [TimeShare(name="generate", seconds=0.5)],
         "memory": [PhaseMemory(name="generate", forecast=1.5, measured=None)],
+        "workers": [
+            WorkerRow(name="0", host="here", device="CPU", shares={"training": 0.75, "idle": 0.25}, memory=1.5),
+            WorkerRow(name="1", host="there", device="CPU", shares={"training": 0.5, "idle": 0.5}, memory=None),
+        ],
+        "timeline": Timeline(
+            first_step=2,
+            last_step=4,
+            seconds=6.25,
+            workers=[[Bar(work="update", begin=0.0, length=0.5)], [Bar(work="generate", begin=0.25, length=0.5)]],
+        ),
         "gallery": [item(base=False, trained=True), item(base=True, trained=False)],
         "commands": {"Serve it": "vllm serve merged"},
         "config": "experiment: quickstart\n",
@@ -102,6 +114,20 @@ def test_the_memory_of_a_phase_is_shown_as_far_as_it_is_known() -> None:
     html = render(page())
     assert '<td>generate</td><td class="number">1.50</td><td class="number"></td>' in html
     assert 'id="memory"' not in render(page(memory=[]))
+
+
+def test_each_worker_shows_what_it_did() -> None:
+    html = render(page())
+    assert "<td>CPU <small>there</small></td>" in html
+    assert '<td class="number">75.0 %</td><td class="number">25.0 %</td><td class="number">1.50 GiB</td>' in html
+    assert 'id="workers"' not in render(page(workers=[]))
+
+
+def test_the_last_steps_show_who_did_what_when() -> None:
+    html = render(page())
+    assert "Steps 2 to 4: who did what when, over 6.2 s" in html
+    assert '<i class="generate" style="left: 25.000%; width: 50.000%"></i>' in html
+    assert "who did what when" not in render(page(timeline=None))
 
 
 def parsed(html: str) -> References:

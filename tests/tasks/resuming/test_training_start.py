@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ geometries = st.builds(
     epochs=st.integers(1, 4),
     save_freq=st.integers(1, 7),
     save_limit=st.integers(1, 3),
+    epoch_ends=st.booleans(),
     val_freq=st.sampled_from([-1, 1, 2, 3]),
     scores=st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=1, max_size=5),
     model_only=st.booleans(),
@@ -55,11 +57,24 @@ def test_finished_epochs_come_by_their_numbers(tmp_path: Path) -> None:
     assert names == ["train-epoch-002", "train-epoch-999", "train-epoch-1000"]
 
 
-@given(geometry=geometries, ends=ends)
-@example(geometry=CLEVR, ends=[End(step=38, kind="killed")])
-@example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")])
+def test_an_epoch_without_a_checkpoint_of_its_own_is_begun_again_from_an_earlier_one(run: RunDirectory) -> None:
+    """Epoch 1 was finished with step 4, and the newest checkpoint is of step 3."""
+    geometry = Geometry(steps_per_epoch=4, epochs=2, save_freq=3, save_limit=2, epoch_ends=False)
+    attempt(run, geometry, End(step=5, kind="killed"))
+    assert [path.stem for path in manifests_of_epochs(run)] == ["train-epoch-001"] and intact(run) == [3]
+    again = attempt(run, geometry)
+    assert (again.start.epochs, again.start.step, again.start.again) == ([], 3, 1)
+    assert again.ended and intact(run) == [6, 8]
+
+
+@given(geometry=geometries, ends=ends, staleness=st.sampled_from([0, 1]))
+@example(geometry=CLEVR, ends=[End(step=38, kind="killed")], staleness=0)
+@example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")], staleness=1)
 @settings(max_examples=40)
-def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(geometry: Geometry, ends: list[End]) -> None:
+def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(
+    geometry: Geometry, ends: list[End], staleness: int
+) -> None:
+    geometry = replace(geometry, staleness=staleness)
     with new_run() as whole, new_run() as run:
         attempt(whole, geometry)
         attempt(run, geometry, ends[0])

@@ -94,6 +94,19 @@ def test_finished_epochs_stand_though_their_checkpoints_are_gone(run: RunDirecto
     assert names(settle(run).epochs) == EPOCHS
 
 
+@pytest.mark.parametrize(("software", "kept"), [("2.0", True), ("3.0", False)])
+def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_them(
+    run: RunDirectory, software: str, kept: bool
+) -> None:
+    attempt(run, GEOMETRY, End(step=3, kind="recorded"))
+    assert intact(run) == [2] and run.rollouts(3).exists()
+    wanted = dataclasses.replace(GEOMETRY.wanted, software={"torch": software})
+    with unsynced():
+        start = settle_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
+    assert start.step == 2
+    assert run.rollouts(3).exists() == kept
+
+
 def test_a_damaged_newest_checkpoint_takes_its_epoch_with_it_and_nothing_else(run: RunDirectory) -> None:
     train(run, 3)
     (checkpoint(run, 6) / "state").write_text("altered")

@@ -25,6 +25,7 @@ geometries = st.builds(
     epochs=st.integers(1, 3),
     save_freq=st.integers(1, 5),
     save_limit=st.integers(1, 3),
+    epoch_ends=st.booleans(),
     val_freq=st.sampled_from([-1, 1, 2]),
     scores=st.sampled_from([(0.5,), (0.25, 0.75)]),
 )
@@ -69,6 +70,15 @@ def test_it_ends_as_if_it_had_stayed_on_one_machine(
 
 
 GEOMETRY = Geometry(steps_per_epoch=4, epochs=2, save_freq=2, save_limit=2)
+
+
+def test_an_epoch_that_ends_after_the_newest_checkpoint_is_fetched_up_to_that(tmp_path: Path) -> None:
+    geometry = Geometry(steps_per_epoch=4, epochs=2, save_freq=3, save_limit=2, epoch_ends=False)
+    place = Place.at(str(tmp_path / "share"))
+    first, second = machine(tmp_path, 1), machine(tmp_path, 2)
+    trained(first, place, geometry, End(step=6, kind="killed"))
+    assert trained(second, place, geometry).resumed == 3
+    assert results(second) == unbroken(tmp_path, geometry)
 
 
 def test_what_came_further_elsewhere_is_fetched_and_what_is_behind_replaces_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Sightline's side once more, with the time of the parts of a step: `python -m ... --work ... --out ...`.
+
+Writes what `sightline_side` writes, and beside it OUT.parts.json: part -> [start, seconds] of each call.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.speed import sightline_side
+from benchmarks.speed.side import parse_side
+from rl_core.rollout.vllm_process import prepare_process
+
+Calls = dict[str, list[tuple[float, float]]]
+
+
+def measure(owner: type, method: str, calls: list[tuple[float, float]]) -> None:
+    """Let a method of a class note when it is called and how long it takes."""
+    inner: Callable[..., Any] = getattr(owner, method)
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            calls.append((start, time.perf_counter() - start))
+
+    setattr(owner, method, timed)
+
+
+def measure_parts() -> Calls:
+    """Measure every part from now on. No part contains another one."""
+    prepare_process()
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    from rl_core.rollout.vllm_engine import VllmEngine
+    from rl_core.rollout.vllm_requests import RunningRequests
+    from rl_core.training.policy_update import PolicyUpdate
+
+    methods = {
+        "generate: language model": (GPUModelRunner, "_model_forward"),
+        "generate: vision tower": (GPUModelRunner, "_execute_mm_encoder"),
+        "generate: choice of the requests of a step": (Scheduler, "schedule"),
+        "generate: results of a step": (Scheduler, "update_from_output"),
+        "generate: state of the requests": (GPUModelRunner, "_update_states"),
+        "generate: input tensors": (GPUModelRunner, "_prepare_inputs"),
+        "generate: sampling": (GPUModelRunner, "sample_tokens"),
+        "generate: new requests": (RunningRequests, "add"),
+        "generate: texts of the responses": (VllmEngine, "_rollout"),
+        "forward_backward: packing and forward pass": (PolicyUpdate, "_forward"),
+        "forward_backward: backward pass": (torch.Tensor, "backward"),
+    }
+    calls: Calls = {part: [] for part in methods}
+    for part, (owner, method) in methods.items():
+        measure(owner, method, calls[part])
+    return calls
+
+
+if __name__ == "__main__":
+    found = measure_parts()
+    sightline_side.main()
+    parse_side().out.with_suffix(".parts.json").write_text(json.dumps(found))

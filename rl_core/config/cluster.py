@@ -1,0 +1,91 @@
+"""The section `cluster`: the workers that train one model together, and where they run."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from rl_core.distributed.place import Layout
+from rl_core.section import Kwargs, Section, refuse_secrets
+
+WorkerDevice = Literal["auto", "cpu", "cuda"]
+"""What a worker computes on."""
+
+
+class ClusterConfig(Section):
+    """The workers that train one model together, one on each device. With its defaults a run has a single worker and
+    needs no cluster. The section is in no digest: a run may be continued on other devices, and its last digits then
+    differ, as with another number of threads."""
+
+    nodes: int = Field(default=1, ge=1, le=1024)
+    """Machines of the run."""
+    devices: int = Field(default=1, ge=1, le=64)
+    """Workers on each machine: its GPUs, or without GPUs processes that share its cores."""
+    placement: Literal["colocated", "split"] = "colocated"
+    """Where responses are generated. `colocated`: every worker generates and trains in turn. `split`: some workers of
+    each machine only generate, and the others only train; with `rollout.staleness: 1` both work at the same time."""
+    generating_devices: int = Field(default=1, ge=1, le=63)
+    """Workers of each machine that generate with `placement: split`."""
+    address: str = Field(default="local", pattern=r"^(local|auto|ray://\S+|[^\s:/]+:\d+)$")
+    """The Ray cluster. `local` starts one on this machine, which ends with the run. `auto` joins the one that runs on
+    this machine or that RAY_ADDRESS names; `HOST:PORT` joins the one there; `ray://HOST:PORT` joins through Ray's
+    client server. A cluster that was joined goes on after the run."""
+    device: WorkerDevice = "auto"
+    """What each worker computes on; `auto` is a GPU where there is one, else the CPU."""
+    sharding: Layout = "full"
+    """Where weights, gradients and moments lie. `full`: each worker has an equal part. `hybrid`: they are spread over
+    the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""
+    dealing: Literal["static", "dynamic"] = "static"
+    """How prompts come to the generators. `static`: each gets an equal block at once. `dynamic`: one that is done takes
+    more. No response depends on it."""
+    tensor_parallel_size: int = Field(default=1, ge=1, le=64)
+    """Workers of a machine that hold one generator together (tensor parallelism): each has a part of its weights and of
+    its KV cache. `devices` must be a multiple of it, and so must the model's attention heads."""
+    sequence_parallel_size: int = Field(default=1, ge=1, le=64)
+    """Workers that compute each sequence together in an update (Ulysses): each has a part of its tokens, so activations
+    take less memory. The number of workers must be a multiple of it, and so must the model's attention heads."""
+    min_workers: int | None = Field(default=None, ge=1)
+    """Fewest workers with which training may go on. If a machine or a device is gone and nothing has come in its place
+    within `wait_for_all_seconds`, the next attempt takes what is left, the same number on each machine. When the
+    others are back, the attempt after that takes all of them. If null, only all workers together train."""
+    wait_for_all_seconds: float = Field(default=300.0, gt=0.0)
+    """With `min_workers`, how long an attempt waits for room for all workers."""
+    start_timeout_seconds: float = Field(default=300.0, gt=0.0)
+    """Longest time until all workers have their devices, and then until they have loaded the model."""
+    hang_timeout_seconds: float = Field(default=1800.0, gt=0.0)
+    """Longest time without any progress of a call; after that the workers are ended, and training is tried again from
+    the last checkpoint. It must be longer than the longest update."""
+    runtime_env: Kwargs = {}
+    """Ray's runtime environment of the workers, for instance `{env_vars: {NCCL_SOCKET_IFNAME: eth0}}`. Secrets do not
+    belong here: let each machine have them in its environment."""
+
+    _secrets_are_refused = field_validator("runtime_env")(refuse_secrets)
+
+    @property
+    def ranks(self) -> int:
+        """Number of workers."""
+        return self.nodes * self.devices
+
+    @property
+    def is_split(self) -> bool:
+        """Whether some workers only generate and the others only train."""
+        return self.placement == "split"
+
+    @property
+    def training_devices(self) -> int:
+        """Workers of each machine that train. Where none would be left, which `plan` refuses, this is 1."""
+        return max(1, self.devices - self.generating_devices) if self.is_split else self.devices
+
+    @property
+    def trainers(self) -> int:
+        """Number of workers that train."""
+        return self.nodes * self.training_devices
+
+    @property
+    def generators(self) -> int:
+        """Number of workers that generate."""
+        return self.nodes * self.generating_devices if self.is_split else self.ranks
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the run has a single worker beside its process, without a cluster."""
+        return self.ranks == 1 and self.address == "local" and self.device == "auto"

@@ -1,0 +1,1 @@
+"""The ranks: the worker processes that train one model together."""

@@ -1,0 +1,30 @@
+"""The place of a worker among the ranks."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["full", "hybrid", "none"]
+"""Where weights, gradients and moments lie. `full`: spread over all ranks. `hybrid`: spread over the ranks of a
+machine, and each machine has all of them. `none`: each rank has all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankPlace:
+    """Which of the ranks a worker is, and where it meets the others. It pickles, because the driver deals it out.
+
+    Attributes:
+        rank: Number of the worker, from 0.
+        size: Number of ranks.
+        ranks_a_node: How many ranks each machine has; consecutive ranks share a machine.
+        meeting: Address at which the ranks find each other, as `torch.distributed` takes it
+            (`tcp://host:port`); empty for a single rank.
+    """
+
+    rank: int
+    size: int
+    ranks_a_node: int
+    meeting: str
+
+
+ALONE = RankPlace(rank=0, size=1, ranks_a_node=1, meeting="")
+"""The place of a worker that trains without others."""

@@ -1,0 +1,256 @@
+"""The ranks as one of them sees them: what it is, how the weights are spread, and how small values are exchanged."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Self, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from rl_core.distributed.generator_ranks import GeneratorRanks
+from rl_core.distributed.interface import choose_interface
+from rl_core.distributed.place import ALONE, Layout, RankPlace
+from rl_core.distributed.sendable import sendable
+
+Value = TypeVar("Value")
+
+TOPOLOGY_ALONE: Final = "one worker"
+"""The topology of a worker that trains without others."""
+
+_LAST_MEETING: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """What ranks that are several share.
+
+    Attributes:
+        mesh: The ranks as a DeviceMesh of the device that computes: [ranks], or [replicas, shards].
+        objects: Process group over which small values are exchanged.
+        checkpoints: Process group of those who write and read checkpoints, which a thread may do beside the training.
+        sequence: Process group of the ranks that compute the same sequences together with this one; None if each rank
+            computes its own.
+        layout: Where weights, gradients and moments lie.
+    """
+
+    mesh: DeviceMesh
+    objects: dist.ProcessGroup
+    checkpoints: dist.ProcessGroup
+    sequence: dist.ProcessGroup | None
+    generator: dist.ProcessGroup | None
+    layout: Layout
+
+
+class Ranks:
+    """All ranks. Every method but `close` is called by all of them, in the same order.
+
+    Attributes:
+        place: Which of them this one is.
+        world: Process groups and meshes; None for a rank that is alone, for which every method returns at once.
+    """
+
+    def __init__(
+        self, place: RankPlace, world: World | None, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1
+    ) -> None:
+        self.place = place
+        self.world = world
+        self._ranks_a_sequence = ranks_a_sequence
+        self._ranks_a_generator = ranks_a_generator
+
+    @classmethod
+    def join(cls, place: RankPlace, layout: Layout, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1) -> Self:
+        """Meet the other ranks; this waits until all have come. A rank that is alone meets nobody.
+
+        Torch's default process group must not exist yet. On a GPU the ranks of a machine take its visible devices in
+        turn.
+
+        Args:
+            place: Which of the ranks this one is.
+            layout: Where weights, gradients and moments lie.
+            ranks_a_sequence: How many consecutive ranks compute each sequence together (sequence parallelism).
+            ranks_a_generator: How many consecutive ranks of a machine hold each generator together (tensor
+                parallelism).
+
+        Raises:
+            RuntimeError: this process has a default process group already, or the others did not come in time.
+            ValueError: `hybrid`, and the machines do not have the same number of ranks; or the ranks cannot be put
+                together in groups of `ranks_a_sequence`, or those of a machine in groups of `ranks_a_generator`.
+        """
+        if place.size % ranks_a_sequence:
+            raise ValueError(f"{place.size} ranks cannot be put together in groups of {ranks_a_sequence}")
+        if place.ranks_a_node % ranks_a_generator:
+            raise ValueError(
+                f"{place.ranks_a_node} ranks of a machine cannot hold generators in groups of {ranks_a_generator}"
+            )
+        if place.size == 1:
+            return cls(place, None)
+        shape = _mesh_shape(place, layout)
+        if dist.is_initialized():
+            raise RuntimeError("this process belongs to a process group already: ranks need a process of their own")
+        choose_interface(place)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda":
+            torch.cuda.set_device(place.rank % place.ranks_a_node % torch.cuda.device_count())
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
+            init_method=place.meeting,
+            rank=place.rank,
+            world_size=place.size,
+        )
+        names = ("ranks",) if len(shape) == 1 else ("replicas", "shards")
+        mesh = init_device_mesh(device, shape, mesh_dim_names=names)
+        world = World(
+            mesh=mesh,
+            objects=_gloo_group(),
+            checkpoints=_gloo_group(),
+            sequence=_group_of_neighbours(place, ranks_a_sequence),
+            generator=_group_of_neighbours(place, ranks_a_generator, backend="gloo"),
+            layout=layout,
+        )
+        return cls(place, world, ranks_a_sequence=ranks_a_sequence, ranks_a_generator=ranks_a_generator)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank does what only one of them does, such as to write a file."""
+        return self.place.rank == 0
+
+    @property
+    def learner(self) -> int:
+        """The learner that this rank belongs to, from 0: the ranks that compute the same sequences together are one
+        learner, and every learner computes other groups."""
+        return self.place.rank // self._ranks_a_sequence
+
+    @property
+    def learners(self) -> int:
+        """Number of learners."""
+        return self.place.size // self._ranks_a_sequence
+
+    @property
+    def generator(self) -> GeneratorRanks:
+        """The ranks that hold one generator together with this one."""
+        group = None if self.world is None else self.world.generator
+        return GeneratorRanks(place=self.place, size=self._ranks_a_generator, group=group)
+
+    def gather_from_learners(self, value: Value) -> list[Value]:
+        """As `gather`, but one value of each learner, whose ranks all have the same."""
+        return self.gather(value)[:: self._ranks_a_sequence]
+
+    @property
+    def topology(self) -> str:
+        """How many ranks there are and how the weights are spread, in words: what the last digits depend on."""
+        if self.world is None:
+            return TOPOLOGY_ALONE
+        together = f", {self._ranks_a_sequence} for each sequence" if self.world.sequence is not None else ""
+        generators = f", {self._ranks_a_generator} for each generator" if self.world.generator is not None else ""
+        return (
+            f"{self.place.size} workers, {self.place.ranks_a_node} on each machine, sharding "
+            f"{self.world.layout}{together}{generators}"
+        )
+
+    @property
+    def checkpoint_group(self) -> dist.ProcessGroup | None:
+        """The process group that writes and reads checkpoints; None for a rank that is alone."""
+        return None if self.world is None else self.world.checkpoints
+
+    def gather(self, value: Value) -> list[Value]:
+        """The values of all ranks, in their order, on every rank. A value is anything that pickles."""
+        if self.world is None:
+            return [value]
+        found: list[Any] = [None] * self.place.size
+        dist.all_gather_object(found, value, group=self.world.objects)
+        return found
+
+    @contextmanager
+    def succeed_together(self) -> Iterator[None]:
+        """If the block raises an error on some ranks, every rank raises one: its own, or else that of the first rank
+        which has one. The others would wait for these ranks in the next collective operation, so there may be none
+        inside the block.
+        """
+        own: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            own = error
+            raise
+        finally:
+            failures = [error for error in self.gather(None if own is None else sendable(own)) if error is not None]
+        if failures:
+            raise failures[0]
+
+    def in_turn(self, work: Callable[[], Value]) -> Value:
+        """The result of `work()`, which the ranks of a machine call one after the other. What it needs of the host's
+        memory, and frees again, is needed once for each machine. It may contain no collective operation.
+
+        Raises:
+            Exception: the work failed on some rank; see `succeed_together`.
+        """
+        found: list[Value] = []
+        for turn in range(self.place.ranks_a_node):
+            with self.succeed_together():
+                if self.place.rank % self.place.ranks_a_node == turn:
+                    found.append(work())
+        return found[0]
+
+    def close(self) -> None:
+        """Leave the ranks. Something else may have ended torch's process groups before (vLLM does).
+
+        A rank that leaves closes its connections, which may still carry data of the last operation, so all ranks come
+        together once more, unless some have died.
+        """
+        if self.world is None or not dist.is_initialized():
+            return
+        self.meet_for_the_last_time()
+        self.world = None
+        dist.destroy_process_group()
+
+    def meet_for_the_last_time(self) -> None:
+        """Wait until all ranks have finished what they do together, for at most some seconds."""
+        if self.world is not None and dist.is_initialized():
+            with suppress(RuntimeError):  # another rank has died
+                dist.monitored_barrier(self.world.objects, timeout=_LAST_MEETING)
+
+
+LONE: Final = Ranks(ALONE, None)
+"""A worker that trains without others."""
+
+
+def _mesh_shape(place: RankPlace, layout: Layout) -> tuple[int, ...]:
+    """[ranks], or [replicas, shards], where each replica has all weights."""
+    match layout:
+        case "full":
+            return (place.size,)
+        case "none":
+            return (place.size, 1)
+        case "hybrid":
+            nodes, rest = divmod(place.size, place.ranks_a_node)
+            if rest:
+                raise ValueError(
+                    f"{place.size} ranks cannot be shared out equally over machines with {place.ranks_a_node} ranks"
+                )
+            return (nodes, place.ranks_a_node)
+
+
+def _gloo_group() -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo")
+    assert isinstance(group, dist.ProcessGroup), "this rank is in it"
+    return group
+
+
+def _group_of_neighbours(place: RankPlace, size: int, *, backend: str | None = None) -> dist.ProcessGroup | None:
+    """The process group of this rank among groups of `size` consecutive ranks; None for groups of one. Every rank
+    creates every group, in the same order, as torch demands.
+
+    Args:
+        place: Which of the ranks this one is.
+        size: A divisor of the number of ranks.
+        backend: What the group exchanges tensors with; None for that of the default process group.
+    """
+    if size == 1:
+        return None
+    groups = [dist.new_group([*range(begin, begin + size)], backend=backend) for begin in range(0, place.size, size)]
+    own = groups[place.rank // size]
+    assert isinstance(own, dist.ProcessGroup), "this rank is in it"
+    return own

@@ -1,0 +1,51 @@
+"""The shards of a module's weights: how to come from them to whole tensors, and from a tensor to its local part."""
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+
+def sharded_parts(module: nn.Module) -> Iterator[FSDPModule]:
+    """The parts of a module that are gathered each on its own; none if the module is not sharded."""
+    return (part for part in module.modules() if isinstance(part, FSDPModule))
+
+
+def reshard(module: nn.Module) -> None:
+    """Free what the last pass has gathered, so that the parameters are the shards again."""
+    for part in sharded_parts(module):
+        part.reshard()
+
+
+def whole(tensor: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A tensor as a whole, detached. Every rank calls it, in the same order.
+
+    Args:
+        tensor: A sharded tensor, or any other one, which is returned as it is.
+        dtype: Number format to which a sharded tensor is cast before it is gathered; None keeps its own.
+    """
+    found = tensor.detach()
+    if not isinstance(found, DTensor):
+        return found
+    return cast(DTensor, found if dtype is None else found.to(dtype)).full_tensor()
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank has of a sharded tensor, detached and in the same memory; any other tensor as it is, detached."""
+    found = tensor.detach()
+    return found.to_local() if isinstance(found, DTensor) else found
+
+
+def by_part(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> torch.Tensor:
+    """`function(*tensors)` for a function that works number by number: of sharded tensors, part by part. The result is
+    sharded like the first tensor, and on its device."""
+    first = tensors[0]
+    result = function(*map(local_part, tensors))
+    if not isinstance(first, DTensor):
+        return result
+    return DTensor.from_local(
+        result, first.device_mesh, first.placements, run_check=False, shape=first.shape, stride=first.stride()
+    )

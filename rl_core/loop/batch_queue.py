@@ -1,0 +1,171 @@
+"""The rollout batches of a run in their order: each is collected in the step that learns from it, or with
+`rollout.staleness: 1` in the step before.
+
+A batch that was collected ahead is *pending* until its step. It is part of the checkpoint as the rollouts that were
+generated for it, with the loader's place and the surplus before them: everything else follows from these in the same
+way as when it was collected.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.loop.agreement import COMPARED_GROUPS
+from rl_core.loop.collecting import Collected, Collector, policy_versions, training_sampling
+from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, load_surplus, read_batch, save_surplus
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.records.rollout_files import write_rollouts
+from rl_core.rewards.pool import RewardPool
+from rl_core.rollout.requests import collect_groups, requests_for
+from rl_core.timing import PhaseTimer
+from rl_core.types import Group, Prompt
+from rl_core.workers.protocol import WorkerGroup, awake_generator
+
+PENDING_FILE: Final = "pending.parquet"
+"""The file with the rollouts of the pending batch in a checkpoint, in the format of a rollout file."""
+
+_SHORT: Final = 32
+"""Most tokens of a response that is sampled only to compare generator and trainer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueState:
+    """What the steps after a checkpoint need of the batches before it.
+
+    Attributes:
+        loader: The loader's state after the prompts of the saved step.
+        surplus: Groups that the saved step has kept for the next one.
+        pending: All rollouts that were generated for the next step; None unless batches are collected ahead.
+    """
+
+    loader: Mapping[str, Any]
+    surplus: RolloutBatch = EMPTY
+    pending: RolloutBatch | None = None
+
+    def save(self, folder: Path, *, step: int) -> None:
+        """Write all but the loader's state into the folder of the checkpoint after `step`."""
+        save_surplus(self.surplus, folder, step=step)
+        if self.pending is not None:
+            write_rollouts(folder / PENDING_FILE, self.pending.groups, self.pending.scores, [], step=step + 1)
+
+
+class BatchQueue:
+    """Collects the rollout batch of each step in time.
+
+    With `rollout.staleness: 1` the batch of step k + 1 is collected with the weights before the update of step k: in
+    the background during the update, where workers generate beside it, and otherwise before it. Steps 1 and 2 both get
+    what the initial weights sample.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        workers: WorkerGroup,
+        rewards: RewardPool,
+        loader: PromptLoader,
+        recorder: StepRecorder,
+    ) -> None:
+        self._config = config
+        self._workers = workers
+        self._rewards = rewards
+        self._loader = loader
+        self._recorder = recorder
+        self._pending: Collected | None = None
+        self._collecting: Future[Collected] | None = None
+        self._sampled_now: Sequence[Group] = ()
+        self._place: Mapping[str, Any] = loader.state_dict()
+        self._surplus = EMPTY
+
+    def next(self, step: int, timer: PhaseTimer) -> Collected:
+        """The batch of `step`, the step after the last one that was asked for. Collects what has to be collected before
+        the update, and begins what is collected beside it.
+
+        Raises:
+            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
+        """
+        with awake_generator(self._workers, timer):  # it has the devices' memory until the block ends
+            batch = self._pending or self._collect(step, timer)
+            self._place, self._surplus = self._loader.state_dict(), batch.surplus
+            if self._config.rollout.staleness:
+                # Also in the last step of a run: a longer run that continues it finds the batch that it would have had.
+                self._collect_ahead(step + 1, timer, prompts=[group.prompt for group in batch.generated.groups])
+        return batch
+
+    def finish(self, timer: PhaseTimer) -> None:
+        """Wait for what is collected beside the update.
+
+        Raises:
+            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
+        """
+        collecting, self._collecting = self._collecting, None
+        if collecting is not None:
+            with timer.phase("generate_wait"):
+                self._pending = collecting.result()
+
+    @property
+    def sampled_now(self) -> Sequence[Group]:
+        """Groups that the weights before the update have sampled, if the batch of the step is older; else none."""
+        return self._sampled_now
+
+    @property
+    def state(self) -> QueueState:
+        """The state after the step whose batch was given last."""
+        pending = None if self._pending is None else self._pending.generated
+        return QueueState(loader=self._place, surplus=self._surplus, pending=pending)
+
+    def restore(self, folder: Path, *, loader: Mapping[str, Any], step: int) -> None:
+        """Continue after `step`, from the folder of its checkpoint and the loader's state in it."""
+        self._loader.load_state_dict(loader)
+        self._place, self._surplus = self._loader.state_dict(), load_surplus(folder, self._loader.find)
+        if self._config.rollout.staleness:
+            pending = read_batch(folder / PENDING_FILE, self._loader.find)
+            (version,) = policy_versions(pending.groups)
+            collector = self._collector(step + 1, PhaseTimer(), recorded=pending, version=version)
+            self._pending = collector.collect(self._loader.next_batch, kept=self._surplus)
+
+    def _collect(self, step: int, timer: PhaseTimer) -> Collected:
+        return self._collector_now(step, timer).collect(self._loader.next_batch, kept=self._surplus)
+
+    def _collect_ahead(self, step: int, timer: PhaseTimer, *, prompts: Sequence[Prompt]) -> None:
+        """Collect the batch of the next step, or begin to; `prompts` are some to compare generator and trainer on."""
+        if not self._workers.generates_beside_training:
+            self._pending = self._collect(step, timer)
+            self._sampled_now = self._pending.generated.groups
+            return
+        with timer.phase("agreement"):
+            self._sampled_now = self._short_responses(prompts[:COMPARED_GROUPS], step=step)
+        # What is seen of the timer here is the time that the update leaves to wait.
+        collect = self._collector_now(step, PhaseTimer()).collect
+        thread = ThreadPoolExecutor(1, thread_name_prefix="collecting")
+        # In the caller's context, so that messages of the thread belong to the same flow run.
+        self._collecting = thread.submit(copy_context().run, collect, self._loader.next_batch, kept=self._surplus)
+        thread.shutdown(wait=False)  # the thread ends with this batch
+
+    def _short_responses(self, prompts: Sequence[Prompt], *, step: int) -> list[Group]:
+        """The first tokens of new responses: what is generated beside the update comes too late to compare the weights
+        before it."""
+        n, sampling = self._config.rollout.n, training_sampling(self._config)
+        short = replace(sampling, max_tokens=min(_SHORT, sampling.max_tokens))
+        requests = requests_for(prompts, n, run_seed=self._config.seed, step=step)
+        return collect_groups(prompts, list(self._workers.generate(requests, short)), n)
+
+    def _collector_now(self, step: int, timer: PhaseTimer) -> Collector:
+        recorded = self._recorder.recorded_rollouts(step, self._loader.find)  # by an interrupted attempt
+        return self._collector(step, timer, recorded=recorded, version=self._workers.policy_version)
+
+    def _collector(self, step: int, timer: PhaseTimer, *, recorded: RolloutBatch, version: int) -> Collector:
+        return Collector(
+            step=step,
+            config=self._config,
+            workers=self._workers,
+            rewards=self._rewards,
+            timer=timer,
+            policy_version=version,
+            recorded=recorded,
+        )

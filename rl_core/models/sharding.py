@@ -1,0 +1,91 @@
+"""Spreads a policy or a critic over the ranks with FSDP2 (`torch.distributed.fsdp.fully_shard`).
+
+Each decoder layer and each block of the vision tower is gathered on its own just before it computes, and the rest of
+the model (embeddings, norms, head) together. A gradient is the sum over the ranks, not their mean, because the loss
+of each rank already has the denominator of the whole optimizer batch.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from rl_core.distributed.ranks import Ranks
+from rl_core.distributed.shards import sharded_parts
+from rl_core.models.policy import PolicyModel
+from rl_core.models.value import ValueModel
+
+Item = TypeVar("Item")
+
+_AS_IT_IS: Final = MixedPrecisionPolicy(cast_forward_inputs=False)
+
+
+def shard(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: bool) -> None:
+    """Keep this rank's part of the weights, on the mesh's device, in place. Every rank calls it with equal weights.
+
+    Args:
+        model: The model, with all weights.
+        ranks: At least two ranks.
+        float32_masters: Keep the trained bfloat16 weights as float32, which the optimizer updates and which are rounded
+            to bfloat16 for each pass. Otherwise they stay bfloat16. Frozen weights always keep their format.
+    """
+    assert ranks.world is not None, "there is nothing to share among one rank"
+    # The view that it warns of is never changed in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
+    mesh = ranks.world.mesh
+
+    def spread(part: nn.Module, precision: MixedPrecisionPolicy) -> None:
+        if float32_masters:
+            _to_float32(part)  # only now, so that the whole model is never there in float32
+        fully_shard(part, mesh=mesh, mp_policy=precision)
+
+    precision = _precision(model)
+    for layer in _layers(model):
+        spread(layer, precision)
+    if isinstance(model, ValueModel):
+        spread(model.head, _AS_IT_IS)  # float32 in a bfloat16 model too
+    spread(model, precision)
+    if isinstance(model, PolicyModel):
+        register_fsdp_forward_method(model, "head_rows")
+    for part in sharded_parts(model):
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)  # gloo has no operation that also divides
+
+
+def one_exchange(passes: Sequence[Item], model: PolicyModel | ValueModel, ranks: Ranks) -> Iterator[Item]:
+    """The passes of an optimizer step, for a loop that makes the forward and the backward pass of each.
+
+    Where every rank has all weights, and so has room for a whole gradient, the ranks add up their gradients once, in
+    the last backward pass. Otherwise they do so in each, and keep only their shards of the sum.
+    """
+    waits = ranks.world is not None and ranks.world.layout == "none"
+    parts = [*sharded_parts(model)]
+    for number, one in enumerate(passes, start=1):
+        for part in parts:
+            part.set_requires_gradient_sync(not waits or number == len(passes), recurse=False)
+        yield one
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    """The decoder layers and the blocks of the vision tower."""
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+def _precision(model: PolicyModel | ValueModel) -> MixedPrecisionPolicy:
+    """Gather bfloat16 weights as bfloat16, and add their gradients in float32. float32 models need nothing."""
+    weights = {weight.dtype for name, weight in model.named_parameters() if not name.startswith("head.")}
+    if torch.bfloat16 not in weights:
+        return _AS_IT_IS
+    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+
+
+def _to_float32(part: nn.Module) -> None:
+    """Convert the trained weights that are not sharded yet."""
+    for parameter in part.parameters():
+        if parameter.requires_grad and not isinstance(parameter, DTensor):
+            parameter.data = parameter.data.float()

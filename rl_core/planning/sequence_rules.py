@@ -1,0 +1,50 @@
+"""Problems with sequence parallelism."""
+
+from collections.abc import Iterator
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.problem import Problem
+
+_KEY = "cluster.sequence_parallel_size"
+
+
+def why_not_shared(heads: int, key_value_heads: int, size: int) -> str | None:
+    """Why the heads of a model cannot be shared by `size` ranks, in words; None if they can."""
+    if heads % size:
+        return f"{heads} attention heads cannot be shared equally by {size} ranks"
+    if key_value_heads % size and size % key_value_heads:
+        return f"neither of {key_value_heads} key/value heads and {size} ranks is a multiple of the other"
+    return None
+
+
+def head_problems(cluster: ClusterConfig, sizes: ModelSizes) -> Iterator[Problem]:
+    """Attention heads that the workers of a sequence cannot share equally."""
+    heads, key_value_heads = sizes.query_size // sizes.head_size, sizes.key_value_size // sizes.head_size
+    why = why_not_shared(heads, key_value_heads, cluster.sequence_parallel_size)
+    if why is not None:
+        yield Problem(where=_KEY, what=why, fix=_fix(heads, key_value_heads))
+
+
+def sequence_problems(cluster: ClusterConfig) -> Iterator[Problem]:
+    """Workers that cannot be put together, or only over the network."""
+    size = cluster.sequence_parallel_size
+    if cluster.trainers % size:
+        yield Problem(
+            where=_KEY,
+            what=f"{cluster.trainers} worker(s) cannot be put together in groups of {size}",
+            fix="choose a divisor of the number of workers that train",
+        )
+    elif cluster.training_devices % size:
+        yield Problem(
+            where=_KEY,
+            what=f"groups of {size} workers on machines of {cluster.training_devices} are spread over machines, and "
+            "every layer sends all of its states over the network, twice",
+            fix="choose a divisor of cluster.devices",
+            fatal=False,
+        )
+
+
+def _fix(heads: int, key_value_heads: int) -> str:
+    fitting = [size for size in range(1, heads + 1) if why_not_shared(heads, key_value_heads, size) is None]
+    return f"set it to one of {', '.join(map(str, fitting))}"

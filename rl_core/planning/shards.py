@@ -1,0 +1,38 @@
+"""What one of several workers holds of a model (docs/memory.md, "On several workers")."""
+
+from dataclasses import replace
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.config.run import RunConfig
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.training_state import BYTES
+
+
+def shards(cluster: ClusterConfig) -> int:
+    """The number of workers over which weights, gradients and moments are spread."""
+    match cluster.sharding:
+        case "full":
+            return cluster.trainers
+        case "hybrid":
+            return cluster.training_devices
+        case "none":
+            return 1
+
+
+def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
+    """What one of several workers holds of a model that is spread evenly; a head's keys and values are not divided."""
+    return replace(
+        sizes,
+        parameters=-(-sizes.parameters // parts),
+        vision_parameters=-(-sizes.vision_parameters // parts),
+        key_value_size=max(sizes.head_size, sizes.key_value_size // parts),
+        linear_layers={name: -(-ends // parts) for name, ends in sizes.linear_layers.items()},
+    )
+
+
+def gathered_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the weights that a worker gathers for a pass: a layer and the one that is fetched ahead, and the
+    embeddings with the output head."""
+    heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
+    layer = heads + 3 * sizes.hidden_size * sizes.intermediate_size
+    return (2 * layer + 2 * sizes.vocab_size * sizes.hidden_size) * BYTES[config.model.dtype]

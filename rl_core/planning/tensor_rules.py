@@ -1,0 +1,40 @@
+"""Problems with generators that several workers hold together (tensor parallelism)."""
+
+from collections.abc import Iterator
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.problem import Problem
+from rl_core.planning.sequence_rules import why_not_shared
+
+_KEY = "cluster.tensor_parallel_size"
+
+
+def generator_problems(cluster: ClusterConfig) -> Iterator[Problem]:
+    """Workers of a machine that cannot be put together."""
+    size = cluster.tensor_parallel_size
+    if cluster.devices % size:
+        yield Problem(
+            where=_KEY,
+            what=f"the {cluster.devices} worker(s) of a machine cannot hold generators in groups of {size}",
+            fix="choose a divisor of cluster.devices",
+        )
+
+
+def generator_part_problems(cluster: ClusterConfig, sizes: ModelSizes) -> Iterator[Problem]:
+    """Layers that the workers of a generator cannot share equally."""
+    why = _why_not_divided(sizes, cluster.tensor_parallel_size)
+    if why is not None:
+        most = sizes.query_size // sizes.head_size
+        fitting = [size for size in range(1, most + 1) if _why_not_divided(sizes, size) is None]
+        yield Problem(where=_KEY, what=why, fix=f"set it to one of {', '.join(map(str, fitting))}")
+
+
+def _why_not_divided(sizes: ModelSizes, size: int) -> str | None:
+    """Why vLLM cannot divide the layers of a model by `size`, in words; None if it can."""
+    heads, key_value_heads = sizes.query_size // sizes.head_size, sizes.key_value_size // sizes.head_size
+    if sizes.vision_heads % size:
+        return f"{sizes.vision_heads} attention heads of the vision tower cannot be shared equally by {size} ranks"
+    if sizes.intermediate_size % size:
+        return f"feed-forward layers of width {sizes.intermediate_size} cannot be shared equally by {size} ranks"
+    return why_not_shared(heads, key_value_heads, size)

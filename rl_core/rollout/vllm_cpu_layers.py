@@ -1,0 +1,96 @@
+"""Layers that vLLM uses on a CPU in place of its own, with equal results to the bit. Importing this module before an
+engine starts registers them.
+
+vLLM computes on a CPU in eager mode what it would otherwise compile or leave to a kernel of a GPU: its rotation of
+queries and keys gathers the same cosines again in each layer, and its vision towers call the attention once for each
+image.
+"""
+
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.layers.rotary_embedding.mrope import MRotaryEmbedding, apply_interleaved_rope
+from vllm.platforms import current_platform
+
+from rl_core.models.vision_attention import vision_sdpa
+
+
+@MRotaryEmbedding.register_oot
+class RememberingRotaryEmbedding(MRotaryEmbedding):  # type: ignore[misc]  # vLLM's layers have no types
+    """Multimodal rotary positions (Bai et al. 2025, arXiv:2502.13923, section 2.1.3) whose cosines and sines are looked
+    up once for all layers of a forward pass."""
+
+    _last: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+
+    def forward_cpu(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None, offsets: Any = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Rotated queries and keys.
+
+        Args:
+            positions: [3, T] time, height and width of each token; [T] is left to vLLM.
+            query: [T, heads * D].
+            key: [T, key heads * D].
+            offsets: Unused, as in vLLM.
+        """
+        if positions.ndim == 1 or self.rotary_dim != self.head_size or key is None:
+            rotated: tuple[torch.Tensor, torch.Tensor | None] = self.forward_native(positions, query, key, offsets)
+            return rotated
+        cos, sin = self._cos_and_sin(positions, query)
+        return self._rotated(query, cos, sin), self._rotated(key, cos, sin)
+
+    def _rotated(self, states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        heads = states.view(len(states), -1, self.head_size)
+        rotated: torch.Tensor = self.apply_rotary_emb.forward_native(heads, cos, sin)
+        return rotated.view(states.shape)
+
+    def _cos_and_sin(self, positions: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[T, D / 2] each. The positions are compared by value, because vLLM writes new ones into the same memory."""
+        last = self._last
+        if last is not None and last[1].dtype == query.dtype and torch.equal(last[0], positions):
+            return last[1], last[2]
+        found = self._match_cos_sin_cache_dtype(query)[positions]
+        cos, sin = (self._mixed(part) for part in found.chunk(2, dim=-1))
+        self._last = (positions.clone(), cos, sin)
+        return cos, sin
+
+    def _mixed(self, states: torch.Tensor) -> torch.Tensor:
+        """[3, T, D / 2] -> [T, D / 2]: each frequency belongs to one of the three positions."""
+        if self.mrope_interleaved:
+            mixed: torch.Tensor = apply_interleaved_rope(states, self.mrope_section)
+            return mixed
+        parts = torch.split(states, self.mrope_section, dim=-1)
+        return torch.cat([part[index] for index, part in enumerate(parts)], dim=-1)
+
+
+@MMEncoderAttention.register_oot
+class BatchedEncoderAttention(MMEncoderAttention):  # type: ignore[misc]  # vLLM's layers have no types
+    """Attention of a vision tower with one call for all images and windows of equal size."""
+
+    def forward_cpu(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        cu_seqlens: torch.Tensor | None = None,
+        max_seqlen: torch.Tensor | None = None,
+        sequence_lengths: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Attention within each segment.
+
+        Args:
+            query: [1, S, heads * D] or [1, S, heads, D]; the result has its shape.
+            key: As the query.
+            value: As the query.
+            cu_seqlens: [segments + 1] bounds of the segments; None is left to vLLM.
+            max_seqlen: Unused, as in vLLM.
+            sequence_lengths: Unused, as in vLLM.
+        """
+        is_alike = query.shape == key.shape and len(query) == 1
+        if cu_seqlens is None or not is_alike or current_platform.is_zen_cpu():
+            ordinary: torch.Tensor = self.forward_native(query, key, value, cu_seqlens, max_seqlen, sequence_lengths)
+            return ordinary
+        q, k, v = (part.view(1, -1, self.num_heads, self.head_size).transpose(1, 2) for part in (query, key, value))
+        out, _ = vision_sdpa(self, q, k, v, None, scaling=self.scale, cu_seq_lens_q=cu_seqlens)
+        return out.reshape(query.shape)

@@ -1,0 +1,141 @@
+"""Where each weight goes in a model of vLLM on a CPU, so that later loads copy without vLLM's mapping of names.
+
+The places are not derived from names: they are what vLLM's own loaders did in one ordinary load, copy by copy
+(rl_core.rollout.weight_copies). They are kept only if the copies account for every number of every weight, and if
+everything that vLLM does to a layer after its load is known. Otherwise weights go the ordinary way.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import prod
+
+import torch
+from torch import nn
+
+from rl_core.rollout.weight_copies import Copy, CopyRecorder, View
+
+
+class WeightPlaces:
+    """The places of every weight of a model in vLLM, which `fill` copies new weights into."""
+
+    def __init__(self, model: nn.Module, *, copies: dict[str, list[Copy]], shapes: dict[str, tuple[int, ...]]) -> None:
+        self._copies = copies
+        self._shapes = shapes
+        self._layers = {name: _Layer(model.get_submodule(name)) for name in {c.slot[0] for c in _all(copies)}}
+        for copy in _all(copies):
+            self._layers[copy.slot[0]].expect(copy)
+
+    @classmethod
+    def proven(cls, model: nn.Module, recorder: CopyRecorder) -> "WeightPlaces | None":
+        """The places of the weights in a load that the recorder has watched. None if the load did something that copies
+        alone would not repeat: a weight was converted or taken only in part, a parameter was filled from elsewhere too,
+        or a layer is repacked in a way that is not known here."""
+        copies, shapes = recorder.copies, recorder.shapes
+        taken = all(_covers_once([copy.source for copy in copies[name]], shapes[name]) for name in shapes)
+        if not taken or not all(map(_is_known, model.modules())):
+            return None
+        places = cls(model, copies=copies, shapes=shapes)
+        return places if all(layer.can_be_filled for layer in places._layers.values()) else None
+
+    @torch.no_grad()
+    def fill(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Copy each weight into its places. A layer is repacked for its kernel as soon as all its numbers have come.
+
+        Args:
+            weights: Names as in the load that was watched. A layer of which a weight is missing keeps its old kernel.
+
+        Raises:
+            ValueError: a weight has another shape than in that load.
+        """
+        for layer in self._layers.values():
+            layer.start()
+        for name, weight in weights:
+            if tuple(weight.shape) != self._shapes[name]:
+                raise ValueError(f"{name} has the shape {tuple(weight.shape)}, but it was {self._shapes[name]} before")
+            whole = weight.contiguous()
+            for copy in self._copies[name]:
+                self._layers[copy.slot[0]].take(copy, copy.source.within(whole))
+
+
+class _Layer:
+    """A layer of vLLM's model, and how far it is filled.
+
+    vLLM gives some layers a matrix only to pack it for a kernel, and then drops it: the parameter has no numbers left.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._packs = getattr(module, "quant_method", None) is not None
+        self._copies: list[Copy] = []
+        self._missing = 0
+        self._temporary: dict[str, torch.Tensor] = {}
+
+    def expect(self, copy: Copy) -> None:
+        """Count a copy to this layer."""
+        self._copies.append(copy)
+
+    @property
+    def can_be_filled(self) -> bool:
+        """Whether every parameter that copies go to either kept its shape, or is dropped after packing and made of
+        copies alone."""
+        shapes = {copy.slot[1]: copy.shape for copy in self._copies}
+        return all(self._kept(name, shape) or self._is_whole(name, shape) for name, shape in shapes.items())
+
+    def start(self) -> None:
+        """Wait for all copies."""
+        self._missing = len(self._copies)
+        self._temporary.clear()
+
+    def take(self, copy: Copy, numbers: torch.Tensor) -> None:
+        """Copy a part of a weight into its parameter."""
+        name = copy.slot[1]
+        parameter = getattr(self._module, name)
+        if not self._kept(name, copy.shape):
+            parameter = self._temporary.setdefault(name, torch.empty(copy.shape, dtype=parameter.dtype))
+        copy.target.within(parameter).copy_(numbers)
+        self._missing -= 1
+        if self._missing == 0 and self._packs:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Pack the layer's new matrices. The parameters themselves stay the same objects, with vLLM's attributes."""
+        kept = {name: getattr(self._module, name) for name in self._temporary}
+        for name, numbers in self._temporary.items():
+            setattr(self._module, name, nn.Parameter(numbers, requires_grad=False))
+        self._module.quant_method.process_weights_after_loading(self._module)  # type: ignore[union-attr, operator]
+        for name, parameter in kept.items():
+            setattr(self._module, name, parameter)
+        self._temporary.clear()
+
+    def _kept(self, name: str, shape: tuple[int, ...]) -> bool:
+        parameter = getattr(self._module, name)
+        return tuple(parameter.shape) == shape and bool(parameter.is_contiguous())
+
+    def _is_whole(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Whether a parameter is dropped after packing and every number of it is copied."""
+        is_dropped = self._packs and getattr(self._module, name).numel() == 0
+        return is_dropped and _covers_once([copy.target for copy in self._copies if copy.slot[1] == name], shape)
+
+
+def _covers_once(parts: Iterable[View], shape: tuple[int, ...]) -> bool:
+    """Whether the parts of a tensor of this shape have each of its numbers, and none of them twice."""
+    places = torch.arange(prod(shape)).view(shape)
+    covered = [part.within(places).flatten() for part in parts]
+    return bool(covered) and torch.equal(torch.cat(covered).sort().values, places.flatten())
+
+
+def _all(copies: dict[str, list[Copy]]) -> Iterator[Copy]:
+    for own in copies.values():
+        yield from own
+
+
+def _is_known(layer: nn.Module) -> bool:
+    """Whether vLLM does nothing to this layer after its load, or only packs it. Attention with latent keys, say, takes
+    matrices of another layer."""
+    from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
+    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+    from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
+
+    method = getattr(layer, "quant_method", None)
+    if method is not None and type(method) not in (UnquantizedLinearMethod, UnquantizedEmbeddingMethod):
+        return False
+    return not hasattr(layer, "process_weights_after_loading") or isinstance(layer, (Attention, MMEncoderAttention))

@@ -1,0 +1,123 @@
+"""Equal numbers of passes on all ranks.
+
+Each pass of a sharded model gathers its weights from all ranks, so all of them must make it, and its vision tower must
+work on all of them or on none. A rank with fewer micro-batches, or with one of text only while others have images,
+computes a small tree of another rank's groups as well, and leaves its results out: a filler.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+from rl_core.distributed.ranks import Ranks
+from rl_core.models.packing import TreeInput
+from rl_core.training.microbatches import trees_of
+from rl_core.types import Group, Prompt, TrainGroup
+
+AnyGroup = TypeVar("AnyGroup", bound=Group | TrainGroup)
+
+Media = frozenset[str]
+"""What a prompt shows beside text: "image", "video", both or nothing. The vision tower works once for each."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass(Generic[AnyGroup]):
+    """One pass of the model on this rank.
+
+    Attributes:
+        groups: The groups of a micro-batch; none if only other ranks have one.
+        fillers: Trees that are computed after them, and whose results are left out.
+    """
+
+    groups: Sequence[AnyGroup]
+    fillers: Sequence[TreeInput]
+
+    @property
+    def trees(self) -> list[TreeInput]:
+        """What is packed."""
+        return [*trees_of(self.groups), *self.fillers]
+
+    @property
+    def num_tokens(self) -> int:
+        """Response tokens of the groups, which come before those of the fillers."""
+        return sum(len(rollout.response_ids) for group in self.groups for rollout in group.rollouts)
+
+    def backward(self, results: torch.Tensor, loss: torch.Tensor | None) -> None:
+        """The backward pass.
+
+        Args:
+            results: What the model computed, one number for each response token [own tokens + fillers' tokens]. The
+                fillers take part with a gradient of zero, because their backward pass gathers weights as well.
+            loss: The loss of the groups; None if there are none.
+        """
+        idle = 0.0 * results[self.num_tokens :].sum() if self.fillers else None
+        terms = [term for term in (loss, idle) if term is not None]
+        torch.autograd.backward(terms)
+
+
+def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[Pass[AnyGroup]]:
+    """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it.
+
+    A rank that is alone computes its micro-batches as they are.
+    """
+    if ranks.world is None:
+        return [Pass(groups=groups, fillers=()) for groups in microbatches]
+    own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
+    gathered = ranks.gather((own, _smallest_trees(microbatches)))
+    candidates = _smallest(tree for _, trees in gathered for tree in trees.values())
+    passes: list[Pass[AnyGroup]] = []
+    for number in range(max(len(shown) for shown, _ in gathered)):
+        wanted = frozenset(medium for shown, _ in gathered for medium in _at(shown, number) or ())
+        groups = microbatches[number] if number < len(own) else ()
+        passes.append(Pass(groups=groups, fillers=fillers(_at(own, number), wanted, candidates)))
+    return passes
+
+
+def _at(shown: Sequence[Media], number: int) -> Media | None:
+    return shown[number] if number < len(shown) else None
+
+
+def media_of(prompt: Prompt) -> Media:
+    """What the prompt shows."""
+    return frozenset(name for name, shown in (("image", prompt.image_uids), ("video", prompt.videos)) if shown)
+
+
+def fillers(present: Media | None, wanted: Media, candidates: Mapping[Media, TreeInput]) -> list[TreeInput]:
+    """The trees with which a pass shows exactly `wanted`, and has at least one tree.
+
+    Args:
+        present: What its own trees show; None if it has none.
+        wanted: What the same pass shows on all ranks together.
+        candidates: A small tree for each combination of media that any rank has.
+    """
+    chosen: list[TreeInput] = []
+    if present is None and not wanted:
+        return [candidates[frozenset()]]
+    for medium in sorted(wanted - (present or frozenset())):
+        if any(medium in media_of(tree.prompt) for tree in chosen):
+            continue
+        fitting = {media: tree for media, tree in candidates.items() if medium in media <= wanted}
+        chosen.append(min(fitting.values(), key=_size))
+    return chosen
+
+
+def _smallest_trees(microbatches: Sequence[Sequence[Group | TrainGroup]]) -> dict[Media, TreeInput]:
+    groups = [group for groups in microbatches for group in groups]
+    return _smallest(TreeInput(prompt=group.prompt, responses=[group.rollouts[0].response_ids[:1]]) for group in groups)
+
+
+def _smallest(trees: Iterable[TreeInput]) -> dict[Media, TreeInput]:
+    """The smallest tree of each combination of media."""
+    found: dict[Media, TreeInput] = {}
+    for tree in trees:
+        media = media_of(tree.prompt)
+        if media not in found or _size(tree) < _size(found[media]):
+            found[media] = tree
+    return found
+
+
+def _size(tree: TreeInput) -> tuple[int, str]:
+    """Tokens of the prompt; the uid decides between equal ones, so that no order does."""
+    return len(tree.prompt.token_ids), tree.prompt.uid

@@ -1,0 +1,126 @@
+"""Deals work out to several workers: which of them computes which groups, and which answers which prompts.
+
+Pure functions of what is dealt: the order of arrival, the load of the machines and the number of processes so far
+change nothing. So the old log-probs of a group are computed where its update is, in the same micro-batches.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.training.microbatches import AnyGroup, tree_tokens
+from rl_core.types import GenerationRequest, Group, TrainGroup
+
+Item = TypeVar("Item")
+
+Deal = Sequence[Sequence[int]]
+"""[worker] -> the places, ascending, of the items that it gets; every place occurs once."""
+
+PAIRS_A_TOKEN: Final = 12_288
+"""Pairs of tokens whose attention costs as much as the matrices of one token: 6 x the hidden size, here 2048. A layer
+takes 24 h^2 operations for a token and 4 h for a pair, if its feed-forward part is as wide as usual."""
+
+_SHARES_LEFT: Final = 2
+"""Of what is left, a generator takes one share of this many for each generator."""
+
+
+def work_of(group: Group | TrainGroup) -> int:
+    """The work of a group's tree, in units of `PAIRS_A_TOKEN`-ths of a token: its tokens, and the pairs that attend."""
+    prompt = len(group.prompt.token_ids)
+    lengths = [len(rollout.response_ids) for rollout in group.rollouts]
+    pairs = prompt * (prompt + 1) // 2 + sum(prompt * length + length * (length + 1) // 2 for length in lengths)
+    return PAIRS_A_TOKEN * tree_tokens(group) + pairs
+
+
+def deal(groups: Sequence[AnyGroup], workers: int) -> Deal:
+    """Balance groups over workers: the groups in falling order of work, each to the worker with the least so far.
+
+    Graham, "Bounds on multiprocessing timing anomalies" (1969): the most that a worker gets is at most
+    4/3 - 1/(3 workers) times the best possible. Among equal groups the uid decides, among equal workers the number, so
+    that the deal does not depend on the order of the groups.
+
+    Args:
+        groups: The groups of one optimizer batch, or of one pass; no two have the same prompt.
+        workers: Number of workers; with fewer groups than workers some get none.
+    """
+    parts: list[list[int]] = [[] for _ in range(workers)]
+    loads = [(0, worker) for worker in range(workers)]
+    work = [work_of(group) for group in groups]
+    for place in sorted(range(len(groups)), key=lambda place: (-work[place], groups[place].prompt.uid)):
+        load, worker = heapq.heappop(loads)
+        parts[worker].append(place)
+        heapq.heappush(loads, (load + work[place], worker))
+    return [sorted(part) for part in parts]
+
+
+def dealt(items: Sequence[Item], places: Deal) -> list[list[Item]]:
+    """[worker] -> its items, in their order."""
+    return [[items[place] for place in part] for part in places]
+
+
+def put_back(results: Sequence[Sequence[Item]], places: Deal) -> list[Item]:
+    """The results of the workers in the order of what was dealt; the inverse of `dealt`.
+
+    Raises:
+        ValueError: a worker has another number of results than it had items.
+    """
+    found = {
+        place: result
+        for part, of_worker in zip(places, results, strict=True)
+        for place, result in zip(part, of_worker, strict=True)
+    }
+    return [found[place] for place in range(len(found))]
+
+
+def deal_update(batch: UpdateBatch, workers: int) -> list[UpdateBatch]:
+    """[worker] -> its part of an update: every worker gets every optimizer batch, with its own groups and the totals of
+    all. A batch that several PPO epochs repeat is dealt once and stays one object, which is sent once."""
+    parts: dict[int, list[OptimizerBatch]] = {}
+    for each in (*batch.policy, *batch.critic):
+        if id(each) not in parts:
+            of_workers = dealt(each.groups, deal(each.groups, workers))
+            parts[id(each)] = [replace(each, groups=part) for part in of_workers]
+    return [
+        replace(
+            batch,
+            policy=[parts[id(each)][worker] for each in batch.policy],
+            critic=[parts[id(each)][worker] for each in batch.critic],
+        )
+        for worker in range(workers)
+    ]
+
+
+def equal_blocks(requests: Sequence[GenerationRequest], workers: int) -> list[list[GenerationRequest]]:
+    """One block for each generator, of whole groups: the numbers of groups differ by one at most."""
+    groups = _by_prompt(requests)
+    ends = [len(groups) * worker // workers for worker in range(workers + 1)]
+    return [_joined(groups[begin:end]) for begin, end in pairwise(ends)]
+
+
+def shrinking_blocks(requests: Sequence[GenerationRequest], workers: int) -> list[list[GenerationRequest]]:
+    """Blocks of whole groups in the order in which generators take them, the next one as soon as they are done.
+
+    Each block is a fixed share of what is left (Polychronopoulos and Kuck, "Guided self-scheduling", 1987): large ones
+    first, which fill a generator, and small ones at the end, which even out what the large ones took.
+    """
+    groups, blocks = _by_prompt(requests), []
+    while groups:
+        size = max(1, len(groups) // (_SHARES_LEFT * workers))
+        blocks.append(_joined(groups[:size]))
+        groups = groups[size:]
+    return blocks
+
+
+def _by_prompt(requests: Sequence[GenerationRequest]) -> list[list[GenerationRequest]]:
+    """The requests of each prompt together, so that one generator computes the prompt once."""
+    groups: dict[str, list[GenerationRequest]] = {}
+    for request in requests:
+        groups.setdefault(request.prompt.uid, []).append(request)
+    return [*groups.values()]
+
+
+def _joined(groups: Sequence[Sequence[GenerationRequest]]) -> list[GenerationRequest]:
+    return [request for group in groups for request in group]

@@ -1,0 +1,258 @@
+"""Calls the actors of all ranks at the same time, and notices when one of them dies or gets no further."""
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from rl_core.workers.merging import the_same
+from rl_core.workers.messages import Answer, Call, Logged, Process, Raised, Returned, Taken
+from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.worker_watch import WorkerWatch
+
+_LOOK_SECONDS: Final = 1.0
+"""How often the ranks are looked after in the middle of a call."""
+
+SECONDS_AFTER_ERROR: Final = 5.0
+"""How long the other ranks have to end their call after one of them has raised an error. Those that meet the same error
+do so at about the same time; all others wait in an operation of all ranks that the first one has left, for ever."""
+
+_END_SECONDS: Final = 30.0
+"""Ranks that take longer to end their generators are killed."""
+
+
+class Gang:
+    """The actors of all ranks.
+
+    An error of a rank is raised here as it was there. After a death, a hang, an interruption, or an error that the
+    other ranks do not have, all ranks are ended, and every further call raises WorkerDied.
+
+    Attributes:
+        policy_version: The version of the policy's weights after the last call.
+        sent_bytes: Bytes of all messages to the ranks so far; a message that all get counts once.
+        is_broken: Whether the ranks have been ended.
+    """
+
+    def __init__(
+        self, actors: Sequence[Any], *, hang_seconds: float, last_words: Callable[[int], str] = lambda pid: ""
+    ) -> None:
+        """Call these actors.
+
+        Args:
+            actors: The actors of all ranks, in their order.
+            hang_seconds: The longest time of a call without any progress.
+            last_words: Finds what a process of this id has written before it died, if that is known.
+        """
+        self.policy_version = 0
+        self.sent_bytes = 0
+        self._actors = actors
+        self._watch = WorkerWatch(actors, hang_seconds=hang_seconds, log=self._log, last_words=last_words)
+        self.is_broken = False
+        self._problem = ""
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def find_processes(self, *, seconds: float) -> None:
+        """Wait until all actors run, and learn where. Raises WorkerDied where one does not within `seconds`."""
+        asked = [actor.process.remote() for actor in self._actors]
+        waiting = ray.wait(asked, num_returns=len(asked), timeout=seconds)[1]
+        if waiting:
+            self._end(f"worker {asked.index(waiting[0])} did not start within {seconds:g} s")
+        self._watch.processes = [self._got(ref, rank, "start") for rank, ref in enumerate(asked)]
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """[rank] -> where it runs."""
+        return self._watch.processes
+
+    def meeting(self, *, is_on_one_machine: bool) -> str:
+        """The address at which the ranks meet, on the first one's machine."""
+        asked = self._actors[0].meeting.remote(is_on_one_machine=is_on_one_machine)
+        found: str = self._got(asked, 0, "meeting")
+        return found
+
+    def open(self, openings: Sequence[object], *, seconds: float) -> None:
+        """Open the worker of each rank; raises its error, and WorkerDied if it takes longer than `seconds`."""
+        messages = [self._packed(opening) for opening in openings]
+        pending = {actor.open.remote(message): rank for rank, (actor, message) in self._with(messages)}
+        self._gathered(pending, "start", seconds=seconds)
+
+    def call(self, method: str, *arguments: object, **options: object) -> list[Any]:
+        """[rank] -> the result of the method, with the same arguments everywhere, which are sent to each machine
+        once."""
+        message = self._packed(Call(method=method, arguments=arguments, options=options))
+        shared = ray.put(message)
+        return self._gathered({actor.call.remote(shared): rank for rank, actor in enumerate(self._actors)}, method)
+
+    def call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
+        """[rank] -> the result of the method; `arguments` has one for each rank."""
+        messages = [self._packed(Call(method=method, arguments=(argument,))) for argument in arguments]
+        pending = {actor.call.remote(message): rank for rank, (actor, message) in self._with(messages)}
+        return self._gathered(pending, method)
+
+    def call_beside(self, method: str, *arguments: object) -> list[Any]:
+        """As `call`, in the middle of other calls and in another thread. The ranks' logs are left to those calls."""
+        message = self._packed(Call(method=method, arguments=arguments))
+        calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
+        pending = {ref: rank for rank, ref in enumerate(calls)}
+        values: dict[int, Any] = {}
+        while pending:
+            # The watch is left to those calls too: a death comes out of the reference, and this is the limit on hangs.
+            ready = ray.wait([*pending], num_returns=1, timeout=self._watch.hang_seconds)[0]
+            if not ready:
+                doing = self._watch.stacks(pending.values())
+                self._end(
+                    f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
+                    f"those that it waits for are doing this:\n{doing}"
+                )
+            rank = pending.pop(ready[0])
+            outcome = self._outcome(self._got(ready[0], rank, method))
+            if isinstance(outcome, Raised):
+                raise outcome.error from outcome.cause
+            values[rank] = outcome.value
+        return [values[rank] for rank in sorted(values)]
+
+    def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
+        """Begin a generation at the ranks of a generator. Returns the references of their answers."""
+        message = self._packed(arguments)
+        return [self._actors[rank].generate.remote(number, message) for rank in ranks]
+
+    def take(self, rank: int, number: int) -> Any:
+        """The reference of what a generation has finished, as soon as there is something."""
+        return self._actors[rank].take.options(concurrency_group="rollouts").remote(number)
+
+    def stop(self, rank: int, number: int) -> None:
+        """End a generation early."""
+        self._actors[rank].stop.options(concurrency_group="watch").remote(number)
+
+    def taken(self, ref: Any, rank: int) -> Taken:
+        """What a reference of `take` has become."""
+        taken: Taken = pickle.loads(self._got(ref, rank, "generate"))  # noqa: S301 - our own
+        return taken
+
+    def finish(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> None:
+        """Wait for the ends of calls, [reference] -> rank, of which there is one at least; see `ready`. Raises the
+        first error."""
+        self._gathered(dict(pending), method, seconds=seconds)
+
+    def ready(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
+        """Those references that are ready, at least one of them: [reference] -> rank is what the call waits for. Where
+        `seconds` are given, they are the limit in place of the one on hangs.
+
+        Raises:
+            WorkerDied: a rank has died, or has made no progress for too long; or `seconds` are over.
+        """
+        if self.is_broken:
+            why = f" ({self._problem})" if self._problem else ""
+            raise WorkerDied(f"the workers of this run have been ended{why}: open new ones")
+        deadline = None if seconds is None else time.monotonic() + seconds
+        self._watch.begin()
+        try:
+            while not (found := ray.wait([*pending], num_returns=1, timeout=_LOOK_SECONDS)[0]):
+                if death := self._watch.look(method):
+                    self._end(death)
+                if deadline is None and self._watch.hangs:
+                    doing = self._watch.stacks(pending.values())
+                    self._end(
+                        f"no worker has made any progress in {method} for {self._watch.hang_seconds:g} s "
+                        f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}"
+                    )
+                if deadline is not None and time.monotonic() > deadline:
+                    doing = self._watch.stacks(pending.values())
+                    self._end(f"{method} took longer than {seconds:g} s; what the workers are doing:\n{doing}")
+        except BaseException:
+            self.is_broken = True  # nobody takes the answers of an interrupted call
+            raise
+        return [*found]
+
+    def close(self) -> None:
+        """End the workers and their processes; those that take too long are killed."""
+        if not self.is_broken:
+            message = pickle.dumps(Call(method="close"))
+            ray.wait(
+                [actor.call.remote(message) for actor in self._actors], num_returns=len(self), timeout=_END_SECONDS
+            )
+        self.kill()
+
+    def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
+        """The results in the order of the ranks; raises the first error. If the other ranks do not end after it, they
+        are ended."""
+        versions: dict[int, int] = {}
+        values: dict[int, Any] = {}
+        failed: Raised | None = None
+        while pending:
+            try:
+                found = self.ready(pending, method, seconds=SECONDS_AFTER_ERROR if failed else seconds)
+            except WorkerDied:
+                if failed is None:
+                    raise
+                names = ", ".join(map(self._watch.name, sorted(versions)))
+                self._problem = f"{names} raised {type(failed.error).__name__}: {failed.error}"
+                failed.error.add_note(
+                    f"{names} raised this; the others waited for what it did not do, and have been ended"
+                )
+                break
+            for ref in found:
+                rank = pending.pop(ref)
+                outcome = self._outcome(self._got(ref, rank, method), rank)
+                versions[rank] = outcome.policy_version
+                if isinstance(outcome, Raised):
+                    failed = failed or outcome
+                else:
+                    values[rank] = outcome.value
+        if failed is not None:
+            self.policy_version = max(versions.values())
+            raise failed.error from failed.cause
+        self.policy_version = the_same([versions[rank] for rank in sorted(versions)], "version of the weights")
+        return [values[rank] for rank in sorted(values)]
+
+    def _outcome(self, answer: bytes, rank: int | None = None) -> Returned | Raised:
+        found: Answer = pickle.loads(answer)  # noqa: S301 - our own
+        if rank is not None:
+            self._log(rank, found.logs)
+        return found.outcome
+
+    def _got(self, ref: Any, rank: int, method: str) -> Any:
+        """What a reference has become. Raises WorkerDied if its rank has died."""
+        try:
+            return ray.get(ref)
+        except RayTaskError:
+            raise  # a mistake in the actor's own program
+        except RayError as error:
+            self._end(self._watch.death(rank, error, method), error)
+
+    def _end(self, problem: str, error: BaseException | None = None) -> NoReturn:
+        """End all ranks, because one of them is lost: the others would wait for it for ever. If they have been ended
+        before, the problem of that time is the one to report: an ended worker is lost to every other call."""
+        self._problem = self._problem or problem
+        self.kill()
+        raise WorkerDied(
+            f"{self._problem}. The other workers have been ended; start the run again to continue from its last "
+            f"checkpoint"
+        ) from error
+
+    def kill(self) -> None:
+        """End the processes of all ranks at once."""
+        self.is_broken = True
+        for actor in self._actors:
+            ray.kill(actor)
+
+    def _packed(self, message: object) -> bytes:
+        packed = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        self.sent_bytes += len(packed)
+        return packed
+
+    def _with(self, messages: Sequence[bytes]) -> "enumerate[tuple[Any, bytes]]":
+        return enumerate(zip(self._actors, messages, strict=True))
+
+    def _log(self, rank: int, records: Sequence[Logged]) -> None:
+        """Log what a rank has logged; of further ranks, which say the same as the first one, only warnings."""
+        for record in records:
+            if rank == 0 or record.level >= logging.WARNING:
+                prefix = "" if len(self) == 1 else f"worker {rank}: "
+                logging.getLogger(record.name).log(record.level, "%s%s", prefix, record.text)

@@ -1,0 +1,118 @@
+"""A generation at several workers: generators answer blocks of prompts, and rollouts come as they finish anywhere."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final, Literal
+
+from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.workers.dealing import equal_blocks, shrinking_blocks
+from rl_core.workers.gang import SECONDS_AFTER_ERROR, Gang
+
+_NUMBERS: Final = count(1)
+"""Numbers of blocks; a later one is larger (rl_core.workers.outbox)."""
+
+
+class Generation:
+    """The responses to some requests, from all generators of a gang.
+
+    A response depends on its request alone, so it does not matter which generator answers which block, nor when. All
+    ranks of a generator get its blocks, and the first of them gives the rollouts.
+    """
+
+    def __init__(
+        self,
+        gang: Gang,
+        requests: Sequence[GenerationRequest],
+        sampling: Sampling,
+        *,
+        dealing: Literal["static", "dynamic"],
+        ranks_a_generator: int = 1,
+    ) -> None:
+        """Nothing begins before `rollouts`.
+
+        Args:
+            gang: The ranks that generate.
+            requests: What is asked for.
+            sampling: How each token is drawn.
+            dealing: `static`: each generator gets an equal block at once; `dynamic`: one that is done takes more.
+            ranks_a_generator: How many consecutive ranks hold each generator together.
+        """
+        blocks = equal_blocks if dealing == "static" else shrinking_blocks
+        self._gang = gang
+        self._sampling = sampling
+        self._ranks_a_generator = ranks_a_generator
+        self._blocks = deque(block for block in blocks(requests, len(gang) // ranks_a_generator) if block)
+        self._answers: dict[Any, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._taking: dict[Any, int] = {}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker is still generating."""
+        return bool(self._answers)
+
+    def rollouts(self) -> Iterator[Rollout]:
+        """Yield rollouts as they finish. When the iterator is closed, the workers stop."""
+        try:
+            for first in range(0, len(self._gang), self._ranks_a_generator):
+                self._begin_block(first)
+            while self._taking:
+                for ref in self._gang.ready(self._taking | self._of_others, "generate"):
+                    if ref not in self._taking:
+                        self._finish({ref: self._answers[ref]})
+                        continue
+                    first = self._taking.pop(ref)
+                    taken = self._gang.taken(ref, first)
+                    if taken.is_last:
+                        self._finish({ref: rank for ref, rank in self._answers.items() if rank == first})
+                        self._begin_block(first)
+                    else:
+                        self._take(first)
+                    yield from taken.rollouts
+        except Exception:
+            # Ranks may wait for the one of their generator that has failed. The first error is the one to report.
+            with suppress(Exception):
+                self.end(seconds=SECONDS_AFTER_ERROR)
+            raise
+        finally:
+            self.end()
+
+    def end(self, *, seconds: float | None = None) -> None:
+        """Stop all workers, and drop what they still generate. Does nothing after the end. Where `seconds` are given,
+        workers that take longer are ended."""
+        self._taking = {}
+        answers, self._answers = self._answers, {}
+        if not answers or self._gang.is_broken:
+            return  # the error that broke it is the one to report
+        for first in {self._first(rank) for rank in answers.values()}:
+            self._gang.stop(first, self._numbers[first])
+        self._gang.finish(answers, "generate", seconds=seconds)
+
+    @property
+    def _of_others(self) -> dict[Any, int]:
+        """The answers of ranks that give no rollouts: an error of theirs would otherwise leave the first rank of the
+        generator waiting."""
+        return {ref: rank for ref, rank in self._answers.items() if rank != self._first(rank)}
+
+    def _first(self, rank: int) -> int:
+        """The first rank of the generator that a rank belongs to."""
+        return rank - rank % self._ranks_a_generator
+
+    def _begin_block(self, first: int) -> None:
+        if not self._blocks:
+            return
+        self._numbers[first] = next(_NUMBERS)
+        ranks = range(first, first + self._ranks_a_generator)
+        answers = self._gang.generate(ranks, self._numbers[first], (self._blocks.popleft(), self._sampling))
+        self._answers |= dict(zip(answers, ranks, strict=True))
+        self._take(first)
+
+    def _take(self, first: int) -> None:
+        self._taking[self._gang.take(first, self._numbers[first])] = first
+
+    def _finish(self, answers: dict[Any, int]) -> None:
+        for ref in answers:
+            del self._answers[ref]
+        self._gang.finish(answers, "generate")

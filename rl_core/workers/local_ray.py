@@ -1,0 +1,111 @@
+"""A Ray cluster on this machine, which ends with the run."""
+
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from ray._private.authentication.authentication_token_setup import enable_token_auth_by_default
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.redaction import redact
+from rl_core.workers.ray_head import only_loopback
+from rl_core.workers.source_path import with_these_sources
+
+_LAST_WORDS: Final = 30
+"""Lines of a dead worker that are shown."""
+
+_END_SECONDS: Final = 30.0
+"""A cluster that takes longer to end is killed."""
+
+_PRIORITY: Final = {"RAY_worker_niceness": "0"}
+"""Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
+anything else, all would be as slow as the one that gets a core last."""
+
+_LONGEST_FOLDER: Final = 35
+"""Most characters of the folder in which the cluster's folder is made: the path of a socket in it may have 107."""
+
+
+class LocalRay:
+    """The process that holds a local cluster (rl_core.workers.ray_head), and the cluster's folder.
+
+    Attributes:
+        address: The cluster's address, `127.0.0.1:PORT`.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        """Start a cluster with room for the workers. Raises ConnectionError if it does not start in time."""
+        only_loopback()
+        require_token()
+        self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
+        gpus = "0" if config.device == "cpu" else "all"
+        self._head = subprocess.Popen(
+            [sys.executable, "-P", "-m", "rl_core.workers.ray_head", f"{self._folder}", f"{config.devices}", gpus],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={**_PRIORITY, **os.environ, "PYTHONPATH": with_these_sources()},
+        )
+        try:
+            self.address = self._printed_address(seconds=config.start_timeout_seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def last_words(self, pid: int) -> str:
+        """The end of what a worker has written on its standard error, such as the stack at which a library has
+        crashed."""
+        files = self._folder.glob(f"session_latest/logs/worker-*-{pid}.err")
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if _is_said(line)]
+        return redact("\n".join(lines[-_LAST_WORDS:]))
+
+    def close(self) -> None:
+        """End the cluster and remove its folder."""
+        head = self._head
+        assert head.stdin is not None and head.stdout is not None
+        head.stdin.close()
+        try:
+            head.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)  # its children end with it
+            head.wait()
+        head.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _printed_address(self, *, seconds: float) -> str:
+        """The address that the process prints."""
+        stdout, said = self._head.stdout, ""
+        assert stdout is not None
+        while select.select([stdout], [], [], seconds)[0] and (line := stdout.readline()):
+            if line.startswith("127.0.0.1:"):
+                return line.strip()
+            said += line
+        raise ConnectionError(f"it did not start within {seconds:g} s: {said.strip()[-2000:] or 'it said nothing'}")
+
+
+def require_token() -> None:
+    """Have the clusters that this process starts refuse everyone without a token, because on a machine with several
+    users each could run code in them. The token lives in the environment, where Ray's processes find it, and not in
+    the home folder, where Ray would write one. A choice in the environment (RAY_AUTH_MODE) stays as it is."""
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    enable_token_auth_by_default()
+
+
+def _is_said(line: str) -> bool:
+    """Whether a line is not one of Ray's marks."""
+    return bool(line.strip()) and not line.startswith(":")
+
+
+def _short_folder() -> str:
+    """The folder of temporary files, unless its path is too long for sockets."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - the folder in it gets a name of its own

@@ -1,0 +1,80 @@
+"""Puts the results of several workers together, as if one worker had computed everything."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from rl_core.checkpoints.manifest import FileRecord
+from rl_core.training.batches import OptimizerStepReport, UpdateResult
+
+Value = TypeVar("Value")
+
+
+class WorkersDisagree(RuntimeError):
+    """Workers that must have found the same have not: their weights have parted, and training on would be wrong."""
+
+
+def the_same(values: Sequence[Value], what: str) -> Value:
+    """The value that all workers have found. Two NaNs are the same.
+
+    Raises:
+        WorkersDisagree: the values are not the same.
+    """
+    if len({repr(value) for value in values}) > 1:
+        found = "; ".join(f"worker {rank}: {value}" for rank, value in enumerate(values))
+        raise WorkersDisagree(
+            f"the workers do not have the same {what} ({found}): their weights have parted. Start the run again to "
+            f"continue from its last checkpoint"
+        )
+    return values[0]
+
+
+def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) -> UpdateResult:
+    """The result of an update that several workers have made together: all sums over tokens, what every worker has
+    found, and the seconds of the slowest worker, whose parts add up to no more than the whole update took.
+
+    Args:
+        results: [rank] -> what it returned.
+        ranks_a_learner: How many consecutive ranks have computed the same groups; their sums count once.
+
+    Raises:
+        WorkersDisagree: gradient norm, learning rate, skipped steps or the agreement with the generator differ.
+    """
+    return UpdateResult(
+        policy=_merged_reports([result.policy for result in results], ranks_a_learner, "update of the policy"),
+        critic=_merged_reports([result.critic for result in results], ranks_a_learner, "update of the critic"),
+        log_prob_gap=the_same([result.log_prob_gap for result in results], "agreement with the generator"),
+        nonfinite_streak=the_same([result.nonfinite_streak for result in results], "number of skipped steps"),
+        seconds=max((result.seconds for result in results), key=lambda parts: sum(parts.values())),
+    )
+
+
+def _merged_reports(
+    reports: Sequence[Sequence[OptimizerStepReport]], ranks_a_learner: int, what: str
+) -> list[OptimizerStepReport]:
+    return [
+        OptimizerStepReport(
+            tokens=[sums for report in of_workers[::ranks_a_learner] for sums in report.tokens],
+            outcome=the_same([report.outcome for report in of_workers], what),
+        )
+        for of_workers in zip(*reports, strict=True)
+    ]
+
+
+def largest(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The largest value of each name; a name that a worker does not have counts for the others alone."""
+    names = dict.fromkeys(name for values in found for name in values)
+    return {name: max(values[name] for values in found if name in values) for name in names}
+
+
+def all_files(written: Sequence[Mapping[str, FileRecord]]) -> dict[str, FileRecord]:
+    """The records of the files that the workers have written into one folder.
+
+    Raises:
+        WorkersDisagree: two workers have written the same file.
+    """
+    files: dict[str, FileRecord] = {}
+    for of_worker in written:
+        if both := sorted(files.keys() & of_worker.keys()):
+            raise WorkersDisagree(f"two workers have written {', '.join(both)}")
+        files |= of_worker
+    return files

@@ -1,0 +1,111 @@
+"""What one machine of a cluster has, before it gets work. Loads torch only to measure the link."""
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import psutil
+import ray
+
+from rl_core.distributed.interface import choose_interface, free_meeting
+from rl_core.distributed.place import RankPlace
+from rl_core.workers.versions import versions
+
+_LINK_BYTES: Final = 32 << 20
+_LINK_ROUNDS: Final = 3
+_LINK_TIMEOUT: Final = timedelta(seconds=60)
+
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeFacts:
+    """What a machine has.
+
+    Attributes:
+        host: Its name.
+        versions: What computes there (rl_core.workers.versions).
+        free_memory_gib: Memory that is free, GiB.
+        free_disk_gib: Free space for temporary files, GiB.
+        seen: What the machine reads in the file of another one in the run's folder; None if it has no such file.
+        why_unwritable: Why it cannot write into the run's folder; None if it can.
+    """
+
+    host: str
+    versions: Mapping[str, str]
+    free_memory_gib: float
+    free_disk_gib: float
+    seen: str | None
+    why_unwritable: str | None
+
+
+def written_file(mark: Path, machine: int) -> Path:
+    """The file that a machine writes beside the one of the run's process."""
+    return mark.with_name(f"{mark.name}-{machine}")
+
+
+class NodeProbe:
+    """A Ray actor that answers for its machine."""
+
+    def facts(self, mark: Path, machine: int) -> NodeFacts:
+        """What this machine has.
+
+        Args:
+            mark: A file that the run's process has written into the run's folder; this one writes another beside it.
+            machine: Number of the machine.
+        """
+        why = None
+        try:
+            written_file(mark, machine).write_text(socket.gethostname())
+        except OSError as error:
+            why = error.strerror or f"{error}"
+        return NodeFacts(
+            host=socket.gethostname(),
+            versions=versions(),
+            free_memory_gib=psutil.virtual_memory().available / _GIB,
+            free_disk_gib=shutil.disk_usage(tempfile.gettempdir()).free / _GIB,
+            seen=mark.read_text() if mark.is_file() else None,
+            why_unwritable=why,
+        )
+
+    def meeting(self) -> str:
+        """An address of this machine at which the probes can meet."""
+        return free_meeting(ray.util.get_node_ip_address())
+
+    def link(self, place: RankPlace) -> float:
+        """Measure with the probes of the other machines how fast they exchange data, by the library that the workers
+        use: NCCL between GPUs, else gloo. All of them call this at the same time.
+
+        Returns:
+            Gbit/s in each direction, in an all-reduce.
+
+        Raises:
+            RuntimeError: the machines do not reach each other.
+        """
+        import torch
+        import torch.distributed as dist
+
+        choose_interface(place, os.environ)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(
+            backend, init_method=place.meeting, rank=place.rank, world_size=place.size, timeout=_LINK_TIMEOUT
+        )
+        data = torch.ones(_LINK_BYTES // 4, device=device)
+        dist.all_reduce(data[:1024])  # the first operation makes the connections
+        seconds = []
+        for _ in range(_LINK_ROUNDS):
+            began = time.perf_counter()
+            dist.all_reduce(data)
+            float(data[0])  # waits for a GPU
+            seconds.append(time.perf_counter() - began)
+        dist.destroy_process_group()
+        moved = 2 * (place.size - 1) / place.size * _LINK_BYTES
+        return 8 * moved / min(seconds) / 1e9

@@ -1,0 +1,294 @@
+"""Several workers that train one model: one in each actor of a Ray cluster. See docs/cluster.md."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from rl_core.checkpoints.manifest import FileRecord
+from rl_core.config.cluster import ClusterConfig
+from rl_core.config.run import RunConfig
+from rl_core.distributed.place import RankPlace
+from rl_core.environment import threads_of_a_worker
+from rl_core.planning.problem import raise_if_fatal
+from rl_core.progress import Progress
+from rl_core.training.batches import UpdateBatch, UpdateResult
+from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.workers.dealing import deal, deal_update, dealt, put_back
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.gang import Gang
+from rl_core.workers.generating import Generation
+from rl_core.workers.merging import all_files, merged_update
+from rl_core.workers.messages import Opening, RankOpening, Role
+from rl_core.workers.ray_cluster import RayCluster
+from rl_core.workers.usage import Usage
+from rl_core.workers.versions import version_problems, versions
+
+logger = logging.getLogger(__name__)
+
+_MIB: Final = 1 << 20
+
+
+class RayWorkerGroup:
+    """Implements WorkerGroup with a LocalWorker in each of several processes, which may be on several machines.
+
+    Every worker gets every call. Of the calls that compute on groups, each learner gets its own part
+    (rl_core.workers.dealing), and the results come back in the caller's order. A learner is one worker, or those that
+    compute the same sequences together.
+    """
+
+    generates_beside_training = False
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folders: WorkerFolders,
+        *,
+        total_optimizer_steps: int,
+        total_critic_steps: int = 0,
+        progress: Progress,
+    ) -> None:
+        """Start or join the cluster, start a worker on each device, and load the policy in all of them. The arguments
+        are the same as LocalWorker's; the folders must exist on every machine.
+
+        Raises:
+            ClusterUnavailable: the cluster cannot be reached, or has no room.
+            PlanError: a machine has other software than this process.
+            WorkerDied: a worker did not start in time, or ended.
+        """
+        self._cluster = RayCluster(config.cluster)
+        self._ranks_a_learner = config.cluster.sequence_parallel_size
+        self._progress = progress
+        self._generator_has_started = False
+        self._generation: Generation | None = None
+        self._told_bytes = 0
+        self._gang: Gang | None = None
+        opening = Opening(
+            config=config,
+            folders=folders,
+            total_optimizer_steps=total_optimizer_steps,
+            total_critic_steps=total_critic_steps,
+        )
+        try:
+            self._open(opening)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, opening: Opening) -> None:
+        actors = self._cluster.actors()
+        self._gang = self._opened_gang(actors, opening, role="both")
+        self._log_hosts(self._gang, "train one model")
+
+    def _opened_gang(self, actors: Sequence[Any], opening: Opening, *, role: Role) -> Gang:
+        """A gang of these actors, equally many of each machine, whose workers are open."""
+        cluster = self._cluster
+        config, began = cluster.config, time.monotonic()
+        opening = replace(opening, config=opening.config.model_copy(update={"cluster": config}))
+
+        def left() -> float:
+            return max(0.0, began + config.start_timeout_seconds - time.monotonic())
+
+        gang = Gang(actors, hang_seconds=config.hang_timeout_seconds, last_words=cluster.last_words)
+        try:
+            gang.find_processes(seconds=left())
+            machines = {process.host: process.versions for process in gang.processes}
+            # One of them may have come after the preflight.
+            raise_if_fatal([*version_problems(machines, here=versions())])
+            meeting = gang.meeting(is_on_one_machine=config.nodes == 1) if len(gang) > 1 else ""
+            # A number that was asked for here holds for every worker; else each takes its share of its machine's cores.
+            threads = threads_of_a_worker(config.devices) if os.environ.get("OMP_NUM_THREADS") else None
+            openings = [
+                RankOpening(
+                    opening=opening,
+                    role=role,
+                    place=RankPlace(rank=rank, size=len(gang), ranks_a_node=len(gang) // config.nodes, meeting=meeting),
+                    workers_a_machine=config.devices,
+                    threads=threads,
+                )
+                for rank in range(len(gang))
+            ]
+            gang.open(openings, seconds=left())
+        except BaseException:
+            gang.close()
+            raise
+        return gang
+
+    @staticmethod
+    def _log_hosts(gang: Gang, what: str) -> None:
+        hosts = sorted({process.host for process in gang.processes})
+        logger.info("%d worker(s) on %s %s", len(gang), ", ".join(hosts), what)
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """See WorkerGroup."""
+        return self._cluster.config
+
+    @property
+    def pids(self) -> list[int]:
+        """[rank] -> the id of its process, on its own machine."""
+        return [process.pid for process in self._workers.processes]
+
+    @property
+    def policy_version(self) -> int:
+        """See WorkerGroup."""
+        return self._workers.policy_version
+
+    def wake(self) -> None:
+        """See WorkerGroup."""
+        if self._generator_has_started:
+            self._call("wake")
+            return
+        generators = len(self._workers) // self.cluster.tensor_parallel_size
+        with self._progress.wait(f"start {generators} generator(s) (vLLM) in the workers' processes"):
+            self._call("wake")
+        self._generator_has_started = True
+
+    def sleep(self) -> None:
+        """See WorkerGroup."""
+        self._call("sleep")
+
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """See WorkerGroup."""
+        if self._generation is not None and self._generation.is_running:
+            raise RuntimeError("cannot generate: finish or close the earlier generation")
+        self._generation = Generation(
+            self._workers,
+            requests,
+            sampling,
+            dealing=self.cluster.dealing,
+            ranks_a_generator=self.cluster.tensor_parallel_size,
+        )
+        yield from self._generation.rollouts()
+
+    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        """See WorkerGroup."""
+        deals = [deal(batch, self._learners) for batch in batches]
+        parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
+        found = self._of_learners(
+            "old_log_probs", [[part[learner] for part in parts] for learner in range(self._learners)]
+        )
+        return [put_back([of_worker[number] for of_worker in found], places) for number, places in enumerate(deals)]
+
+    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        return self._pass("reference_log_probs", groups)
+
+    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        return self._pass("full_kl", groups)
+
+    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """See WorkerGroup."""
+        return self._pass("values", groups)
+
+    def update(self, batch: UpdateBatch) -> UpdateResult:
+        """See WorkerGroup. Raises WorkersDisagree if the workers' weights have parted."""
+        parts = self._for_ranks(deal_update(batch, self._learners))
+        return merged_update(self._call_each("update", parts), ranks_a_learner=self._ranks_a_learner)
+
+    def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
+        """See WorkerGroup."""
+        metrics: Mapping[str, float] = self._call("imitate", examples)[0]
+        return metrics
+
+    def load_policy(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_policy", folder)
+
+    def load_reference(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_reference", folder)
+
+    def load_critic(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_critic", folder)
+
+    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
+        """See WorkerGroup."""
+        return all_files(self._call("save_state", folder, model_only=model_only, probe=probe))
+
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
+        """See WorkerGroup."""
+        self._call("take_snapshot", model_only=model_only, probe=probe)
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        """See WorkerGroup."""
+        return all_files(self._workers.call_beside("write_snapshot", folder))
+
+    def load_state(self, folder: Path, *, model_only: bool) -> None:
+        """See WorkerGroup."""
+        self._call("load_state", folder, model_only=model_only)
+
+    def load_saved_policy(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("load_saved_policy", folder)
+
+    def export(self, folder: Path) -> None:
+        """See WorkerGroup."""
+        self._call("export", folder)
+
+    def usage(self) -> Usage:
+        """See WorkerGroup."""
+        before, self._told_bytes = self._told_bytes, self._sent_bytes
+        workers = [worker for usage in self._usages() for worker in usage.workers]
+        return Usage(workers=workers, sent_mib=(self._told_bytes - before) / _MIB)
+
+    def close(self) -> None:
+        """End the workers, and the cluster if it was started for them."""
+        try:
+            if self._gang is not None:
+                self._gang.close()
+        finally:
+            self._gang = None
+            self._cluster.close()
+
+    def _usages(self) -> list[Usage]:
+        """[worker] -> what it has used."""
+        return self._call("usage")
+
+    @property
+    def _sent_bytes(self) -> int:
+        """Bytes of all messages to the workers so far."""
+        return self._workers.sent_bytes
+
+    @property
+    def _workers(self) -> Gang:
+        if self._gang is None:
+            raise RuntimeError("the workers are closed: open new ones")
+        return self._gang
+
+    def _pass(self, method: str, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """A pass over groups, each at one learner."""
+        places = deal(groups, self._learners)
+        return put_back(self._of_learners(method, dealt(groups, places)), places)
+
+    @property
+    def _learners(self) -> int:
+        """Number of learners: workers, or groups of workers that compute the same sequences together."""
+        return len(self._workers) // self._ranks_a_learner
+
+    def _for_ranks(self, parts: Sequence[Any]) -> list[Any]:
+        """[learner] -> [rank]: all ranks of a learner get the same."""
+        return [part for part in parts for _ in range(self._ranks_a_learner)]
+
+    def _of_learners(self, method: str, parts: Sequence[Any]) -> list[Any]:
+        """[learner] -> the result of a method, which all of its ranks have."""
+        return self._call_each(method, self._for_ranks(parts))[:: self._ranks_a_learner]
+
+    def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
+        self._end_generation()
+        return self._workers.call(method, *arguments, **options)
+
+    def _call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
+        self._end_generation()
+        return self._workers.call_each(method, arguments)
+
+    def _end_generation(self) -> None:
+        """Stop a generation that was left early."""
+        if self._generation is not None:
+            self._generation.end()
+            self._generation = None

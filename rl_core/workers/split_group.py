@@ -1,0 +1,123 @@
+"""Workers of which some only generate and the others only train (`cluster.placement: split`)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.workers.at_once import Side, at_once
+from rl_core.workers.gang import Gang
+from rl_core.workers.generating import Generation
+from rl_core.workers.messages import Opening
+from rl_core.workers.ray_group import RayWorkerGroup
+from rl_core.workers.usage import Usage
+from rl_core.workers.weight_link import LinkPlace
+
+_CHANGE_WEIGHTS: Final = frozenset({"update", "imitate", "load_policy", "load_state", "load_saved_policy"})
+"""Calls after which the generators have other weights than the trainers."""
+
+
+class SplitWorkerGroup(RayWorkerGroup):
+    """A RayWorkerGroup whose workers train, beside a gang of workers that generate.
+
+    The generators always have their devices, so `sleep` does nothing, and they may generate in one thread while another
+    one has the trainers at work. `wake` sends them the weights, if these have changed, over a link between the first
+    trainer and all generators.
+    """
+
+    generates_beside_training = True
+
+    _generators_gang: Gang | None = None
+    _have_the_weights = False
+
+    def _open(self, opening: Opening) -> None:
+        config, actors = self.cluster, self._cluster.actors()
+        trains = [rank % config.devices < config.training_devices for rank in range(config.ranks)]
+        training = [actor for actor, trains_here in zip(actors, trains, strict=True) if trains_here]
+        generating = [actor for actor, trains_here in zip(actors, trains, strict=True) if not trains_here]
+        self._gang = self._opened_gang(training, opening, role="train")
+        self._generators_gang = self._opened_gang(generating, opening, role="generate")
+        self._log_hosts(self._gang, "train one model")
+        self._log_hosts(self._generators_gang, "generate")
+        self._join_link()
+
+    def wake(self) -> None:
+        """See WorkerGroup."""
+        if not self._generator_has_started:
+            with self._progress.wait(f"start {len(self._generators)} generator(s) (vLLM) in the workers' processes"):
+                self._generators.call("wake")
+            self._generator_has_started = True
+        if not self._have_the_weights:
+            version = self.policy_version
+            self._at_both(
+                lambda: self._generators.call("receive_weights", version), lambda: self._workers.call("send_weights")
+            )
+            self._have_the_weights = True
+
+    def sleep(self) -> None:
+        """See WorkerGroup."""
+
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        """See WorkerGroup."""
+        if self._generation is not None and self._generation.is_running:
+            raise RuntimeError("cannot generate: finish or close the earlier generation")
+        self._generation = Generation(
+            self._generators, requests, sampling, dealing=self.cluster.dealing, ranks_a_generator=1
+        )
+        yield from self._generation.rollouts()
+
+    def close(self) -> None:
+        """See WorkerGroup."""
+        try:
+            if self._generators_gang is not None:
+                self._generators_gang.close()
+        finally:
+            self._generators_gang = None
+            super().close()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers that train, then of those that generate, each on its own machine."""
+        return [*super().pids, *(process.pid for process in self._generators.processes)]
+
+    @property
+    def _generators(self) -> Gang:
+        if self._generators_gang is None:
+            raise RuntimeError("the workers are closed: open new ones")
+        return self._generators_gang
+
+    def _usages(self) -> list[Usage]:
+        return [*super()._usages(), *self._generators.call("usage")]
+
+    @property
+    def _sent_bytes(self) -> int:
+        return super()._sent_bytes + self._generators.sent_bytes
+
+    def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
+        self._note(method)
+        return self._workers.call(method, *arguments, **options)
+
+    def _call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
+        self._note(method)
+        return self._workers.call_each(method, arguments)
+
+    def _note(self, method: str) -> None:
+        if method in _CHANGE_WEIGHTS:
+            self._have_the_weights = False
+
+    def _join_link(self) -> None:
+        """Have the first trainer and all generators meet."""
+        config = self.cluster
+        meeting = self._workers.meeting(is_on_one_machine=config.nodes == 1)
+        places = [
+            LinkPlace(
+                number=number, size=1 + len(self._generators), meeting=meeting, seconds=config.hang_timeout_seconds
+            )
+            for number in range(1 + len(self._generators))
+        ]
+        self._at_both(
+            lambda: self._generators.call_each("join_link", places[1:]),
+            lambda: self._workers.call("join_link", places[0]),
+        )
+
+    def _at_both(self, call_generators: Callable[[], object], call_trainers: Callable[[], object]) -> None:
+        at_once(Side(call=call_generators, end=self._generators.kill), Side(call=call_trainers, end=self._workers.kill))

@@ -1,0 +1,72 @@
+"""What workers have used in a step: their time, and their memory. Loads no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rl_core.workers.merging import largest
+from rl_core.workers.working_time import Span
+
+Columns = Mapping[str, Sequence[float | str | None]]
+"""[name] -> [worker] -> value; None where a worker has none."""
+
+Spans = Sequence[Sequence[Span]]
+"""[worker] -> its spans, in the order of time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerUsage:
+    """What one worker has used since it was last asked.
+
+    Attributes:
+        host: Name of its machine.
+        device: What it computes on: "CPU", or the name of a card.
+        seconds: Its time by name (rl_core.workers.working_time).
+        peaks: The most memory of each phase in GiB, by name (rl_core.workers.peak_memory).
+        spans: What it did when.
+    """
+
+    host: str
+    device: str
+    seconds: Mapping[str, float]
+    peaks: Mapping[str, float]
+    spans: Sequence[Span] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What the workers of a run have used since they were last asked.
+
+    Attributes:
+        workers: [worker] -> what it has used.
+        sent_mib: What was sent to workers in other processes, MiB; None if there are none.
+    """
+
+    workers: Sequence[WorkerUsage]
+    sent_mib: float | None = None
+
+    @property
+    def together(self) -> dict[str, float]:
+        """The largest peaks of all workers, and `sent_mib`, by name."""
+        sent = {} if self.sent_mib is None else {"sent_mib": self.sent_mib}
+        return {**largest([worker.peaks for worker in self.workers]), **sent}
+
+    @property
+    def columns(self) -> Columns:
+        """Host, device, seconds and peaks of each worker; the numbers to a tenth of a thousandth."""
+        values: list[dict[str, float | str]] = [
+            {"host": worker.host, "device": worker.device, **_rounded(worker.seconds), **_rounded(worker.peaks)}
+            for worker in self.workers
+        ]
+        names = dict.fromkeys(name for of_worker in values for name in of_worker)
+        return {name: [of_worker.get(name) for of_worker in values] for name in names}
+
+    @property
+    def spans(self) -> Spans:
+        """What each worker did when, to a thousandth of a second."""
+        return [
+            [(work, round(begin, 3), round(end, 3)) for work, begin, end in worker.spans] for worker in self.workers
+        ]
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}

@@ -1,0 +1,150 @@
+"""Looks after the ranks in the middle of a call: whether they live and get on, and what they log."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
+
+from rl_core.workers.cluster_machines import is_lost
+from rl_core.workers.messages import Logged, Process, Pulse
+
+_STACKS_SECONDS: Final = 10.0
+
+_CAUSE_SECONDS: Final = 5.0
+"""How long Ray has to find out why a worker does not answer; it knows of an ended process at once, of a machine
+late."""
+
+_LOST: Final = "its machine is gone: Ray on it takes no connections any more"
+
+_MEMORY: Final = (
+    "Ray's memory monitor ended it, because its machine had less free memory than it leaves alone: more than "
+    "RAY_memory_usage_threshold of it (0.95 if it is not set) was in use. Give the run less to keep there, such as "
+    "fewer workers on a machine, or more memory"
+)
+_MEMORY_USED: Final = r"(Memory on the node .*?exceeded threshold of [^()]*(?:\([^()]*\))?)"
+_MEMORY_USERS: Final = r"(Top \d+ memory users: .*?)(?: Refer to|$)"
+_LONGEST_FACT: Final = 600
+
+_SILENT: Final = (
+    "its process ended without a word, as by a signal: SIGKILL, which the kernel sends when a machine or a container "
+    "runs out of memory (`dmesg` names the process), or a crash inside a library"
+)
+
+
+class WorkerWatch:
+    """Asks every rank for a sign of life about once a second.
+
+    Attributes:
+        processes: [rank] -> where it runs; empty until it is known.
+        hang_seconds: The longest time without any progress.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Any],
+        *,
+        hang_seconds: float,
+        log: Callable[[int, Sequence[Logged]], None],
+        last_words: Callable[[int], str],
+    ) -> None:
+        self.processes: Sequence[Process] = ()
+        self._actors = actors
+        self.hang_seconds = hang_seconds
+        self._log = log
+        self._last_words = last_words
+        self._asked: dict[int, Any] = {}
+        self._progress: dict[int, int] = {}
+        self._since = time.monotonic()
+
+    def begin(self) -> None:
+        """Something is waited for from now on."""
+        self._since = time.monotonic()
+
+    def name(self, rank: int) -> str:
+        """`worker 1 of 4 (process 4711 on host)`."""
+        place = f" (process {self.processes[rank].pid} on {self.processes[rank].host})" if self.processes else ""
+        return f"worker {rank} of {len(self._actors)}{place}"
+
+    def death(self, rank: int, error: RayError, method: str) -> str:
+        """Which rank has died in `method`, of what, and its last words if there are any."""
+        cause = self._cause(rank, error)
+        words = self._last_words(self.processes[rank].pid) if self.processes else ""
+        said = f"; its last words were:\n{words}\n" if words else ""
+        return f"{self.name(rank)} ended during {method}: {cause}{said}"
+
+    def look(self, method: str) -> str | None:
+        """Take the logs that came, and ask for the next sign of life. Returns which rank has died in `method`, and of
+        what; None if all live."""
+        for rank, actor in enumerate(self._actors):
+            if rank not in self._asked:
+                self._asked[rank] = actor.pulse.options(concurrency_group="watch").remote()
+        if came := ray.wait([*self._asked.values()], num_returns=len(self._asked), timeout=0)[0]:
+            for rank, ref in [item for item in self._asked.items() if item[1] in came]:
+                del self._asked[rank]
+                try:
+                    self._felt(rank, ray.get(ref))
+                except RayError as error:
+                    return self.death(rank, error, method)
+        return None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether no rank has made any progress for too long."""
+        return time.monotonic() - self._since > self.hang_seconds
+
+    def stacks(self, ranks: Iterable[int]) -> str:
+        """What the threads of these ranks are doing, as far as they answer."""
+        asked = {rank: self._actors[rank].stacks.options(concurrency_group="watch").remote() for rank in {*ranks}}
+        ray.wait([*asked.values()], num_returns=len(asked), timeout=_STACKS_SECONDS)
+        return "\n".join(f"{self.name(rank)}:\n{_text(ref)}" for rank, ref in asked.items())
+
+    def _cause(self, rank: int, error: RayError) -> str:
+        """Why a rank has died. Ray first says of some that they do not answer; then it is asked again."""
+        deadline = time.monotonic() + _CAUSE_SECONDS
+        while isinstance(error, ActorUnavailableError) and time.monotonic() < deadline:
+            if self.processes and is_lost(self.processes[rank].node_id):
+                return _LOST
+            time.sleep(_CAUSE_SECONDS / 10)
+            try:
+                ray.get(self._actors[rank].pulse.options(concurrency_group="watch").remote(), timeout=_CAUSE_SECONDS)
+            except GetTimeoutError:
+                break
+            except RayError as later:
+                error = later
+        return cause_of_death(error)
+
+    def _felt(self, rank: int, pulse: Pulse) -> None:
+        if self._progress.get(rank) != pulse.progress:
+            self._progress[rank] = pulse.progress
+            self.begin()
+        self._log(rank, pulse.logs)
+
+
+def _text(ref: Any) -> str:
+    try:
+        found: str = ray.get(ref, timeout=0)
+    except RayError as error:  # GetTimeoutError is one
+        return f"it does not answer ({type(error).__name__})"
+    return found
+
+
+def _memory_facts(text: str) -> str:
+    """How much memory was used, the threshold, and who used most of it: a part of what Ray's memory monitor says, which
+    is long."""
+    found = (re.search(pattern, text) for pattern in (_MEMORY_USED, _MEMORY_USERS))
+    return "; ".join(match[1][:_LONGEST_FACT] for match in found if match) or text[:_LONGEST_FACT]
+
+
+def cause_of_death(error: RayError) -> str:
+    """Why a rank has died, from what Ray says about it."""
+    text = " ".join(f"{error}".split())
+    if "low on memory" in text or "memory usage threshold" in text:
+        return f"{_MEMORY} ({_memory_facts(text)})"
+    if "node has died" in text or "node died" in text or "unexpected node" in text:
+        return f"its machine is gone ({text[-400:]})"
+    if code := re.search(r"exit code (-?\d+)|Exit code: (-?\d+)", text):
+        return f"its process ended with exit code {code[1] or code[2]}"
+    return _SILENT if "End of file" in text else text

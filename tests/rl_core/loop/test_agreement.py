@@ -1,0 +1,58 @@
+"""The comparison of generator and trainer where a step learns from older rollouts, with the real worker."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from rl_core.loop.agreement import COMPARED_GROUPS, compare_with_generator
+from rl_core.loop.learning import learn
+from rl_core.timing import PhaseTimer
+from rl_core.training.agreement import AgreementError
+from rl_core.types import Group
+from tests.rl_core.steps import take_step
+
+
+@pytest.fixture
+def sampled_now(prompts, config, worker, rewards) -> Sequence[Group]:
+    """Groups that the worker's present weights have sampled."""
+    groups = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards).collected.generated.groups
+    worker.load_policy(worker.trainer.base_folder)
+    return groups
+
+
+def test_what_the_present_weights_have_sampled_agrees(sampled_now, config, worker) -> None:
+    timer = PhaseTimer()
+    gap = compare_with_generator(sampled_now, config=config, workers=worker, timer=timer)
+    compared = sampled_now[:COMPARED_GROUPS]
+    assert gap.count == sum(len(rollout.log_probs) for group in compared for rollout in group.rollouts)
+    assert gap.largest < 2e-5 and timer.seconds.keys() == {"agreement"}
+
+
+def test_other_weights_than_those_that_sampled_do_not(sampled_now, config, worker) -> None:
+    """As after a sync that moves the version and not the weights."""
+    with torch.no_grad():
+        for weight in worker.trainer.policy.model.parameters():
+            weight.mul_(1.05)
+    with pytest.raises(AgreementError, match="differ by up to"):
+        compare_with_generator(sampled_now, config=config, workers=worker, timer=PhaseTimer())
+
+
+def test_older_rollouts_are_learned_from_where_newer_ones_agree_and_not_where_these_are_older_too(
+    prompts, config, worker, rewards
+) -> None:
+    """Their own log-probs are those of other weights, which the update alone would take for a fault."""
+    older = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards).collected
+    newer = take_step(prompts, step=2, config=config, workers=worker, rewards=rewards).collected
+    worker.load_policy(worker.trainer.base_folder)
+    take_step(prompts, step=1, config=config, workers=worker, rewards=rewards)  # to the weights that sampled `newer`
+
+    def learned(groups: Sequence[Group]) -> dict[str, float]:
+        options = {"step": 2, "config": config, "kl_coef": None, "workers": worker, "timer": PhaseTimer()}
+        return dict(learn(older, sampled_now=groups, **options).metrics)
+
+    with pytest.raises(AgreementError, match=r"version 1, and the rollouts come from version\(s\) \[0\]"):
+        learned(older.generated.groups)
+    metrics = learned(newer.generated.groups)
+    assert metrics["agreement/log_prob_gap_max"] < 2e-5
+    assert metrics["off_policy/staleness"] == 1.0 and worker.policy_version == 2

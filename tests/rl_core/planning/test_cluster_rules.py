@@ -1,0 +1,113 @@
+"""What a config with several workers cannot have is said before any of them starts."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.planning.cluster_rules import cluster_problems
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.problem import Problem
+
+SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
+GPU = Gpu(memory_gib=80.0)
+
+
+def problems(*overrides: str, gpu: Gpu | None = None) -> list[Problem]:
+    return cluster_problems(load_config(SMALL, overrides), gpu)
+
+
+def where(found: list[Problem], *, fatal: bool) -> list[str]:
+    return [problem.where for problem in found if problem.fatal == fatal]
+
+
+def test_a_single_worker_has_no_problems() -> None:
+    assert problems() == problems("actor.global_batch_size=1") == []
+
+
+@pytest.mark.parametrize(
+    ("section", "gpu"),
+    [("devices: 1, device: cpu", None), ("devices: 2", GPU), ("nodes: 2, devices: 1, address: auto", None)],
+)
+def test_workers_that_fit_have_none(section: str, gpu: Gpu | None) -> None:
+    assert problems(f"cluster={{{section}}}", gpu=gpu) == []
+
+
+def test_workers_that_cannot_be_put_together_are_told_even_of_a_single_one() -> None:
+    keys = ["cluster.sequence_parallel_size", "cluster.tensor_parallel_size"]
+    assert where(problems(*(f"{key}=2" for key in keys)), fatal=True) == keys
+    assert where(problems("cluster.devices=3", *(f"{key}=2" for key in keys), gpu=GPU), fatal=True) == keys
+
+
+def test_several_machines_need_a_cluster_that_was_started_on_them() -> None:
+    found = problems("cluster.nodes=2", gpu=GPU)
+    assert where(found, fatal=True) == ["cluster.nodes"]
+    assert "name it in cluster.address" in found[0].fix
+
+
+def test_training_can_go_on_with_a_number_of_workers_that_there_can_be() -> None:
+    joined = "nodes: 2, devices: 2, address: auto, sequence_parallel_size: 2"
+    assert problems(f"cluster={{{joined}, min_workers: 2}}") == []
+    assert where(problems(f"cluster={{{joined}, min_workers: 3}}"), fatal=False) == ["cluster.min_workers"]
+    assert where(problems("cluster={nodes: 2, address: auto, min_workers: 4}"), fatal=True) == ["cluster.min_workers"]
+    through = problems("cluster={nodes: 2, address: 'ray://head:10001', min_workers: 1}")
+    assert where(through, fatal=True) == ["cluster.min_workers"]
+
+
+def test_a_gpu_that_is_not_there_is_named_and_in_a_joined_cluster_nobody_knows() -> None:
+    assert where(problems("cluster.device=cuda"), fatal=True) == ["cluster.device"]
+    assert problems("cluster.device=cuda", gpu=GPU) == []
+    assert problems("cluster={device: cuda, address: auto}") == []
+
+
+def test_more_workers_than_cores_are_a_warning() -> None:
+    many = len(os.sched_getaffinity(0)) + 1
+    batches = (f"data.rollout_batch_size={many}", f"actor.global_batch_size={many}", f"data.train.size={4 * many}")
+    assert where(problems(f"cluster.devices={many}", *batches), fatal=False) == ["cluster.devices"]
+    assert problems(f"cluster.devices={many}", *batches, gpu=GPU) == []
+
+
+def test_workers_without_work_are_a_warning_for_each_batch() -> None:
+    """Of a draw of group filtering, of an optimizer step of the policy, and of one of the critic."""
+    batches = ("data.rollout_batch_size=4", "actor.global_batch_size=2", "critic={global_batch_size: 1}")
+    filtering = "algorithm.online_filtering={type: bounds, filter_key: accuracy, mini_rollout_batch_size: 2}"
+    found = problems("cluster.devices=3", *batches, filtering, gpu=GPU)
+    assert where(found, fatal=True) == []
+    assert where(found, fatal=False) == [
+        "data.rollout_batch_size",
+        "actor.global_batch_size",
+        "critic.global_batch_size",
+    ]
+    assert "2 prompt(s) at a time for 3 workers leave 1 of them without work" in found[0].what
+
+
+def test_ray_has_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert where(problems("cluster.devices=2", gpu=GPU), fatal=True) == ["cluster"]
+
+
+@pytest.mark.parametrize("variables", ["{NCCL_IB_DISABLE: 1}", "[NCCL_DEBUG]"])
+def test_variables_that_ray_would_refuse_are_found_before(variables: str) -> None:
+    found = problems("cluster.devices=2", f"cluster.runtime_env={{env_vars: {variables}}}", gpu=GPU)
+    assert where(found, fatal=True) == ["cluster.runtime_env"]
+
+
+SPLIT = "cluster={devices: 2, placement: split}"
+
+
+def test_workers_that_generate_beside_others_that_train_have_no_problems_one_step_off() -> None:
+    assert problems(SPLIT, "rollout.staleness=1") == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "fatal"),
+    [
+        (["cluster={devices: 2, placement: split, generating_devices: 2}"], "cluster.generating_devices", True),
+        (["cluster={placement: split}"], "cluster.generating_devices", True),
+        ([SPLIT, "rollout.staleness=0"], "rollout.staleness", False),
+    ],
+)
+def test_workers_that_would_never_train_or_always_wait_are_named(overrides: list[str], key: str, fatal: bool) -> None:
+    assert where(problems("rollout.staleness=1", *overrides), fatal=fatal) == [key]

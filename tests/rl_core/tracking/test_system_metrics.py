@@ -1,0 +1,68 @@
+"""The trackers' system metrics are what the workers used in a step."""
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from rl_core.records.metrics_log import RunLogs
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import RunLock
+from rl_core.tracking.follower import TrackerFollower
+from rl_core.tracking.mlflow_runs import MlflowPipeline
+from rl_core.tracking.mlflow_tracker import MlflowTracker
+from rl_core.tracking.system_metrics import SystemMetrics, system_metrics
+from rl_core.tracking.tracker import STEP_KEY
+
+COLUMNS = {
+    "host": ["a", "b"],
+    "device": ["CPU", "CPU"],
+    "idle_s": [1.0, 3.0],
+    "total_s": [4.0, 4.0],
+    "save_peak_gib": [None, 1.5],
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
+    with RunLock(run.lock):
+        yield run
+
+
+def test_every_number_of_every_worker_has_a_name() -> None:
+    assert system_metrics({"step": 1, "total_s": 4.0, "workers": COLUMNS}) == {
+        "system/worker_0/idle_s": 1.0,
+        "system/worker_1/idle_s": 3.0,
+        "system/worker_0/total_s": 4.0,
+        "system/worker_1/total_s": 4.0,
+        "system/worker_1/save_peak_gib": 1.5,
+        "system/worker_0/busy_share": 0.75,
+        "system/worker_1/busy_share": 0.25,
+    }
+
+
+def test_steps_of_versions_that_did_not_measure_have_none(run: RunDirectory) -> None:
+    metrics = SystemMetrics(run.timings)
+    assert metrics.of_step(0) == {}
+    RunLogs(run).log_timing(1, {"total_s": 4.0})
+    assert metrics.of_step(1) == {}
+
+
+def test_mlflow_gets_them_with_each_step(run: RunDirectory, new_database) -> None:
+    uri = new_database()
+    stage = MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc").stage("train")
+    logs = RunLogs(run)
+    logs.log_step(0, {"val/accuracy": 0.5})
+    follower = TrackerFollower(MlflowTracker(stage, system=SystemMetrics(run.timings).of_step), run.metrics)
+    for step in (1, 2, 3):
+        logs.log_timing(step, {"total_s": 4.0}, workers={**COLUMNS, "idle_s": [0.0, float(step)]})
+        logs.log_step(step, {"reward/overall": 0.5})
+        if step != 2:
+            follower.follow()
+    follower.finish()
+    history = MlflowClient(tracking_uri=uri).get_metric_history
+    found = [(metric.step, metric.value) for metric in history(stage.run_id, "system/worker_1/busy_share")]
+    assert found == [(1, 0.75), (2, 0.5), (3, 0.25)]
+    assert [metric.step for metric in history(stage.run_id, STEP_KEY)] == [0, 1, 2, 3]

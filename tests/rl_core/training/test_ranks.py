@@ -1,0 +1,129 @@
+"""Several ranks come to the gradient, the metrics and the weights of one: real processes over gloo, FSDP2, different
+data on each of them. One launch for each number of ranks goes through all its cases."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rl_core.loop.step_metrics import token_means
+from tests.rl_core.distributed.spmd import free_port, run_ranks
+from tests.rl_core.models.builders import relative_difference, write_small_model
+from tests.rl_core.training.rank_updates import Case, Found, compute, on_ranks
+
+pytestmark = pytest.mark.timeout(900)  # each launch imports torch in several processes
+
+LORA = {"lora": {"rank": 2, "alpha": 4, "target_modules": "all-linear"}}
+FULL_KL = ("algorithm.kl={coef: 0.1, penalty: full}",)
+
+CASES = {
+    2: {
+        "full": Case(),
+        "again": Case(),
+        "none": Case(layout="none"),
+        "none, bfloat16, a rank without groups": Case(
+            layout="none", model={"dtype": "bfloat16"}, deal=[[0, 1, 2, 3, 4], []]
+        ),
+        "none, critic, other images on each rank": Case(layout="none", critic=True, deal=[[1, 3], [0, 2, 4]]),
+        "a rank without an image": Case(deal=[[0, 2, 4], [1, 3]]),
+        "a rank without groups": Case(deal=[[0, 1, 2, 3, 4], []]),
+        "text": Case(family="llama"),
+        "tied head": Case(family="qwen3_vl"),
+        "adapters": Case(model=LORA),
+        "frozen vision tower": Case(model={"freeze_vision_tower": True}),
+        "critic": Case(critic=True),
+        "critic without groups": Case(critic=True, deal=[[], [0, 1, 2, 3, 4]]),
+        "recomputed activations": Case(model={"gradient_checkpointing": True}),
+        "logits in chunks": Case(model={"log_prob_chunk_tokens": 3}),
+        "full KL": Case(overrides=FULL_KL, deal=[[0, 1, 2, 4], [3]]),
+        "bfloat16": Case(model={"dtype": "bfloat16"}),
+        "bfloat16 adapters": Case(model=LORA | {"dtype": "bfloat16"}),
+        "pure bfloat16": Case(model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)),
+        "shared sequences": Case(ranks_a_sequence=2),
+        "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_a_sequence=2),
+        "shared sequences, critic": Case(critic=True, ranks_a_sequence=2),
+        "shared sequences, full KL": Case(overrides=FULL_KL, ranks_a_sequence=2),
+        "shared sequences, recomputed": Case(model={"gradient_checkpointing": True}, ranks_a_sequence=2),
+    },
+    3: {"full": Case(), "two ranks without groups": Case(deal=[[], [0, 1, 2, 3, 4], []])},
+    4: {
+        "full": Case(),
+        "hybrid": Case(layout="hybrid", ranks_a_node=2),
+        "none": Case(layout="none"),
+        "two pairs that share sequences": Case(ranks_a_sequence=2),
+        "pairs, one without groups": Case(ranks_a_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
+        "text, four share sequences": Case(family="llama", ranks_a_sequence=4),
+    },
+}
+
+ROUNDING = {"float32": 1e-5, "bfloat16": 3e-2}
+"""A bfloat16 gradient of part of a batch is rounded before it is added, one of the whole batch after it."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for family in {case.family for cases in CASES.values() for case in cases.values()}:
+        write_small_model(root / family, family)
+    return root
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_ranks_come_to_the_numbers_of_one(size: int, models: Path, tmp_path: Path) -> None:
+    cases = CASES[size]
+    meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in cases}
+    ranks: list[dict[str, Found]] = run_ranks(on_ranks, tmp_path, meetings, models, cases, size=size)
+    problems = []
+    for name, case in cases.items():
+        expected = compute(case, models)
+        problems += [f"{name}: {problem}" for problem in differing(case, expected, [found[name] for found in ranks])]
+    assert not problems, "\n".join(problems)
+    if "again" in cases:
+        for found in ranks:
+            for what in ("gradients", "weights"):
+                first, second = (getattr(found[name], what) for name in ("full", "again"))
+                assert all(torch.equal(first[name], second[name]) for name in first), "not equal to the bit"
+
+
+def test_denominators_of_its_own_groups_would_change_the_gradient(models: Path) -> None:
+    """The control."""
+    expected = flat(compute(Case(), models).gradients)
+    assert relative_difference(flat(compute(Case(), models, only=[0, 1]).gradients), expected) > 1e-2
+
+
+def differing(case: Case, expected: Found, ranks: list[Found]) -> list[str]:
+    """What is not equal up to rounding."""
+    bound = ROUNDING[str(case.model.get("dtype", "float32"))]
+    problems = []
+    for number, found in enumerate(ranks):
+        who = f"rank {number}"
+        if found.gradients.keys() != expected.gradients.keys():
+            problems.append(f"{who} has gradients of other weights")
+            continue
+        for what in ("gradients", "weights"):
+            one, other = flat(getattr(expected, what)), flat(getattr(found, what))
+            if not (difference := relative_difference(other, one)) < bound:
+                problems.append(f"{who}: {what} differ by {difference}")
+        exchanges = found.exchanges_a_part
+        if case.layout != "hybrid" and not (0 < exchanges <= 1 if case.layout == "none" else exchanges == 0):
+            problems.append(f"{who}: {exchanges} exchanges of gradients between replicas in an optimizer step")
+        if found.norms != pytest.approx(expected.norms, rel=bound):
+            problems.append(f"{who}: norms {found.norms} instead of {expected.norms}")
+        if found.norms != ranks[0].norms:
+            problems.append(f"{who}: norm {found.norms} differs from rank 0's {ranks[0].norms}")
+        for group, passes in found.passes.items():
+            gap = max(float(np.abs(a - b).max()) for a, b in zip(passes, expected.passes[group], strict=True))
+            if not gap < 10 * bound:
+                problems.append(f"{who}: the pass of group {group} differs by {gap}")
+    learners = ranks[:: case.ranks_a_sequence]
+    if sorted(group for found in learners for group in found.passes) != sorted(expected.passes):
+        problems.append("a group is missing")
+    means = token_means([part for found in learners for part in found.tokens])
+    if means != pytest.approx(token_means(expected.tokens), rel=bound, abs=bound):
+        problems.append(f"metrics {means} instead of {token_means(expected.tokens)}")
+    return problems
+
+
+def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().float().flatten() for tensor in tensors.values()])

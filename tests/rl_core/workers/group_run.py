@@ -1,0 +1,36 @@
+"""A process that opens workers in a cluster: `python -m tests.rl_core.workers.group_run MODEL DATA CONFIG OVERRIDE...`.
+
+It prints the process of its first worker, and of a local cluster the process that holds it and its folder. It ends as
+many seconds after that as the line says that it reads.
+"""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rl_core.config.loading import load_config
+from rl_core.progress import SilentProgress
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.ray_group import RayWorkerGroup
+
+
+def main() -> None:
+    # A test run in the background ignores Ctrl-C, and so would this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    model, data, config = map(Path, sys.argv[1:4])
+    folders = WorkerFolders(model=model, base=model, data=data, images_per_prompt=1)
+    loaded = load_config(config, sys.argv[4:])
+    group = RayWorkerGroup(loaded, folders, total_optimizer_steps=1, progress=SilentProgress())
+    try:
+        local = group._cluster._local
+        of_cluster = [] if local is None else [local._head.pid, local._folder]
+        sys.stdout.write(f"{' '.join(map(str, [group.pids[0], *of_cluster]))}\n")
+        sys.stdout.flush()
+        time.sleep(float(sys.stdin.readline()))
+    finally:
+        group.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""The life of a worker that is one of several ranks: what it generates, learns, saves and exports."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rl_core.config.loading import load_config
+from rl_core.data.prepared import PreparedDataset
+from rl_core.distributed.place import RankPlace
+from rl_core.distributed.shards import whole
+from rl_core.randomness import keyed_seed
+from rl_core.run_directory import RunDirectory
+from rl_core.training.batches import OptimizerBatch, UpdateBatch, UpdateResult
+from rl_core.training.saved_model import ModuleState
+from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, RolloutKey, Sampling, TrainGroup, TrainSample
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from tests.rl_core.small_run import SMALL
+
+PROMPTS = 5
+RESPONSES = 3
+LONGEST = 8
+
+
+@dataclass
+class Rank:
+    """One rank's worker, with its share of the prompts: every n-th one."""
+
+    worker: LocalWorker
+    place: RankPlace
+    prompts: Sequence[int]
+    run: RunDirectory
+
+    @classmethod
+    def open(cls, place: RankPlace, root: Path, overrides: Sequence[str]) -> "Rank":
+        config = load_config(SMALL, ["cold_start=null", "trainer.val_freq=-1", *overrides])
+        run = RunDirectory(root)
+        folders = WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1)
+        worker = LocalWorker(config, folders, total_optimizer_steps=20, total_critic_steps=20, place=place)
+        return cls(worker, place, range(place.rank, PROMPTS, place.size), run)
+
+    def rollouts(self, *, step: int) -> list[Group]:
+        """Responses of the generator to this rank's prompts."""
+        dataset = PreparedDataset.open(self.run.data, "train")
+        requests = [
+            GenerationRequest(prompt=dataset[row], sample_index=i, seed=keyed_seed(7, "rollout", 0, step, row, i))
+            for row in self.prompts
+            for i in range(RESPONSES)
+        ]
+        self.worker.wake()
+        found = {r.key: r for r in self.worker.generate(requests, Sampling(temperature=1.0, max_tokens=LONGEST))}
+        self.worker.sleep()
+        return [
+            Group(prompt=dataset[row], rollouts=[found[dataset[row].uid, i] for i in range(RESPONSES)])
+            for row in self.prompts
+        ]
+
+    def learned(self, groups: Sequence[Group], *, check_agreement: bool = True) -> UpdateResult:
+        """An update in two optimizer steps from made-up advantages; the second half of the prompts is the second."""
+        old = self.worker.old_log_probs([groups])[0]
+        made = [train_group(group, values) for group, values in zip(groups, old, strict=True)]
+        everything = self.worker.ranks.gather(made)
+        wholes = OptimizerBatch.of([g for own in everything for g in own], longest_response=LONGEST)
+        batch = OptimizerBatch(groups=made, totals=wholes.totals)
+        critic = [batch] if self.worker.trainer.critic is not None else []
+        update = UpdateBatch(policy=[batch, batch], critic=critic, kl_coef=0.1, check_agreement=check_agreement)
+        return self.worker.update(update)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The policy as the generator gets it."""
+        return {name: weight.clone() for name, weight in self.worker.trainer.named_weights()}
+
+
+def train_group(group: Group, old: Sequence[Float32Array]) -> TrainGroup:
+    noise = np.random.default_rng([len(group.prompt.uid), *group.rollouts[0].response_ids.tolist()])
+
+    def sample(rollout: Rollout, log_probs: Float32Array) -> TrainSample:
+        advantages, values, returns = noise.normal(size=(3, len(log_probs))).astype(np.float32)
+        return TrainSample(
+            rollout=rollout,
+            advantages=advantages,
+            old_log_probs=log_probs,
+            ref_log_probs=log_probs - np.float32(0.1),
+            values=values,
+            returns=returns,
+        )
+
+    return TrainGroup(prompt=group.prompt, samples=[sample(*pair) for pair in zip(group.rollouts, old, strict=True)])
+
+
+def responses(groups: Sequence[Group]) -> Mapping[RolloutKey, tuple[list[int], list[float]]]:
+    return {r.key: (r.response_ids.tolist(), r.log_probs.tolist()) for group in groups for r in group.rollouts}
+
+
+@dataclass
+class Life:
+    """What one rank saw."""
+
+    responses: Sequence[Mapping[RolloutKey, tuple[list[int], list[float]]]]
+    updates: Sequence[UpdateResult]
+    records: Sequence[str]
+    weights: Mapping[str, torch.Tensor]
+    resumed: Mapping[str, torch.Tensor]
+    has_process_groups: bool
+
+
+def live(place: RankPlace, root: Path, overrides: Sequence[str]) -> Life:
+    """Generate, learn, save, generate, learn; then load what was saved, and learn the last step again."""
+    rank = Rank.open(place, root, overrides)
+    worker, saved = rank.worker, root / f"saved-{place.size}"
+    first = rank.rollouts(step=1)
+    updates = [rank.learned(first)]
+    worker.take_snapshot(model_only=False, probe=probe_of(rank, first))
+    second = rank.rollouts(step=2)
+    records = worker.write_snapshot(saved)
+    updates.append(rank.learned(second))
+    weights = rank.weights()
+    worker.load_state(saved, model_only=False)
+    updates.append(rank.learned(second))
+    resumed = rank.weights()
+    worker.export(root / f"exported-{place.size}")
+    worker.close()
+    seconds = [replace(update, seconds={}) for update in updates]
+    return Life(
+        responses=[responses(first), responses(second)],
+        updates=seconds,
+        records=sorted(records),
+        weights=weights,
+        resumed=resumed,
+        has_process_groups=torch.distributed.is_initialized(),
+    )
+
+
+def probe_of(rank: Rank, groups: Sequence[Group]) -> list[Group]:
+    """The first rank's first group, on every rank."""
+    return [rank.worker.ranks.gather(list(groups[:1]))[0][0]]
+
+
+def carry(
+    place: RankPlace, meetings: Mapping[str, str], root: Path, cases: Mapping[str, Sequence[str]], source: str | None
+) -> dict[str, dict[str, torch.Tensor]]:
+    """Case -> every weight and moment as a whole, after a save. Without a source they come from an update."""
+    return {
+        name: carried(replace(place, meeting=meetings[name]), root, name, overrides, source)
+        for name, overrides in cases.items()
+    }
+
+
+def carried(
+    place: RankPlace, root: Path, name: str, overrides: Sequence[str], source: str | None
+) -> dict[str, torch.Tensor]:
+    """One case: load the state of `source` or learn, save it for the next number of ranks, and return it."""
+    rank = Rank.open(place, root, overrides)
+    worker, trainer = rank.worker, rank.worker.trainer
+    worker.load_policy(rank.run.initial_model)
+    if trainer.config.critic is not None:
+        worker.load_critic(rank.run.initial_model)
+    groups = made_up(rank)
+    if source is None:
+        rank.learned(groups, check_agreement=False)
+    else:
+        worker.load_state(root / f"{name}-{source}", model_only=False)
+    worker.save_state(root / f"{name}-{place.size}", model_only=False, probe=probe_of(rank, groups))
+    found = {}
+    owners = {"policy": (trainer.policy, trainer.optimizer)}
+    if trainer.critic is not None:
+        owners["critic"] = (trainer.critic._model, trainer.critic._optimizer)
+    for owner, (module, optimizer) in owners.items():
+        state = ModuleState.of(module, optimizer, trained_only=False, model_only=False, copies=None)
+        assert state.moments is not None
+        found |= {f"{owner} {key}": whole(weight).clone() for key, weight in state.weights.items()}
+        for key, entries in state.moments.items():
+            found |= {f"{owner} {key} {entry}": whole(value).clone() for entry, value in entries.items()}
+    worker.close()
+    return found
+
+
+def made_up(rank: Rank) -> list[Group]:
+    """Groups of real prompts with made-up responses."""
+    dataset = PreparedDataset.open(rank.run.data, "train")
+
+    def rollout(row: int, index: int) -> Rollout:
+        noise = np.random.default_rng([row, index])
+        ids = noise.integers(0, 256, 2 + index).astype(np.int32)
+        return Rollout(
+            prompt_uid=dataset[row].uid,
+            sample_index=index,
+            response_ids=ids,
+            log_probs=np.zeros(len(ids), np.float32),
+            text="",
+            finish_reason="stop",
+            policy_version=0,
+        )
+
+    return [
+        Group(prompt=dataset[row], rollouts=[rollout(row, index) for index in range(RESPONSES)]) for row in rank.prompts
+    ]

