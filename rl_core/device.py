@@ -1,15 +1,37 @@
-"""The name of the device that torch computes on, for records and messages."""
+"""The device that torch computes on in this process: which one it is, and its name for records and messages."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
+# Records and configs are read without torch, so it is imported where it is needed.
+
+
+def computing_device() -> "torch.device":
+    """The GPU, if torch sees one, else the CPU."""
+    import torch
+
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def take_device(local_rank: int) -> "torch.device":
+    """The device of one of several processes of a machine, which take its visible GPUs in turn. A GPU becomes torch's
+    current one.
+
+    Args:
+        local_rank: Number of the process on its machine, from 0.
+    """
+    import torch
+
+    device = computing_device()
+    if device.type == "cuda":
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    return device
+
 
 def device_name(device: "torch.device") -> str:
     """The name of the card, or "CPU"."""
-    if device.type == "cpu":
-        return "CPU"
-    import torch  # records are read without it
+    import torch
 
-    return torch.cuda.get_device_name(device)
+    return "CPU" if device.type == "cpu" else torch.cuda.get_device_name(device)

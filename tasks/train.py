@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import TaskRun
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
+from rl_core.device import computing_device, device_name
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read
@@ -214,9 +215,8 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
 def _device() -> str:
     import torch
 
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"CPU, {torch.get_num_threads()} threads"
+    device = computing_device()
+    return device_name(device) + (f", {torch.get_num_threads()} threads" if device.type == "cpu" else "")
 
 
 def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:

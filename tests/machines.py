@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import psutil
+import ray
 from ray._private import ray_constants
 
 from rl_core.workers.local_ray import require_token
@@ -22,6 +23,10 @@ from tests.servers import free_port, wait_until
 
 _ONLY_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's variable by which the local clusters of a run refuse other machines (rl_core.workers.ray_head)."""
+
+SOON: Final = 60.0
+"""Seconds within which a lost worker is noticed on a machine that is busy with other tests, long before the limit on
+hangs. How soon it is on an idle one is in benchmarks/results/cluster_chaos.json."""
 
 _WORKER = "ray::RankActor"
 
@@ -39,6 +44,13 @@ def call_of(process: psutil.Process) -> str | None:
     return None
 
 
+def workers_below(process: psutil.Process) -> list[psutil.Process]:
+    """The workers of runs among a process's children and theirs."""
+    with suppress(psutil.NoSuchProcess):  # it has ended
+        return [child for child in process.children(recursive=True) if call_of(child) is not None]
+    return []
+
+
 class Machine:
     """One `ray start`, with all that it starts.
 
@@ -46,11 +58,11 @@ class Machine:
         process: The command.
     """
 
-    def __init__(self, arguments: list[str], *, cpus: int, environment: Mapping[str, str], output: Path) -> None:
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], output: Path) -> None:
         self._output = output
         with output.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*_START, *_HERE, f"--num-cpus={cpus}", *arguments],
+                command,
                 env={**environment, "PYTHONPATH": with_these_sources()},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -68,9 +80,7 @@ class Machine:
     @property
     def workers(self) -> list[psutil.Process]:
         """The workers of runs on this machine."""
-        with suppress(psutil.NoSuchProcess):  # it has ended
-            return [child for child in self._command.children(recursive=True) if call_of(child) is not None]
-        return []
+        return workers_below(self._command)
 
     def kill(self) -> None:
         """The machine is gone: its raylet gets SIGKILL, and the workers end with it."""
@@ -113,13 +123,14 @@ class Machines:
         head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}/ray"]
         self.head = self._start(head)
 
-    def add(self) -> Machine:
-        """Another machine that joins."""
-        return self._start([f"--address={self.address}"])
+    def add(self, *, prefix: Sequence[str] = ()) -> Machine:
+        """Another machine that joins; `prefix` is what its command begins with, such as `unshare`."""
+        return self._start([f"--address={self.address}"], prefix=prefix)
 
-    def _start(self, arguments: list[str]) -> Machine:
+    def _start(self, arguments: Sequence[str], *, prefix: Sequence[str] = ()) -> Machine:
         output = self._folder / f"{len(self._started)}.txt"
-        machine = Machine(arguments, cpus=self._cpus, environment=self._of_machines, output=output)
+        command = [*prefix, *_START, *_HERE, f"--num-cpus={self._cpus}", *arguments]
+        machine = Machine(command, environment=self._of_machines, output=output)
         self._started.append(machine)
         return machine
 
@@ -151,10 +162,14 @@ class Machines:
 
 @contextmanager
 def joined_from_here(**environment: str) -> Iterator[Machines]:
-    """A cluster that this process can join, even after a test for which it had kept to its loopback."""
+    """A cluster that this process can join, even after a test for which it had kept to its loopback. If a test has left
+    this process in it, it leaves now: Ray ends a process whose machine goes."""
     was_allowed, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, True
     try:
         with Machines(**environment) as machines:
-            yield machines
+            try:
+                yield machines
+            finally:
+                ray.shutdown()
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = was_allowed

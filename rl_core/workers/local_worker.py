@@ -1,7 +1,6 @@
 """One worker in this process: a trainer and a generator on the same device."""
 
 import gc
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.device import device_name
 from rl_core.distributed.place import ALONE, RankPlace
 from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor
@@ -22,16 +20,15 @@ from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.protocol import RolloutEngine
-from rl_core.rollout.starting import start_engine
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.workers.engine_start import start_engine_of_run
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.peak_memory import PeakMemory
-from rl_core.workers.usage import Usage, WorkerUsage
+from rl_core.workers.usage import Usage
+from rl_core.workers.usage_meter import UsageMeter
 from rl_core.workers.weight_sync import InProcessSync, WeightSync
-from rl_core.workers.working_time import WorkingTime
 
 
 class LocalWorker:
@@ -95,8 +92,7 @@ class LocalWorker:
         self._config = config
         self._folders = folders
         self._progress = progress or SilentProgress()
-        self._memory = PeakMemory(self.trainer.device)
-        self._time = WorkingTime()
+        self._meter = UsageMeter(self.trainer.device)
 
     @property
     def cluster(self) -> ClusterConfig:
@@ -110,65 +106,65 @@ class LocalWorker:
 
     def wake(self) -> None:
         """See WorkerGroup."""
-        self._memory.enter("generate")
-        with self._time.at("sync"):
+        self._meter.memory.enter("generate")
+        with self._meter.time.at("sync"):
             self.generator.wake()
             self._weight_sync.sync()
 
     def sleep(self) -> None:
         """See WorkerGroup."""
-        with self._time.at("sync"):
+        with self._meter.time.at("sync"):
             self.generator.sleep()
-        self._memory.enter("update")
+        self._meter.memory.enter("update")
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """See WorkerGroup. Of the ranks that hold a generator together only the first one yields rollouts; the others
         iterate too, since they sample with it."""
-        return self._time.spent_on("generate", self.generator.generate(requests, sampling))
+        return self._meter.time.spent_on("generate", self.generator.generate(requests, sampling))
 
     def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().old_log_probs(batches)
 
     def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().reference_log_probs(groups)
 
     def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().full_kl(groups)
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().update(batch)
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         """See WorkerGroup."""
-        with self._time.at("update"):
+        with self._meter.time.at("update"):
             return self._trainer_with_device().imitate(examples)
 
     def load_policy(self, folder: Path) -> None:
         """See WorkerGroup. In the model that RL starts from, only the configured part is trained."""
-        with self._time.at("load"):
+        with self._meter.time.at("load"):
             self._trainer_with_device().load_policy(folder)
 
     def load_reference(self, folder: Path) -> None:
         """See WorkerGroup."""
-        with self._time.at("load"):
+        with self._meter.time.at("load"):
             self._trainer_with_device().load_reference(folder)
 
     def load_critic(self, folder: Path) -> None:
         """See WorkerGroup."""
-        with self._time.at("load"):
+        with self._meter.time.at("load"):
             self._trainer_with_device().load_critic(folder)
 
     def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
@@ -194,23 +190,23 @@ class LocalWorker:
     @contextmanager
     def _saving(self) -> Iterator[None]:
         """The phase of a save, for the peaks of the memory. A snapshot is written during other phases."""
-        self._memory.enter("save")
+        self._meter.memory.enter("save")
         try:
-            with self._time.at("save"):
+            with self._meter.time.at("save"):
                 yield
         finally:
-            self._memory.enter("update")
+            self._meter.memory.enter("update")
 
     def load_state(self, folder: Path, *, model_only: bool) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
-        with self._time.at("load"):
+        with self._meter.time.at("load"):
             self.state.load(folder, model_only=model_only)
 
     def load_saved_policy(self, folder: Path) -> None:
         """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
         self._trainer_with_device()
-        with self._time.at("load"):
+        with self._meter.time.at("load"):
             self.state.free_copies()
             self.state.load_policy(folder)
 
@@ -220,14 +216,7 @@ class LocalWorker:
 
     def usage(self) -> Usage:
         """See WorkerGroup."""
-        worker = WorkerUsage(
-            host=socket.gethostname(),
-            device=device_name(self.trainer.device),
-            seconds=self._time.take(),
-            spans=self._time.take_spans(),
-            peaks=self._memory.take(),
-        )
-        return Usage(workers=[worker])
+        return self._meter.take()
 
     def close(self) -> None:
         """End the generator, free the device's memory, which other processes may need next, and leave the ranks."""
@@ -253,17 +242,6 @@ class LocalWorker:
         return self.trainer
 
     def _start_engine(self) -> RolloutEngine:
-        config, folders = self._config, self._folders
-        is_eager = config.rollout.is_eager(on_gpu=self.trainer.device.type == "cuda")
+        is_eager = self._config.rollout.is_eager(on_gpu=self.trainer.device.type == "cuda")
         with self._progress.wait(f"start the generator (vLLM{'' if is_eager else ', which compiles'})"):
-            return start_engine(
-                folders.model,
-                config=config.rollout,
-                dtype=config.model.dtype,
-                max_prompt_length=config.data.max_prompt_length,
-                images_per_prompt=folders.images_per_prompt,
-                videos_per_prompt=folders.videos_per_prompt,
-                pixels=self._pixels,
-                seed=config.seed,
-                ranks=self.ranks.generator,
-            )
+            return start_engine_of_run(self._config, self._folders, self._pixels, ranks=self.ranks.generator)

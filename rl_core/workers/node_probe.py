@@ -14,6 +14,7 @@ from typing import Final
 import psutil
 import ray
 
+from rl_core.device import computing_device
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
 from rl_core.workers.versions import versions
@@ -93,8 +94,8 @@ class NodeProbe:
         import torch.distributed as dist
 
         choose_interface(place, os.environ)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        backend = "nccl" if device == "cuda" else "gloo"
+        device = computing_device()
+        backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(
             backend, init_method=place.meeting, rank=place.rank, world_size=place.size, timeout=_LINK_TIMEOUT
         )

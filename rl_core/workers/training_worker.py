@@ -19,7 +19,7 @@ class TrainingWorker(LocalWorker):
     def send_weights(self) -> None:
         """Send the policy's weights."""
         weights = self.trainer.named_weights()
-        with self._time.at("sync"):
+        with self._meter.time.at("sync"):
             if self._link is None:
                 deque(weights, maxlen=0)
             else:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from rl_core.device import computing_device
 from tasks.device_check.attention import attention_findings, attention_forms
 from tasks.device_check.finding import Finding
 from tasks.device_check.generation import agreement_findings, generator_findings
 from tasks.device_check.speed import speed_findings
 from tasks.device_check.training import training_findings
-from tasks.device_check.trial import prepare_trial, trial_device
+from tasks.device_check.trial import prepare_trial
 
 _logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ def device_findings() -> Iterator[Finding]:
 
     A check that breaks off is a finding that fails, and the next check is made.
     """
-    device = trial_device()
+    device = computing_device()
     with tempfile.TemporaryDirectory(prefix="sightline-device-check-") as folder:
         for part, findings in {
             "attention": partial(attention_findings, device, attention_forms(device)),

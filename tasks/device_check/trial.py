@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
+from rl_core.device import computing_device
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
@@ -87,11 +86,6 @@ def trial_config(dtype: Dtype) -> RunConfig:
     )
 
 
-def trial_device() -> torch.device:
-    """The device on which the workers compute."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def on_gpu() -> bool:
     """Whether the workers compute on a GPU."""
-    return trial_device().type == "cuda"
+    return computing_device().type == "cuda"

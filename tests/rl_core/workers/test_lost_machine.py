@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,13 @@ from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.ray_cluster import ClusterUnavailable
 from rl_core.workers.ray_group import RayWorkerGroup
-from tests.machines import Machines, joined_from_here
+from tests.machines import SOON, Machines, joined_from_here
 from tests.rl_core.builders import groups_of
 from tests.servers import REPOSITORY, wait_until
 
 SMALL = Path("tests/e2e/configs/small.yaml")
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -40,32 +41,33 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
     model = prepared_run.initial_model
     folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
 
-    def group(**section: object) -> RayWorkerGroup:
+    @contextmanager
+    def group(**section: object) -> Iterator[RayWorkerGroup]:
         joined = {"nodes": 2, "address": machines.address, "device": "cpu", **section}
         cluster = config.cluster.model_copy(update=joined)
         on_it = config.model_copy(update={"cluster": cluster})
-        return RayWorkerGroup(on_it, folders, total_optimizer_steps=100, progress=SilentProgress())
+        with closing(RayWorkerGroup(on_it, folders, total_optimizer_steps=100, progress=SilentProgress())) as opened:
+            yield opened
 
     other, batches = machines.add(), [groups_of(train_groups)]
-    two = group()
-    two.old_log_probs(batches)
-    assert two.cluster.ranks == 2
-    lost = two.pids.index(other.workers[0].pid)
-    other.kill()
-    began = time.monotonic()
-    with pytest.raises(WorkerDied, match=rf"worker {lost} of 2 .* ended during old_log_probs: its machine is gone"):
+    with group() as two:
         two.old_log_probs(batches)
-    assert time.monotonic() - began < 10.0
-    with pytest.raises(WorkerDied, match=r"its machine is gone.*open new ones"):
-        two.old_log_probs(batches)
-    two.close()
+        assert two.cluster.ranks == 2
+        lost = two.pids.index(other.workers[0].pid)
+        other.kill()
+        began = time.monotonic()
+        with pytest.raises(WorkerDied, match=rf"worker {lost} of 2 .* ended during old_log_probs: its machine is gone"):
+            two.old_log_probs(batches)
+        assert time.monotonic() - began < SOON
+        with pytest.raises(WorkerDied, match=r"its machine is gone.*open new ones"):
+            two.old_log_probs(batches)
 
-    with pytest.raises(ClusterUnavailable, match=r"room for 1 of at least 2 worker\(s\)"):
-        group(min_workers=2, wait_for_all_seconds=3.0)
-    one = group(min_workers=1, wait_for_all_seconds=5.0)
-    assert (one.cluster.nodes, one.cluster.devices) == (1, 1)
-    assert one.old_log_probs(batches)
-    one.close()
+    few = pytest.raises(ClusterUnavailable, match=r"room for 1 of at least 2 worker\(s\)")
+    with few, group(min_workers=2, wait_for_all_seconds=3.0):
+        pass
+    with group(min_workers=1, wait_for_all_seconds=5.0) as one:
+        assert (one.cluster.nodes, one.cluster.devices) == (1, 1)
+        assert one.old_log_probs(batches)
 
 
 def test_a_run_that_is_killed_leaves_nothing_in_the_cluster_that_it_has_joined(

@@ -14,6 +14,8 @@ from tests.machines import joined_from_here
 WHY = r"Ray's memory monitor ended it.*GB used .* exceeded threshold of \d+B \(0\.1% of .*Top 10 memory users: PID"
 SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_worker_that_is_ended_for_lack_of_memory_is_explained_with_the_threshold(tmp_path: Path) -> None:
     folders = WorkerFolders(model=tmp_path, base=tmp_path, data=tmp_path, images_per_prompt=1)

@@ -1,21 +1,17 @@
 """The machines of a cluster are checked before they get work. Two raylets here are two machines; one of them sees other
 folders."""
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.workers.local_ray import require_token
 from rl_core.workers.node_check import (
     SLOW_GBIT,
     check_nodes,
@@ -24,9 +20,8 @@ from rl_core.workers.node_check import (
     room_problems,
 )
 from rl_core.workers.node_probe import NodeFacts
-from rl_core.workers.ray_head import only_loopback
-from rl_core.workers.source_path import with_these_sources
 from rl_core.workers.versions import versions
+from tests.machines import joined_from_here
 
 GOOD = NodeFacts(
     host="second",
@@ -83,23 +78,9 @@ def may_mount() -> bool:
     return subprocess.run(tried, capture_output=True, check=False).returncode == 0
 
 
-def ray_start(*arguments: str, elsewhere: Path | None = None) -> None:
-    """Start a raylet; with `elsewhere`, one that sees an empty file system in that folder's place."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", *arguments]
-    command += ["--node-ip-address=127.0.0.1", "--object-store-memory=80000000", "--disable-usage-stats"]
-    if elsewhere is not None:
-        script = 'mount -t tmpfs none "$0" && exec "$@"'
-        command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, f"{elsewhere}", *command]
-    environment = {**os.environ, "PYTHONPATH": with_these_sources(), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def without(folder: Path) -> list[str]:
+    """The beginning of a command that sees an empty file system in the folder's place."""
+    return ["unshare", "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', f"{folder}"]
 
 
 @pytest.fixture(scope="module")
@@ -111,28 +92,10 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(elsewhere: Path) -> Iterator[str]:
     """The address of a cluster of two machines with one CPU each."""
-    only_loopback()
-    require_token()
-    folder = Path(f"/tmp/ray-check-{os.getpid()}")  # the paths of sockets must be short
-    try:
-        ray_start("--head", "--port=0", "--include-dashboard=false", f"--temp-dir={folder}")
-        address = (folder / "ray_current_cluster").read_text().strip()
-        ray_start(f"--address={address}", elsewhere=elsewhere if may_mount() else None)
-        yield address
+    with joined_from_here() as machines:
+        machines.add(prefix=without(elsewhere) if may_mount() else [])
+        yield machines.address
         assert not ray.is_initialized()
-    finally:
-        end_raylets(folder)
-
-
-def end_raylets(folder: Path) -> None:
-    """End the processes of the cluster in this folder, whichever machine they belong to."""
-    ours = [
-        p for p in psutil.process_iter(["cmdline"]) if any(f"{folder}/" in word for word in p.info["cmdline"] or ())
-    ]
-    for process in ours:
-        process.kill()
-    psutil.wait_procs(ours, timeout=30)
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -140,6 +103,7 @@ def section(cluster: str) -> ClusterConfig:
     return ClusterConfig(nodes=2, devices=1, device="cpu", address=cluster)
 
 
+@pytest.mark.slow
 def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfig, tmp_path: Path) -> None:
     checked = check_nodes(section, tmp_path, needed_gib=0.001)
     assert len(checked.nodes) == 2 and not any(problem.fatal for problem in checked.problems)
@@ -148,6 +112,7 @@ def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfi
     assert [*tmp_path.iterdir()] == [], "what was written for the check is removed"
 
 
+@pytest.mark.slow
 def test_a_machine_that_has_another_folder_is_named(section: ClusterConfig, elsewhere: Path) -> None:
     if not may_mount():
         pytest.skip("no process may have mounts of its own here, so that both machines have the same folders")

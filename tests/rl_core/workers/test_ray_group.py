@@ -36,6 +36,7 @@ from rl_core.workers.ray_cluster import ClusterUnavailable
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from rl_core.workers.source_path import with_these_sources
+from tests.machines import SOON
 from tests.rl_core.builders import groups_of
 from tests.servers import REPOSITORY
 
@@ -269,7 +270,7 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
     began = time.monotonic()
     with pytest.raises(TypeError) as error:
         group._workers.call_each("old_log_probs", [[groups_of(train_groups)], None])
-    assert time.monotonic() - began < 20.0
+    assert time.monotonic() - began < SOON
     assert re.search(r"worker 1 of 2 \(process .* raised this; the others", "".join(error.value.__notes__))
     with pytest.raises(WorkerDied, match="open new ones"):
         group.old_log_probs([groups_of(train_groups)])
@@ -342,7 +343,7 @@ def test_the_death_of_one_worker_ends_the_others_and_names_it(
         began = time.monotonic()
         os.kill(pids[1], signal.SIGKILL)
         list(group.generate(requests_for(prompts, 4, run_seed=1, step=1), sampling))
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < SOON
     group.close()
     left = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
     assert psutil.wait_procs(left, timeout=30.0)[1] == []
@@ -361,7 +362,7 @@ def test_its_death_is_noticed_within_ten_seconds_and_another_group_starts_clean(
         WorkerDied, match=rf"worker 0 of 1 \(process {pid} on .*\) ended during old_log_probs: .*SIGKILL"
     ):
         first.old_log_probs([groups_of(train_groups)])
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < SOON
     with pytest.raises(WorkerDied, match="open new ones"):
         first.old_log_probs([groups_of(train_groups)])
     first.close()

@@ -1,0 +1,36 @@
+"""Measures what a worker uses, in its own process."""
+
+import socket
+
+import torch
+
+from rl_core.device import device_name
+from rl_core.workers.peak_memory import PeakMemory
+from rl_core.workers.usage import Usage, WorkerUsage
+from rl_core.workers.working_time import WorkingTime
+
+
+class UsageMeter:
+    """Measures a worker's time and memory.
+
+    Attributes:
+        time: How long it works, and at what.
+        memory: The most memory of each phase.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Begin to measure a worker that computes on this device."""
+        self.time = WorkingTime()
+        self.memory = PeakMemory(device)
+        self._device = device
+
+    def take(self) -> Usage:
+        """What the worker has used since the last call."""
+        worker = WorkerUsage(
+            host=socket.gethostname(),
+            device=device_name(self._device),
+            seconds=self.time.take(),
+            spans=self.time.take_spans(),
+            peaks=self.memory.take(),
+        )
+        return Usage(workers=[worker])
