@@ -15,6 +15,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
 from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.report import machine_facts
 from benchmarks.speed.side import SideResult
@@ -116,9 +119,8 @@ def summary(rounds: Sequence[Round], steps: int) -> dict[str, Any]:
 
 def draw(one: Round, path: Path) -> None:
     """What each worker did when, in the last steps of each arrangement."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(len(ARRANGEMENTS), 1, figsize=(9, 4.5), sharex=True, constrained_layout=True)
+    figure = Figure(figsize=(9.0, 4.5), layout="constrained")
+    axes = figure.subplots(len(ARRANGEMENTS), 1, sharex=True)
     for axis, name in zip(axes, ARRANGEMENTS, strict=True):
         steps = one[name].spans[-_SHOWN_STEPS:]
         begin = min(span[1] for step in steps for of_worker in step for span in of_worker)
@@ -129,7 +131,7 @@ def draw(one: Round, path: Path) -> None:
         axis.set_title(f"{name}: the last {_SHOWN_STEPS} steps", loc="left", fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
     labels = {"generate": "generates", "update": "trains", "sync": "weights"}
-    handles = [pyplot.Rectangle((0, 0), 1, 1, color=_COLOURS[kind]) for kind in labels]
+    handles = [Rectangle((0, 0), 1, 1, color=_COLOURS[kind]) for kind in labels]
     axes[0].legend(handles, labels.values(), ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
     axes[-1].set_xlabel("seconds")
     figure.savefig(path, dpi=110)

@@ -57,6 +57,16 @@ class ModelSizes:
     linear_layers: Mapping[str, int] = field(default_factory=dict)
     other_modules: frozenset[str] = frozenset()
 
+    @property
+    def heads(self) -> int:
+        """Attention heads of a layer of the language model."""
+        return self.query_size // self.head_size
+
+    @property
+    def key_value_heads(self) -> int:
+        """Its key/value heads."""
+        return self.key_value_size // self.head_size
+
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
     """Sizes of a configured model. None for a checkpoint of the hub that was never downloaded and is not known

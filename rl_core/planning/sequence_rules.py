@@ -1,6 +1,6 @@
 """Problems with sequence parallelism."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.planning.model_sizes import ModelSizes
@@ -18,12 +18,22 @@ def why_not_shared(heads: int, key_value_heads: int, size: int) -> str | None:
     return None
 
 
+def why_heads_not_shared(sizes: ModelSizes, size: int) -> str | None:
+    """As `why_not_shared`, of a model with these sizes."""
+    return why_not_shared(sizes.heads, sizes.key_value_heads, size)
+
+
+def one_of_those_that_fit(sizes: ModelSizes, why_not: Callable[[ModelSizes, int], str | None]) -> str:
+    """What to do about a number of ranks that cannot share a model; `why_not` says of a number why they cannot."""
+    fitting = [size for size in range(1, sizes.heads + 1) if why_not(sizes, size) is None]
+    return f"set it to one of {', '.join(map(str, fitting))}"
+
+
 def head_problems(cluster: ClusterConfig, sizes: ModelSizes) -> Iterator[Problem]:
     """Attention heads that the workers of a sequence cannot share equally."""
-    heads, key_value_heads = sizes.query_size // sizes.head_size, sizes.key_value_size // sizes.head_size
-    why = why_not_shared(heads, key_value_heads, cluster.sequence_parallel_size)
+    why = why_heads_not_shared(sizes, cluster.sequence_parallel_size)
     if why is not None:
-        yield Problem(where=_KEY, what=why, fix=_fix(heads, key_value_heads))
+        yield Problem(where=_KEY, what=why, fix=one_of_those_that_fit(sizes, why_heads_not_shared))
 
 
 def sequence_problems(cluster: ClusterConfig) -> Iterator[Problem]:
@@ -43,8 +53,3 @@ def sequence_problems(cluster: ClusterConfig) -> Iterator[Problem]:
             fix="choose a divisor of cluster.devices",
             fatal=False,
         )
-
-
-def _fix(heads: int, key_value_heads: int) -> str:
-    fitting = [size for size in range(1, heads + 1) if why_not_shared(heads, key_value_heads, size) is None]
-    return f"set it to one of {', '.join(map(str, fitting))}"

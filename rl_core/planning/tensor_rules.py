@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rl_core.config.cluster import ClusterConfig
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
-from rl_core.planning.sequence_rules import why_not_shared
+from rl_core.planning.sequence_rules import one_of_those_that_fit, why_heads_not_shared
 
 _KEY = "cluster.tensor_parallel_size"
 
@@ -25,16 +25,13 @@ def generator_part_problems(cluster: ClusterConfig, sizes: ModelSizes) -> Iterat
     """Layers that the workers of a generator cannot share equally."""
     why = _why_not_divided(sizes, cluster.tensor_parallel_size)
     if why is not None:
-        most = sizes.query_size // sizes.head_size
-        fitting = [size for size in range(1, most + 1) if _why_not_divided(sizes, size) is None]
-        yield Problem(where=_KEY, what=why, fix=f"set it to one of {', '.join(map(str, fitting))}")
+        yield Problem(where=_KEY, what=why, fix=one_of_those_that_fit(sizes, _why_not_divided))
 
 
 def _why_not_divided(sizes: ModelSizes, size: int) -> str | None:
     """Why vLLM cannot divide the layers of a model by `size`, in words; None if it can."""
-    heads, key_value_heads = sizes.query_size // sizes.head_size, sizes.key_value_size // sizes.head_size
     if sizes.vision_heads % size:
         return f"{sizes.vision_heads} attention heads of the vision tower cannot be shared equally by {size} ranks"
     if sizes.intermediate_size % size:
         return f"feed-forward layers of width {sizes.intermediate_size} cannot be shared equally by {size} ranks"
-    return why_not_shared(heads, key_value_heads, size)
+    return why_heads_not_shared(sizes, size)

@@ -38,19 +38,28 @@ class Gang:
     """
 
     def __init__(
-        self, actors: Sequence[Any], *, hang_seconds: float, last_words: Callable[[int], str] = lambda pid: ""
+        self,
+        actors: Sequence[Any],
+        *,
+        hang_seconds: float,
+        member: str = "worker",
+        last_words: Callable[[int], str] = lambda pid: "",
     ) -> None:
         """Call these actors.
 
         Args:
             actors: The actors of all ranks, in their order.
+            member: What a rank is called in messages, such as "generating worker".
             hang_seconds: The longest time of a call without any progress.
             last_words: Finds what a process of this id has written before it died, if that is known.
         """
         self.policy_version = 0
         self.sent_bytes = 0
         self._actors = actors
-        self._watch = WorkerWatch(actors, hang_seconds=hang_seconds, log=self._log, last_words=last_words)
+        self._member = member
+        self._watch = WorkerWatch(
+            actors, member=member, hang_seconds=hang_seconds, log=self._log, last_words=last_words
+        )
         self.is_broken = False
         self._problem = ""
 
@@ -62,7 +71,7 @@ class Gang:
         asked = [actor.process.remote() for actor in self._actors]
         waiting = ray.wait(asked, num_returns=len(asked), timeout=seconds)[1]
         if waiting:
-            self._end(f"worker {asked.index(waiting[0])} did not start within {seconds:g} s")
+            self._end(f"{self._member} {asked.index(waiting[0])} did not start within {seconds:g} s")
         self._watch.processes = [self._got(ref, rank, "start") for rank, ref in enumerate(asked)]
 
     @property
@@ -159,7 +168,7 @@ class Gang:
                 if deadline is None and self._watch.hangs:
                     doing = self._watch.stacks(pending.values())
                     self._end(
-                        f"no worker has made any progress in {method} for {self._watch.hang_seconds:g} s "
+                        f"no {self._member} has made any progress in {method} for {self._watch.hang_seconds:g} s "
                         f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}"
                     )
                 if deadline is not None and time.monotonic() > deadline:
@@ -254,5 +263,5 @@ class Gang:
         """Log what a rank has logged; of further ranks, which say the same as the first one, only warnings."""
         for record in records:
             if rank == 0 or record.level >= logging.WARNING:
-                prefix = "" if len(self) == 1 else f"worker {rank}: "
+                prefix = "" if len(self) == 1 else f"{self._member} {rank}: "
                 logging.getLogger(record.name).log(record.level, "%s%s", prefix, record.text)

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 _MIB: Final = 1 << 20
 
+_MEMBER: Final[Mapping[Role, str]] = {"both": "worker", "train": "training worker", "generate": "generating worker"}
+"""What a worker is called in messages."""
+
 
 class RayWorkerGroup:
     """Implements WorkerGroup with a LocalWorker in each of several processes, which may be on several machines.
@@ -92,7 +95,9 @@ class RayWorkerGroup:
         def left() -> float:
             return max(0.0, began + config.start_timeout_seconds - time.monotonic())
 
-        gang = Gang(actors, hang_seconds=config.hang_timeout_seconds, last_words=cluster.last_words)
+        gang = Gang(
+            actors, member=_MEMBER[role], hang_seconds=config.hang_timeout_seconds, last_words=cluster.last_words
+        )
         try:
             gang.find_processes(seconds=left())
             machines = {process.host: process.versions for process in gang.processes}
@@ -142,7 +147,7 @@ class RayWorkerGroup:
         if self._generator_has_started:
             self._call("wake")
             return
-        generators = len(self._workers) // self.cluster.tensor_parallel_size
+        generators = len(self._generators) // self.cluster.tensor_parallel_size
         with self._progress.wait(f"start {generators} generator(s) (vLLM) in the workers' processes"):
             self._call("wake")
         self._generator_has_started = True
@@ -156,7 +161,7 @@ class RayWorkerGroup:
         if self._generation is not None and self._generation.is_running:
             raise RuntimeError("cannot generate: finish or close the earlier generation")
         self._generation = Generation(
-            self._workers,
+            self._generators,
             requests,
             sampling,
             dealing=self.cluster.dealing,
@@ -261,6 +266,11 @@ class RayWorkerGroup:
             raise RuntimeError("the workers are closed: open new ones")
         return self._gang
 
+    @property
+    def _generators(self) -> Gang:
+        """The workers that generate."""
+        return self._workers
+
     def _pass(self, method: str, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """A pass over groups, each at one learner."""
         places = deal(groups, self._learners)
@@ -280,15 +290,15 @@ class RayWorkerGroup:
         return self._call_each(method, self._for_ranks(parts))[:: self._ranks_a_learner]
 
     def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
-        self._end_generation()
+        self._before(method)
         return self._workers.call(method, *arguments, **options)
 
     def _call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
-        self._end_generation()
+        self._before(method)
         return self._workers.call_each(method, arguments)
 
-    def _end_generation(self) -> None:
-        """Stop a generation that was left early."""
+    def _before(self, method: str) -> None:
+        """Stop a generation that was left early: its workers are needed for the method."""
         if self._generation is not None:
             self._generation.end()
             self._generation = None

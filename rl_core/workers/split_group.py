@@ -1,12 +1,10 @@
 """Workers of which some only generate and the others only train (`cluster.placement: split`)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.at_once import Side, at_once
 from rl_core.workers.gang import Gang
-from rl_core.workers.generating import Generation
 from rl_core.workers.messages import Opening
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
@@ -56,15 +54,6 @@ class SplitWorkerGroup(RayWorkerGroup):
     def sleep(self) -> None:
         """See WorkerGroup."""
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """See WorkerGroup."""
-        if self._generation is not None and self._generation.is_running:
-            raise RuntimeError("cannot generate: finish or close the earlier generation")
-        self._generation = Generation(
-            self._generators, requests, sampling, dealing=self.cluster.dealing, ranks_a_generator=1
-        )
-        yield from self._generation.rollouts()
-
     def close(self) -> None:
         """See WorkerGroup."""
         try:
@@ -92,15 +81,8 @@ class SplitWorkerGroup(RayWorkerGroup):
     def _sent_bytes(self) -> int:
         return super()._sent_bytes + self._generators.sent_bytes
 
-    def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
-        self._note(method)
-        return self._workers.call(method, *arguments, **options)
-
-    def _call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
-        self._note(method)
-        return self._workers.call_each(method, arguments)
-
-    def _note(self, method: str) -> None:
+    def _before(self, method: str) -> None:
+        """Know whether the generators' weights are the trainers'. A generation goes on beside the method."""
         if method in _CHANGE_WEIGHTS:
             self._have_the_weights = False
 

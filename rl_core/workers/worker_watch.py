@@ -46,12 +46,23 @@ class WorkerWatch:
         self,
         actors: Sequence[Any],
         *,
+        member: str,
         hang_seconds: float,
         log: Callable[[int, Sequence[Logged]], None],
         last_words: Callable[[int], str],
     ) -> None:
+        """Watch these actors.
+
+        Args:
+            actors: The actors of all ranks, in their order.
+            member: What a rank is called.
+            hang_seconds: The longest time without any progress.
+            log: Takes what a rank has logged.
+            last_words: Finds what a process of this id has written before it died, if that is known.
+        """
         self.processes: Sequence[Process] = ()
         self._actors = actors
+        self._member = member
         self.hang_seconds = hang_seconds
         self._log = log
         self._last_words = last_words
@@ -66,7 +77,7 @@ class WorkerWatch:
     def name(self, rank: int) -> str:
         """`worker 1 of 4 (process 4711 on host)`."""
         place = f" (process {self.processes[rank].pid} on {self.processes[rank].host})" if self.processes else ""
-        return f"worker {rank} of {len(self._actors)}{place}"
+        return f"{self._member} {rank} of {len(self._actors)}{place}"
 
     def death(self, rank: int, error: RayError, method: str) -> str:
         """Which rank has died in `method`, of what, and its last words if there are any."""

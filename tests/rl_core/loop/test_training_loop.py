@@ -146,20 +146,26 @@ def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_pa
     assert [event["step"] for event in repeated] == [1, 2, 3]
 
 
+def cut_after_a_model_only_checkpoint(config, open_loop, worker, monkeypatch, folder) -> RunDirectory:
+    """A run of two epochs whose second one is trained twice, from a checkpoint without moments after step 3."""
+    trainer = config.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
+    config = config.model_copy(update={"trainer": trainer})
+    monkeypatch.setattr(worker.trainer, "config", config)
+    loop = open_loop(folder, config=config)
+    loop.train_epoch(1)
+    loop.train_epoch(2)
+    run = RunDirectory(folder)
+    shutil.rmtree(run.checkpoints / "step-000006")
+    open_loop(folder, config=config).train_epoch(2)
+    return run
+
+
 def test_without_moments_only_the_next_step_takes_recorded_rollouts(
     open_loop, validating, worker, monkeypatch, tmp_path
 ) -> None:
     """The steps after it come to other weights than the interrupted attempt had, which do not agree with its
     rollouts."""
-    trainer = validating.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
-    config = validating.model_copy(update={"trainer": trainer})
-    monkeypatch.setattr(worker.trainer, "config", config)
-    loop = open_loop(tmp_path, config=config)
-    loop.train_epoch(1)
-    loop.train_epoch(2)
-    run = RunDirectory(tmp_path)
-    shutil.rmtree(run.checkpoints / "step-000006")
-    open_loop(tmp_path, config=config).train_epoch(2)
+    run = cut_after_a_model_only_checkpoint(validating, open_loop, worker, monkeypatch, tmp_path)
     assert ["generate_s" in line for line in read(run.timings)] == [True, True, True, False, True, True]
     assert not run.repeated_rollouts(0).parent.exists()
 
@@ -301,15 +307,7 @@ def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open
 def test_one_step_off_without_moments_what_the_saved_weights_sample_is_repeated(
     open_loop, one_step_off, worker, monkeypatch, tmp_path
 ) -> None:
-    trainer = one_step_off.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
-    config = one_step_off.model_copy(update={"trainer": trainer})
-    monkeypatch.setattr(worker.trainer, "config", config)
-    loop = open_loop(tmp_path, config=config)
-    loop.train_epoch(1)
-    loop.train_epoch(2)
-    run = RunDirectory(tmp_path)
-    shutil.rmtree(run.checkpoints / "step-000006")
-    open_loop(tmp_path, config=config).train_epoch(2)
+    run = cut_after_a_model_only_checkpoint(one_step_off, open_loop, worker, monkeypatch, tmp_path)
     repeated = [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
     assert repeated == [5], "the batch of step 4 is in the checkpoint of step 3"
     assert not run.repeated_rollouts(0).parent.exists()

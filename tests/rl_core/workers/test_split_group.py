@@ -118,5 +118,5 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
 
     loop = loop_in(folders["split"], configs[1], group, **given)  # goes on after step 3
     os.kill(group.pids[1], signal.SIGKILL)
-    with pytest.raises(WorkerDied, match=r"worker 0 of 1 .* ended during"):
+    with pytest.raises(WorkerDied, match=r"generating worker 0 of 1 .* ended during"):
         loop.train_epoch(2)
