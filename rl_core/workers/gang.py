@@ -62,9 +62,15 @@ class Gang:
         )
         self.is_broken = False
         self._problem = ""
+        self._partner: Gang | None = None
 
     def __len__(self) -> int:
         return len(self._actors)
+
+    def end_with(self, partner: "Gang") -> None:
+        """Have this gang end when a rank of another one is lost: it needs those ranks for its next call at the latest,
+        and its present one may take long."""
+        partner._partner = self
 
     def find_processes(self, *, seconds: float) -> None:
         """Wait until all actors run, and learn where. Raises WorkerDied where one does not within `seconds`."""
@@ -240,6 +246,9 @@ class Gang:
         before, the problem of that time is the one to report: an ended worker is lost to every other call."""
         self._problem = self._problem or problem
         self.kill()
+        if self._partner is not None:
+            self._partner._problem = self._partner._problem or self._problem
+            self._partner.kill()
         raise WorkerDied(
             f"{self._problem}. The other workers have been ended; start the run again to continue from its last "
             f"checkpoint"

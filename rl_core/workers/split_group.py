@@ -34,6 +34,7 @@ class SplitWorkerGroup(RayWorkerGroup):
         generating = [actor for actor, trains_here in zip(actors, trains, strict=True) if not trains_here]
         self._gang = self._opened_gang(training, opening, role="train")
         self._generators_gang = self._opened_gang(generating, opening, role="generate")
+        self._gang.end_with(self._generators_gang)
         self._log_hosts(self._gang, "train one model")
         self._log_hosts(self._generators_gang, "generate")
         self._join_link()

@@ -112,6 +112,16 @@ def quickstart_geometry(generator: random.Random) -> list[str]:
     return [*QUICKSTART_IN_SHORT, *drawn]
 
 
+def one_step_off_geometry(generator: random.Random) -> list[str]:
+    """Of the small config, with a pending batch in each checkpoint."""
+    return [*small_geometry(generator), "rollout.staleness=1"]
+
+
+def split_geometry(generator: random.Random) -> list[str]:
+    """As one step off, on a worker that generates beside one that trains."""
+    return [*one_step_off_geometry(generator), "cluster={devices: 2, placement: split, device: cpu}"]
+
+
 PROFILES = (
     Profile(name="small", config=SMALL, overrides=small_geometry, in_each_replacement=True),
     Profile(
@@ -123,6 +133,8 @@ PROFILES = (
         most_kills=4,
         other_work=2,
     ),
+    Profile(name="one-step-off", config=SMALL, overrides=one_step_off_geometry, share=0.5),
+    Profile(name="split", config=SMALL, overrides=split_geometry, share=0.2),
 )
 
 

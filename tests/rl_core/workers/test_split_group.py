@@ -2,10 +2,13 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -19,15 +22,20 @@ from rl_core.loop.validation import Validator
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
+from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
+from rl_core.types import Prompt, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.protocol import WorkerGroup
 from rl_core.workers.split_group import SplitWorkerGroup
+from tests.machines import SOON
 from tests.results import differences, hashes
+from tests.rl_core.builders import groups_of
+from tests.servers import wait_until
 
 PARITY = f"{Path(__file__).parents[1] / 'loop' / 'parity_reward.py'}:judge"
 
@@ -83,6 +91,27 @@ def metrics(folder: Path) -> list[Mapping[str, Any]]:
     """What follows from the rollouts that are learned from; the comparison with the generator may use others."""
     lines = read(RunDirectory(folder).metrics)
     return [{name: value for name, value in line.items() if "agreement/" not in name} for line in lines]
+
+
+def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
+    group: SplitWorkerGroup, prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup]
+) -> None:
+    """Both have stopped, so that the trainer's call would never end."""
+    group.load_policy(prepared_run.initial_model)
+    group.wake()
+    trainer, generator = group.pids
+    requests = requests_for(prompts, 4, run_seed=1, step=1)
+    for pid in group.pids:
+        os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as thread:
+        generation = thread.submit(lambda: [*group.generate(requests, Sampling(temperature=1.0, max_tokens=8))])
+        threading.Timer(1.0, os.kill, (generator, signal.SIGKILL)).start()
+        why = rf"generating worker 0 of 1 \(process {generator} on .*\) ended during generate"
+        with pytest.raises(WorkerDied, match=why):
+            group.old_log_probs([groups_of(train_groups)])
+        with pytest.raises(WorkerDied, match=why):
+            generation.result()
+    wait_until(lambda: not psutil.pid_exists(trainer), "the trainer ends", seconds=SOON)
 
 
 def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
