@@ -190,7 +190,7 @@ def epoch_outputs(
     """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may need. If the
     epoch's checkpoint was removed before the epoch is recorded, only the records; lost files are left out."""
     files = [file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, trainer, step)]
-    records = [run.metrics, *(file for file in files if file.is_file())]
+    records = [file for file in (run.metrics, *files) if file.is_file()]
     if result.checkpoint is None:
         return records
     best = store.best()

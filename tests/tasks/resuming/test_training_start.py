@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
-from tasks.resuming.training_start import manifests_of_epochs
+from tasks.resuming.training_start import finished_epochs, manifests_of_epochs
 from tests.results import differences
 from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, recorded, results
 
@@ -122,6 +122,8 @@ def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_told(
         before, reached = intact(run), max([0, recorded(run), *intact(run)])
         files = [file for file in files_below(run.root) if file.stat().st_size > 3]
         damaged = files[which % len(files)]
+        name = damaged.relative_to(run.root).as_posix()
+        hashed = {path for epoch in finished_epochs(run, geometry.chain) for path in epoch.outputs}
         DAMAGES[damage](damaged)
         newest = max(intact(run), default=0)
         tried = attempt(run, geometry)
@@ -133,7 +135,18 @@ def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_told(
             assert damaged.name in tried.start.lost
             assert tried.start.step >= [0, *before][-geometry.save_limit - 1 :][0]
         if tried.start.lost is None or tried.start.step < newest:
-            assert differences(records(whole), records(run)) == []
+            # Nobody has a hash of the rollouts and validations of an epoch that is not finished.
+            tolerated = {name} if damage != "deleted" and name not in hashed and damaged.suffix == ".parquet" else set()
+            assert {*differences(records(whole), records(run))} <= tolerated
+
+
+def test_a_training_whose_metrics_are_gone_after_its_last_save_comes_to_its_end(run: RunDirectory) -> None:
+    geometry = Geometry(steps_per_epoch=3, epochs=2, save_freq=3, save_limit=1)
+    attempt(run, geometry, End(step=6, kind="unnoted"))
+    run.metrics.unlink()
+    tried = attempt(run, geometry)
+    assert tried.ended and tried.start.step == 6
+    assert tried.start.lost is not None and run.metrics.name in tried.start.lost
 
 
 def records(run: RunDirectory) -> dict[str, str]:
