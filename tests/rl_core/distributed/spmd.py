@@ -25,7 +25,7 @@ Path(out).write_bytes(pickle.dumps(function(place, *arguments)))
 
 
 def run_ranks(
-    function: Any, folder: Path, *arguments: object, size: int, ranks_a_node: int | None = None, timeout: float = 400
+    function: Any, folder: Path, *arguments: object, size: int, ranks_a_node: int | None = None, timeout: float = 1200
 ) -> list[Any]:
     """What `function(place, *arguments)` returns on each rank. Raises AssertionError with the errors of all ranks."""
     started = begin_ranks(function, folder, *arguments, size=size, ranks_a_node=ranks_a_node)
@@ -53,7 +53,7 @@ def begin_ranks(
     return started
 
 
-def finish_ranks(started: Sequence["subprocess.Popen[bytes]"], folder: Path, *, timeout: float = 400) -> list[Any]:
+def finish_ranks(started: Sequence["subprocess.Popen[bytes]"], folder: Path, *, timeout: float = 1200) -> list[Any]:
     """What the ranks returned."""
     try:
         codes = [process.wait(timeout) for process in started]
