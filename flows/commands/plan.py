@@ -9,14 +9,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from flows.commands.step_time_table import step_time_table
 from flows.printing import say
 from flows.request import ResolvedRun
-from rl_core.config.loading import dump_config
+from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
-from rl_core.planning.gpu import Gpu
+from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.gpu_cards import CARDS
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, Turn
 from rl_core.planning.model_sizes import model_sizes
@@ -25,6 +27,7 @@ from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
+from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
@@ -32,7 +35,19 @@ from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
+from tasks.planning.step_times import StepTimes, step_times
 from tasks.results.measured_memory import measured_peaks
+
+
+def planned_gpu(kind: str | None, gpu_gib: float | None) -> Gpu | None:
+    """The GPU to plan for: of a kind, or with a memory, that this machine need not have; else this machine's, if any.
+    Raises ConfigError for a kind of which nothing is known."""
+    if kind is None:
+        return find_gpu() if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
+    if kind not in CARDS:
+        raise ConfigError(f"--gpu {shortened(kind)}: no such kind; known are {', '.join(CARDS)}")
+    card = CARDS[kind]
+    return Gpu(memory_gib=gpu_gib or card.memory_gib, is_elsewhere=True, name=card.name)
 
 
 def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool) -> int:
@@ -119,6 +134,7 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
+        _print_step_times(step_times(config, sizes, run, gpu), console)
         return
     memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
@@ -127,6 +143,14 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
         highlight=False,
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
+    _print_step_times(step_times(config, sizes, run, gpu), console)
+
+
+def _print_step_times(times: StepTimes, console: Console) -> None:
+    if times.placements:
+        console.print(step_time_table(times))
+    else:
+        say(console, f"step time: {times.told}")
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
