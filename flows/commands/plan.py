@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.step_time_table import step_time_table
+from flows.commands.step_time_table import print_step_times
 from flows.printing import say
 from flows.request import ResolvedRun
 from rl_core.config.loading import ConfigError, dump_config
@@ -35,7 +35,7 @@ from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
-from tasks.planning.step_times import StepTimes, step_times
+from tasks.planning.step_times import step_times
 from tasks.results.measured_memory import measured_peaks
 
 
@@ -134,7 +134,7 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
-        _print_step_times(step_times(config, sizes, run, gpu), console)
+        print_step_times(step_times(config, sizes, run, gpu), console)
         return
     memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
@@ -143,14 +143,7 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
         highlight=False,
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
-    _print_step_times(step_times(config, sizes, run, gpu), console)
-
-
-def _print_step_times(times: StepTimes, console: Console) -> None:
-    if times.placements:
-        console.print(step_time_table(times))
-    else:
-        say(console, f"step time: {times.told}")
+    print_step_times(step_times(config, sizes, run, gpu), console)
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
@@ -165,8 +158,7 @@ def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
 
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
     """The forecast row by row, and beside each phase the most that the run has taken so far."""
-    whose = f", of each of {memory.workers_a_machine} workers of a machine" if memory.workers_a_machine > 1 else ""
-    table = Table(title=f"Memory in GiB{whose}", title_justify="left")
+    table = Table(title=f"Memory in GiB{_whose(memory)}", title_justify="left")
     table.add_column("phase")
     table.add_column("forecast", justify="right")
     table.add_column("measured", justify="right")
@@ -175,11 +167,20 @@ def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table
         peak = f"{measured[turn]:.2f}" if turn in measured else ""
         parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of(turn))
         table.add_row(turn, f"{memory.turn_gib(turn):.2f}", peak, parts)
-    table.add_row("always", "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
+    always = "always, on those that train" if memory.is_split else "always"
+    table.add_row(always, "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
     if memory.host_rows:
         parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.host_rows)
         table.add_row("machine's memory", f"{memory.host_gib:.2f}", "", parts)
     return table
+
+
+def _whose(memory: MemoryForecast) -> str:
+    """Of which workers a forecast is, where there are several."""
+    workers, generating = memory.workers_a_machine, memory.generating_a_machine
+    if memory.is_split:
+        return f", of each of {generating} worker(s) of a machine that generate and {workers - generating} that train"
+    return f", of each of {workers} workers of a machine" if workers > 1 else ""
 
 
 def _print_problems(problems: list[Problem], console: Console) -> int:

@@ -10,6 +10,7 @@ from rl_core.planning.cluster_rules import placement_problems
 from rl_core.planning.device_rates import DeviceRates
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rules import USABLE
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.sequence_rules import sequence_problems
 from rl_core.planning.settings import settle
@@ -65,7 +66,7 @@ def placement_times(
         return PlacementTime(config=placed, time=step_time(work, rates_of(settled), arrangement))
 
     colocated = [timed(_placed(config, placement="colocated", staleness=0))]
-    splits = [[timed(placed) for placed in group] for group in _splits(config)]
+    splits = [[timed(placed) for placed in group] for group in _splits(config, sizes, gpu)]
     return colocated + min(splits, key=lambda group: group[-1].time.step, default=[])
 
 
@@ -85,7 +86,7 @@ def in_flight(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None, leng
     return max(1, min(most, int(cached * longest_sequence(config) / usual)))
 
 
-def _splits(config: RunConfig) -> Iterator[list[RunConfig]]:
+def _splits(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Iterator[list[RunConfig]]:
     """For each number of generating devices that may be, the config in turn and, if it may be, one step off."""
     cluster = config.cluster
     numbers = [cluster.generating_devices] if cluster.is_split else range(1, cluster.devices)
@@ -93,7 +94,7 @@ def _splits(config: RunConfig) -> Iterator[list[RunConfig]]:
         configs = [
             _placed(config, placement="split", generating_devices=number, staleness=staleness) for staleness in (0, 1)
         ]
-        if allowed := [placed for placed in configs if _is_allowed(placed)]:
+        if allowed := [placed for placed in configs if _is_allowed(placed) and _fits(placed, sizes, gpu)]:
             yield allowed
 
 
@@ -101,6 +102,14 @@ def _is_allowed(config: RunConfig) -> bool:
     """Whether `plan` would refuse neither the placement nor the staleness."""
     problems = [*placement_problems(config), *sequence_problems(config.cluster), *algorithm_problems(config)]
     return not any(problem.fatal and problem.where.startswith(("cluster", "rollout.staleness")) for problem in problems)
+
+
+def _fits(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> bool:
+    """Whether the placement fits into the GPUs, as far as their memory and the model's size are known."""
+    if sizes is None or gpu is None or gpu.memory_gib is None:
+        return True
+    forecast = memory_forecast(settle(config, sizes, gpu).config, sizes, gpu_gib=gpu.memory_gib)
+    return forecast.peak_gib <= USABLE * gpu.memory_gib and forecast.cached_sequences > 0
 
 
 def _placed(config: RunConfig, *, staleness: int, **cluster: object) -> RunConfig:
