@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, update_seconds
+from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, step_time, update_seconds
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -47,7 +47,8 @@ class MeasuredStep:
 
     @property
     def other(self) -> float:
-        """Seconds in which no device worked."""
+        """Seconds that are not part of the others: no device worked, or, where generation overlaps with the update, the
+        two were compared."""
         is_overlapped = self.arrangement.is_overlapped
         work = max(self.generate, self.update) if is_overlapped else self.generate + self.update
         return max(0.0, self.total - self.sync - work)
@@ -80,11 +81,16 @@ def measured_rates(steps: Sequence[MeasuredStep], shape: DeviceRates = EQUAL_PAR
     within = [step.sync for step in steps if not step.arrangement.is_split]
     between = [step.sync for step in steps if step.arrangement.is_split]
     in_turn = [step.other for step in steps if not step.arrangement.is_overlapped]
+    ahead = [
+        max(0.0, step.other - step_time(step.work, rates, step.arrangement).compare)
+        for step in steps
+        if step.arrangement.is_overlapped
+    ]
     return replace(
         rates,
         sync_within=median(within or between),
         sync_between=median(between or within),
-        other=median(in_turn or [step.other for step in steps]),
+        other=median(in_turn or ahead),
     )
 
 

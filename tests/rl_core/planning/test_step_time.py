@@ -160,6 +160,14 @@ def test_measured_rates_give_back_the_measured_step(work: StepWork, rates: Devic
     assert found.step == pytest.approx(step.total)
 
 
+def test_steps_one_step_off_are_given_back_with_their_comparison() -> None:
+    placed = arrangement(1, 1, is_split=True, is_overlapped=True)
+    shape = RATES.slower(3.0)
+    found = measured_rates([measured(WORK, RATES, placed)], shape)
+    assert found.other == pytest.approx(RATES.other)
+    assert step_time(WORK, found, placed).step == pytest.approx(step_time(WORK, RATES, placed).step)
+
+
 def test_two_numbers_of_workers_tell_what_does_not_grow_with_the_work() -> None:
     """The parts of which a step of the generator, and one of the trainer, consist; then another number of workers is
     foretold exactly."""
