@@ -63,7 +63,9 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)
     if not any(problem.fatal and problem.where.startswith("model.lora") for problem in problems):
-        _print_forecast(located, run, console, gpu)  # where the run does not fit, it is the more worth showing
+        # Where the run does not fit, the memory is the more worth showing; workers that cannot be have no step time.
+        can_be = not any(problem.fatal and problem.where.startswith("cluster") for problem in problems)
+        _print_forecast(located, run, console, gpu, with_step_time=can_be)
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
@@ -120,7 +122,9 @@ def _batch_table(config: RunConfig, plan: BatchPlan, rows_told: str) -> Table:
     return table
 
 
-def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None) -> None:
+def _print_forecast(
+    config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None, *, with_step_time: bool
+) -> None:
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
@@ -134,7 +138,6 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
-        print_step_times(step_times(config, sizes, run, gpu), console)
         return
     memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_forecast(config, sizes).total_bytes / GIB
@@ -143,7 +146,8 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
         highlight=False,
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
-    print_step_times(step_times(config, sizes, run, gpu), console)
+    if with_step_time:
+        print_step_times(step_times(config, sizes, run, gpu), console)
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:

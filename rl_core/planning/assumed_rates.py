@@ -1,5 +1,6 @@
 """The rates of a GPU that has not been measured: what its memory and its arithmetic allow (roofline; Williams et al.
-2009), at stated efficiencies. Not counted are attention's own arithmetic, frozen weights, offloading and rewards."""
+2009), at stated efficiencies, in bfloat16. Not counted are attention's own arithmetic, what freezing saves, offloading,
+rewards, and the start of kernels in the trainer, which is what the update of a tiny model consists of."""
 
 from typing import Final
 

@@ -212,6 +212,16 @@ def test_a_plan_invents_no_seconds_for_a_cpu(tmp_path: Path) -> None:
     assert "step time: not known: nothing is published of this CPU's speed; plan again after some steps" in text
 
 
+@pytest.mark.parametrize("size", ["tensor_parallel_size", "sequence_parallel_size"])
+def test_workers_that_cannot_be_have_no_step_time(size: str, tmp_path: Path) -> None:
+    """More workers together than there are."""
+    text = told_of(
+        "configs/quickstart.yaml", "--runs-dir", str(tmp_path), "--set", f"cluster.{size}=2", "--gpu", "h100"
+    )
+    assert "problem cluster" in text and "Memory in GiB" in text
+    assert "Step time" not in text and "step time" not in text
+
+
 def test_a_kind_of_gpu_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["plan", "configs/quickstart.yaml", "--runs-dir", str(tmp_path), "--gpu", "h1000"])
     assert done.exit_code != 0
