@@ -180,14 +180,17 @@ def plan(
         float | None,
         typer.Option(min=1.0, help="Plan for GPUs with this memory in GiB, which this machine need not have."),
     ] = None,
+    gpu_kind: Annotated[
+        str | None,
+        typer.Option("--gpu", help="Plan for GPUs of this kind, which this machine need not have: a100, h100, ..."),
+    ] = None,
 ) -> None:
-    """Show what would run: stages and which are finished, batch sizes, memory and disk, every problem."""
-    from flows.commands.plan import print_plan
+    """Show what would run: stages and which are finished, batch sizes, memory, disk and step time, every problem."""
+    from flows.commands.plan import planned_gpu, print_plan
     from flows.request import resolve_run
-    from rl_core.planning.gpu import Gpu, find_gpu
 
     resolved = resolve_run(config, all_overrides(changes, overrides), runs_dir=runs_dir)
-    gpu = find_gpu() if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
+    gpu = planned_gpu(gpu_kind, gpu_gib)
     raise typer.Exit(print_plan(resolved, Console(), gpu=gpu, with_config=with_config))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 CONFIG = Path("configs/quickstart.yaml")
 SAMPLES_PER_STEP = 512  # 64 prompts x 8 responses, as the quickstart configures
@@ -27,6 +28,8 @@ class SideResult:
         packages: Versions of what ran.
         phases: Seconds by phase of each step; empty for TRL.
         spans: [step] -> [worker] -> what it did when (timings.jsonl); empty for TRL.
+        timings: The lines of timings.jsonl; empty for TRL.
+        metrics: The lines of metrics.jsonl; empty for TRL.
     """
 
     side: str
@@ -38,6 +41,8 @@ class SideResult:
     packages: Mapping[str, str]
     phases: Sequence[Mapping[str, float]] = ()
     spans: Sequence[Sequence[Sequence[tuple[str, float, float]]]] = ()
+    timings: Sequence[Mapping[str, Any]] = ()
+    metrics: Sequence[Mapping[str, Any]] = ()
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

@@ -64,6 +64,8 @@ def main() -> None:
             for record in read(run.timings)
         ],
         spans=[record.get("spans", []) for record in read(run.timings)],
+        timings=read(run.timings),
+        metrics=read(run.metrics),
     ).write(arguments.out)
 
 

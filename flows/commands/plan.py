@@ -9,14 +9,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from flows.commands.step_time_table import print_step_times
 from flows.printing import say
 from flows.request import ResolvedRun
-from rl_core.config.loading import dump_config
+from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
-from rl_core.planning.gpu import Gpu
+from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.gpu_cards import CARDS
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, Turn
 from rl_core.planning.model_sizes import model_sizes
@@ -25,6 +27,7 @@ from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
+from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
@@ -32,7 +35,19 @@ from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
+from tasks.planning.step_times import step_times
 from tasks.results.measured_memory import measured_peaks
+
+
+def planned_gpu(kind: str | None, gpu_gib: float | None) -> Gpu | None:
+    """The GPU to plan for: of a kind, or with a memory, that this machine need not have; else this machine's, if any.
+    Raises ConfigError for a kind of which nothing is known."""
+    if kind is None:
+        return find_gpu() if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
+    if kind not in CARDS:
+        raise ConfigError(f"--gpu {shortened(kind)}: no such kind; known are {', '.join(CARDS)}")
+    card = CARDS[kind]
+    return Gpu(memory_gib=gpu_gib or card.memory_gib, is_elsewhere=True, name=card.name)
 
 
 def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool) -> int:
@@ -48,7 +63,9 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)
     if not any(problem.fatal and problem.where.startswith("model.lora") for problem in problems):
-        _print_forecast(located, run, console, gpu)  # where the run does not fit, it is the more worth showing
+        # Where the run does not fit, the memory is the more worth showing; workers that cannot be have no step time.
+        can_be = not any(problem.fatal and problem.where.startswith("cluster") for problem in problems)
+        _print_forecast(located, run, console, gpu, with_step_time=can_be)
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
@@ -105,7 +122,9 @@ def _batch_table(config: RunConfig, plan: BatchPlan, rows_told: str) -> Table:
     return table
 
 
-def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None) -> None:
+def _print_forecast(
+    config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None, *, with_step_time: bool
+) -> None:
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
@@ -127,6 +146,8 @@ def _print_forecast(config: RunConfig, run: RunDirectory, console: Console, gpu:
         highlight=False,
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
+    if with_step_time:
+        print_step_times(step_times(config, sizes, run, gpu), console)
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
@@ -141,8 +162,7 @@ def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
 
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
     """The forecast row by row, and beside each phase the most that the run has taken so far."""
-    whose = f", of each of {memory.workers_a_machine} workers of a machine" if memory.workers_a_machine > 1 else ""
-    table = Table(title=f"Memory in GiB{whose}", title_justify="left")
+    table = Table(title=f"Memory in GiB{_whose(memory)}", title_justify="left")
     table.add_column("phase")
     table.add_column("forecast", justify="right")
     table.add_column("measured", justify="right")
@@ -151,11 +171,20 @@ def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table
         peak = f"{measured[turn]:.2f}" if turn in measured else ""
         parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of(turn))
         table.add_row(turn, f"{memory.turn_gib(turn):.2f}", peak, parts)
-    table.add_row("always", "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
+    always = "always, on those that train" if memory.is_split else "always"
+    table.add_row(always, "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
     if memory.host_rows:
         parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.host_rows)
         table.add_row("machine's memory", f"{memory.host_gib:.2f}", "", parts)
     return table
+
+
+def _whose(memory: MemoryForecast) -> str:
+    """Of which workers a forecast is, where there are several."""
+    workers, generating = memory.workers_a_machine, memory.generating_a_machine
+    if memory.is_split:
+        return f", of each of {generating} worker(s) of a machine that generate and {workers - generating} that train"
+    return f", of each of {workers} workers of a machine" if workers > 1 else ""
 
 
 def _print_problems(problems: list[Problem], console: Console) -> int:

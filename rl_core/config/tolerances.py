@@ -5,6 +5,13 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 
+COMPARED_GROUPS: Final = 8
+"""Groups that the trainer computes once more where the batch of a step is too old to compare generator and trainer on:
+their tokens tell as much as those of a whole batch, and the pass costs little beside the update."""
+
+COMPARED_TOKENS: Final = 32
+"""Most tokens of a response that is sampled only for this comparison."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:

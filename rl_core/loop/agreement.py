@@ -1,20 +1,15 @@
 """The comparison of generator and trainer where a step learns from rollouts of earlier weights."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from rl_core.config.run import RunConfig
-from rl_core.config.tolerances import agreement_bounds
+from rl_core.config.tolerances import COMPARED_GROUPS, agreement_bounds
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter, LogProbGap
 from rl_core.types import Group
 from rl_core.workers.protocol import WorkerGroup
-
-COMPARED_GROUPS: Final = 8
-"""Groups that the trainer computes once more for the comparison: their tokens tell as much as those of a whole batch,
-and the pass costs little beside the update."""
 
 
 def compare_with_generator(

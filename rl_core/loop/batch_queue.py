@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
 from rl_core.data.loader import PromptLoader
-from rl_core.loop.agreement import COMPARED_GROUPS
 from rl_core.loop.collecting import Collected, Collector, policy_versions, training_sampling
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, load_surplus, read_batch, save_surplus
 from rl_core.loop.step_recorder import StepRecorder
@@ -28,9 +28,6 @@ from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 PENDING_FILE: Final = "pending.parquet"
 """The file with the rollouts of the pending batch in a checkpoint, in the format of a rollout file."""
-
-_SHORT: Final = 32
-"""Most tokens of a response that is sampled only to compare generator and trainer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +148,7 @@ class BatchQueue:
         """The first tokens of new responses: what is generated beside the update comes too late to compare the weights
         before it."""
         n, sampling = self._config.rollout.n, training_sampling(self._config)
-        short = replace(sampling, max_tokens=min(_SHORT, sampling.max_tokens))
+        short = replace(sampling, max_tokens=min(COMPARED_TOKENS, sampling.max_tokens))
         requests = requests_for(prompts, n, run_seed=self._config.seed, step=step)
         return collect_groups(prompts, list(self._workers.generate(requests, short)), n)
 

@@ -21,7 +21,7 @@ def cluster_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
         gpu: The GPU of this machine; None if it has none.
     """
     together = [
-        *_placement_problems(config),
+        *placement_problems(config),
         *sequence_problems(config.cluster),
         *generator_problems(config.cluster),
         *_fewest_problems(config.cluster),
@@ -37,7 +37,7 @@ def cluster_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     ]
 
 
-def _placement_problems(config: RunConfig) -> Iterator[Problem]:
+def placement_problems(config: RunConfig) -> Iterator[Problem]:
     """Workers that only generate or only train, where one kind is missing or idle."""
     cluster = config.cluster
     if not cluster.is_split:

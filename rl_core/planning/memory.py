@@ -53,12 +53,15 @@ CHECKPOINT: Final = "copy of a checkpoint"
 """The name of the row of what `trainer.async_save` writes from while the next step runs. It is kept for the next
 save."""
 
+CONTEXT: Final = "CUDA context and workspaces"
+"""The name of the row of what a GPU loses before any tensor."""
+
 GRAPHS: Final = "engine CUDA graphs"
 """The name of the row of vLLM's CUDA graphs, which stay while it sleeps."""
 
 
 def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
-    """The forecast for a worker.
+    """The forecast for a worker; with `cluster.placement: split`, for a worker of either kind.
 
     Args:
         config: The run's config, in which every `auto` is settled (rl_core.planning.settings).
@@ -76,6 +79,7 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
     )
     rows = [
         *_process_rows(config, on_gpu=on_gpu),
+        *_generating_process_rows(config, on_gpu=on_gpu),
         *_policy_rows(config, part),
         *_engine_rows(config, engine, cache=cache, on_gpu=on_gpu),
         *_pass_rows(config, sizes),
@@ -93,6 +97,7 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         kept=0.0 if on_gpu else KEPT_ON_CPU,
         cached_sequences=cache // sequence_bytes(config, engine),
         workers_a_machine=config.cluster.devices,
+        generating_a_machine=config.cluster.generating_devices if config.cluster.is_split else 0,
     )
 
 
@@ -112,11 +117,24 @@ def _saved_row(config: RunConfig, part: ModelSizes) -> MemoryRow:
 
 
 def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
-    if on_gpu:
-        yield _row("CUDA context and workspaces", CONTEXT_BYTES)
-        yield _row(GRAPHS, graph_bytes(config, on_gpu=True))
-    else:
+    """What the process of a worker that trains takes before any tensor, and the graphs if it generates too."""
+    if not on_gpu:
         yield _row("libraries", LIBRARIES_BYTES)
+        return
+    yield _row(CONTEXT, CONTEXT_BYTES)
+    if not config.cluster.is_split:
+        yield _row(GRAPHS, graph_bytes(config, on_gpu=True))
+
+
+def _generating_process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
+    """The same of a worker that only generates; none where all workers do both."""
+    if not config.cluster.is_split:
+        return
+    if not on_gpu:
+        yield _row("libraries", LIBRARIES_BYTES, "generate")
+        return
+    yield _row(CONTEXT, CONTEXT_BYTES, "generate")
+    yield _row(GRAPHS, graph_bytes(config, on_gpu=True), "generate")
 
 
 def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
@@ -135,8 +153,9 @@ def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
 
 
 def _engine_rows(config: RunConfig, part: ModelSizes, *, cache: int, on_gpu: bool) -> Iterator[MemoryRow]:
-    """The worker's part of the generator. On a CPU it keeps its weights and its cache while it sleeps."""
-    phase: Phase = "generate" if on_gpu else "always"
+    """The worker's part of the generator. On a CPU it keeps its weights and its cache while it sleeps, in a worker that
+    trains too."""
+    phase: Phase = "generate" if on_gpu or config.cluster.is_split else "always"
     yield _row("engine weights", part.parameters * BYTES[config.model.dtype], phase)
     yield _row("engine KV cache", cache, phase)
     yield _row("engine forward pass", engine_work_bytes(config, part, on_gpu=on_gpu), "generate")

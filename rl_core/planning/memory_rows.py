@@ -44,6 +44,8 @@ class MemoryForecast:
         cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
             room for any.
         workers_a_machine: Workers that share the memory of a machine.
+        generating_a_machine: How many of them only generate, while the others only train; 0 if all do both. Then the
+            rows of the phase `generate` are all that those have, and the others have all other rows.
     """
 
     rows: Sequence[MemoryRow]
@@ -51,6 +53,7 @@ class MemoryForecast:
     kept: float = 0.0
     cached_sequences: int
     workers_a_machine: int = 1
+    generating_a_machine: int = 0
 
     @property
     def peak_gib(self) -> float:
@@ -63,9 +66,19 @@ class MemoryForecast:
         return max(map(self.turn_gib, _PHASES_OF)) >= self._cold_start_gib
 
     @property
+    def is_split(self) -> bool:
+        """Whether some workers only generate and the others only train."""
+        return self.generating_a_machine > 0
+
+    @property
     def machine_gib(self) -> float:
-        """Most of a machine's memory that its workers take together."""
-        return self.workers_a_machine * (self.host_gib if self.host_rows else self.peak_gib)
+        """Most of a machine's memory that its workers take together. Beside GPUs, one that only generates is counted
+        like one that trains."""
+        if self.host_rows or not self.is_split:
+            return self.workers_a_machine * (self.host_gib if self.host_rows else self.peak_gib)
+        training = max(self.turn_gib("update"), self.turn_gib("save"), self._cold_start_gib)
+        training_workers = self.workers_a_machine - self.generating_a_machine
+        return training_workers * training + self.generating_a_machine * self.turn_gib("generate")
 
     @property
     def host_gib(self) -> float:
@@ -74,7 +87,9 @@ class MemoryForecast:
         return always + max(_total(self.host_rows, "save"), _total(self.host_rows, "generate"))
 
     def turn_gib(self, turn: Turn) -> float:
-        """Most memory in one phase of a step."""
+        """Most memory in one phase of a step, of a worker that takes part in it."""
+        if turn == "generate" and self.is_split:
+            return _total(self.rows, "generate")
         largest = max(_total(self.rows, phase) for phase in _PHASES_OF[turn])
         update = max(_total(self.rows, phase) for phase in _PHASES_OF["update"])
         return _total(self.rows, "always") + max(largest, self.kept * update)

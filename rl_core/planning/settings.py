@@ -12,7 +12,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import GRAPHS, memory_forecast
+from rl_core.planning.memory import CONTEXT, GRAPHS, memory_forecast
 from rl_core.planning.memory_rules import USABLE
 from rl_core.planning.model_sizes import ModelSizes
 
@@ -137,8 +137,11 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
     """The config with the share of the GPU that is left beside the trainer while the generator works."""
     if config.rollout.gpu_memory_utilization != "auto":
         return config
-    always = memory_forecast(config, sizes, gpu_gib=0.0).rows_of("always")
-    beside = sum(row.gib for row in always if row.name != GRAPHS)  # vLLM counts its graphs within its share
+    forecast = memory_forecast(config, sizes, gpu_gib=0.0)
+    if forecast.is_split:  # the generator has the device to itself
+        beside = sum(row.gib for row in forecast.rows_of("generate") if row.name == CONTEXT)
+    else:  # vLLM counts its graphs within its share
+        beside = sum(row.gib for row in forecast.rows_of("always") if row.name != GRAPHS)
     left = int((USABLE - beside / gpu_gib) * 100) / 100
     return _changed(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
 

@@ -189,6 +189,45 @@ assert not [name for name in {HEAVY!r} if name in sys.modules]
     return row.split("│")[2].strip()
 
 
+def told_of(*arguments: str) -> str:
+    """What a plan prints on a wide terminal."""
+    return CliRunner().invoke(app, ["plan", *arguments], env={"COLUMNS": "300"}).output
+
+
+def test_a_plan_forecasts_each_placement_on_a_kind_of_gpu_that_is_elsewhere(tmp_path: Path) -> None:
+    """And says which one is the fastest, and where the rates come from."""
+    baseline = str(ROOT / "configs" / "baselines" / f"{SEVEN_BILLION[0]}.yaml")
+    options = ("--runs-dir", str(tmp_path), "--set", "cluster.devices=8")
+    text = told_of(baseline, *options, "--gpu", "h100")
+    rows = [line for line in text.splitlines() if line.startswith(("│ colocated", "│ split"))]
+    assert rows and "of each of 8 workers of a machine" in text
+    steps = {row: float(row.split("│")[6].replace(",", "")) for row in rows}
+    assert [row for row in rows if "fastest" in row] == [min(steps, key=steps.__getitem__)]
+    assert "assumed from the data sheet of NVIDIA H100 80GB HBM3" in text
+    assert "step time: not known: the kind of GPU is not known" in told_of(baseline, *options, "--gpu-gib", "80")
+
+
+def test_a_plan_invents_no_seconds_for_a_cpu(tmp_path: Path) -> None:
+    text = told_of("configs/quickstart.yaml", "--runs-dir", str(tmp_path))
+    assert "step time: not known: nothing is published of this CPU's speed; plan again after some steps" in text
+
+
+@pytest.mark.parametrize("size", ["tensor_parallel_size", "sequence_parallel_size"])
+def test_workers_that_cannot_be_have_no_step_time(size: str, tmp_path: Path) -> None:
+    """More workers together than there are."""
+    text = told_of(
+        "configs/quickstart.yaml", "--runs-dir", str(tmp_path), "--set", f"cluster.{size}=2", "--gpu", "h100"
+    )
+    assert "problem cluster" in text and "Memory in GiB" in text
+    assert "Step time" not in text and "step time" not in text
+
+
+def test_a_kind_of_gpu_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", "configs/quickstart.yaml", "--runs-dir", str(tmp_path), "--gpu", "h1000"])
+    assert done.exit_code != 0
+    assert "--gpu h1000: no such kind; known are a100-40, a100, h100, h200, l40s" in f"{done.output}{done.exception}"
+
+
 SEVEN_BILLION = sorted(path.stem for path in (ROOT / "configs" / "baselines").glob("*_7b_*.yaml"))
 
 

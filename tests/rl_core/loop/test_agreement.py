@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from rl_core.loop.agreement import COMPARED_GROUPS, compare_with_generator
+from rl_core.config.tolerances import COMPARED_GROUPS
+from rl_core.loop.agreement import compare_with_generator
 from rl_core.loop.learning import learn
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementError

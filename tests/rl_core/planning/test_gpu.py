@@ -11,8 +11,8 @@ from tests.rl_core.planning.gpu_driver import put_driver
 @pytest.mark.parametrize(
     ("answer", "code", "gpu"),
     [
-        ("143771\n143771", 0, Gpu(memory_gib=143771 / 1024)),
-        ("[N/A]", 0, Gpu(memory_gib=None)),
+        ("143771, NVIDIA H200\n143771, NVIDIA H200", 0, Gpu(memory_gib=143771 / 1024, name="NVIDIA H200")),
+        ("[N/A], NVIDIA GB10", 0, Gpu(memory_gib=None, name="NVIDIA GB10")),
         ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
         ("No devices were found", 0, None),
         ("", 0, None),

@@ -402,3 +402,27 @@ def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure: Conf
         assert [(row.gib, row.phase) for row in host if row.name == "copy of a checkpoint"] == [
             (pytest.approx(copy), phase)
         ]
+
+
+def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(configure: Configure) -> None:
+    """On a GPU and on a CPU, each kind has its own libraries or CUDA context."""
+    split = configure("model.dtype=bfloat16", "cluster={devices: 4, placement: split, sharding: none}")
+    together = configure("model.dtype=bfloat16", "cluster={devices: 4, sharding: none}")
+    for gib in (None, 141.0):
+        apart, both = (memory_forecast(config, SEVEN_BILLION, gpu_gib=gib) for config in (split, together))
+        training = {row.name for row in (*apart.rows_of("always"), *apart.rows_of("update"), *apart.rows_of("save"))}
+        generating = {row.name for row in apart.rows_of("generate")}
+        shared = {"libraries"} if gib is None else {"CUDA context and workspaces"}
+        assert training & generating == shared
+        assert all(name.startswith("engine") for name in generating - shared)
+        assert not any(name.startswith("engine") for name in training)
+        assert apart.turn_gib("generate") < both.turn_gib("generate")
+        assert apart.turn_gib("update") < both.turn_gib("update")
+        assert apart.turn_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
+
+
+def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure: Configure) -> None:
+    config = configure("cluster={devices: 4, placement: split, generating_devices: 3, sharding: none}")
+    forecast = memory_forecast(config, SEVEN_BILLION)
+    training = max(forecast.turn_gib("update"), forecast.turn_gib("save"))
+    assert forecast.machine_gib == pytest.approx(3 * forecast.turn_gib("generate") + training)

@@ -154,3 +154,14 @@ def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:
     sizes = model_sizes(config.model.source)
     assert sizes is not None
     return config, sizes
+
+
+def test_a_generator_beside_workers_that_train_gets_nearly_all_of_its_gpu(configure: Configure) -> None:
+    """And so a larger cache than one that shares the GPU with a trainer."""
+    caches, shares = [], []
+    for placement in ("colocated", "split"):
+        config, sizes = example(configure, "7B", f"cluster={{devices: 8, placement: {placement}}}")
+        settled = settle(config, sizes, Gpu(memory_gib=CARDS[80])).config
+        shares.append(settled.rollout.gpu_share)
+        caches.append(memory_forecast(settled, sizes, gpu_gib=CARDS[80]).cached_sequences)
+    assert shares[0] < shares[1] == 0.89 and caches[0] < caches[1]

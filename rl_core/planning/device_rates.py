@@ -1,0 +1,72 @@
+"""How fast devices do the parts of a training step."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceRates:
+    """Seconds that the parts of a step take.
+
+    A decode step takes `decode_fixed + decode_sequence * sequences in flight`: the weights are read once for all
+    sequences, keys and values and the arithmetic are each sequence's own. An optimizer step takes `update_fixed +
+    update_token * tree tokens`.
+
+    Attributes:
+        decode_fixed: Seconds of a decode step of a generator, however many sequences it has.
+        decode_sequence: Further seconds of it for each sequence.
+        prefill_token: Seconds of a prompt token of a generator.
+        update_fixed: Seconds of an optimizer step, however many tokens a learner has: the sum of the gradients, the
+            optimizer.
+        update_token: Further seconds of it for each of a worker's tree tokens: forward and backward pass.
+        forward_token: Seconds of a worker's tree token in a pass without a gradient.
+        sync_within: Seconds until generators that share a device with the trainer have its weights, and sleep again.
+        sync_between: Seconds until generators on other devices have the trainer's weights.
+        other: Seconds of a step in which no device works: rewards, records, the loop itself.
+        crowding: Times as long as alone that a device takes while the others of its machine work: 1 where each has
+            memory of its own; CPU cores share memory, caches and clock.
+    """
+
+    decode_fixed: float
+    decode_sequence: float
+    prefill_token: float
+    update_fixed: float
+    update_token: float
+    forward_token: float
+    sync_within: float
+    sync_between: float
+    other: float
+    crowding: float = 1.0
+
+    def slower(self, factor: float) -> Self:
+        """The rates of a device on which everything takes `factor` times as long."""
+        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor).waiting(factor)
+
+    def generating(self, *, fixed: float, growing: float) -> Self:
+        """The rates with other seconds of generation: times `fixed` of each decode step, times `growing` of each
+        token."""
+        return replace(
+            self,
+            decode_fixed=fixed * self.decode_fixed,
+            decode_sequence=growing * self.decode_sequence,
+            prefill_token=growing * self.prefill_token,
+        )
+
+    def updating(self, *, fixed: float, growing: float) -> Self:
+        """The rates with other seconds of the trainer: times `fixed` of each optimizer step, times `growing` of each
+        token."""
+        return replace(
+            self,
+            update_fixed=fixed * self.update_fixed,
+            update_token=growing * self.update_token,
+            forward_token=growing * self.forward_token,
+        )
+
+    def waiting(self, factor: float) -> Self:
+        """The rates with `factor` times the seconds of what no device computes."""
+        return replace(
+            self,
+            sync_within=factor * self.sync_within,
+            sync_between=factor * self.sync_between,
+            other=factor * self.other,
+        )

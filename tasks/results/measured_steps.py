@@ -1,0 +1,80 @@
+"""The steps of a run as the forecast of step time takes them, from its timings and metrics."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.measured_rates import MeasuredStep
+from rl_core.planning.step_time import Arrangement
+from rl_core.planning.step_work import Lengths, StepWork
+from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+
+NEWEST: Final = 50
+"""Steps that are looked at: responses change their lengths in the course of a training."""
+
+
+def measured_steps(run: RunDirectory, config: RunConfig, *, in_flight: int, gpu: Gpu | None) -> list[MeasuredStep]:
+    """The newest steps of a run on devices like those that are planned for. On CPUs these must have been as many
+    workers, since they share the cores. Empty for a run that has not begun, or whose version did not time its workers.
+
+    Args:
+        run: The run.
+        config: Its config, whose section `cluster` may be another one than at those steps.
+        in_flight: Most sequences that a generator decodes at a time.
+        gpu: The GPU of each worker; None for workers on the CPU.
+    """
+    metrics = {record["step"]: record for record in read(run.metrics)}
+    steps = [
+        measured_step(timing, metrics[timing["step"]], config, in_flight=in_flight)
+        for timing in read(run.timings)[-NEWEST:]
+        if timing["step"] in metrics and _is_like(timing, config, gpu)
+    ]
+    return [step for step in steps if step is not None]
+
+
+def measured_step(
+    timing: Mapping[str, Any], metrics: Mapping[str, Any], config: RunConfig, *, in_flight: int
+) -> MeasuredStep | None:
+    """A step from its lines in timings.jsonl and metrics.jsonl. None for one that tells nothing of the others: the
+    first after a start, and one whose rollouts were recorded by an interrupted attempt."""
+    columns: Mapping[str, Sequence[float]] = timing.get("workers", {})
+    if not columns or any(columns["load_s"]) or not any(columns["generate_s"]) or not any(columns["update_s"]):
+        return None
+    lengths = Lengths(
+        prompt=metrics["prompt_length/mean"],
+        response=metrics["response_length/mean"],
+        longest=metrics["response_length/max"],
+    )
+    return MeasuredStep(
+        work=StepWork.of(config, lengths),
+        arrangement=_arrangement(columns, config, in_flight=in_flight),
+        generate=max(columns["generate_s"]),
+        update=max(columns["update_s"]),
+        sync=timing["sync_s"],
+        total=timing["total_s"],
+    )
+
+
+def _is_like(timing: Mapping[str, Any], config: RunConfig, gpu: Gpu | None) -> bool:
+    """Whether a step was made on such devices."""
+    devices = timing.get("workers", {}).get("device", [])
+    if gpu is None:
+        return set(devices) == {"CPU"} and len(devices) == config.cluster.ranks
+    return bool(gpu.name) and set(devices) == {gpu.name}
+
+
+def _arrangement(columns: Mapping[str, Sequence[float]], config: RunConfig, *, in_flight: int) -> Arrangement:
+    """The workers that generated, and those that trained."""
+    generated, trained = (sum(seconds > 0.0 for seconds in columns[name]) for name in ("generate_s", "update_s"))
+    is_split = generated + trained == len(columns["generate_s"])
+    cluster = config.cluster
+    return Arrangement(
+        generators=max(1, generated // cluster.tensor_parallel_size),
+        learners=max(1, trained // cluster.sequence_parallel_size),
+        learner_workers=min(trained, cluster.sequence_parallel_size),
+        in_flight=in_flight,
+        is_split=is_split,
+        is_overlapped=is_split and config.rollout.staleness > 0,
+    )
