@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.shared_engines import enter
+
 pytest_plugins = ["tests.samples"]
 
 # A person's own servers are no place for what tests write, and the bounds are those of float32 on a CPU.
@@ -34,6 +36,12 @@ class FolderScheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
     """How `make test` shares the tests out among its processes."""
     return FolderScheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell what the tests of a folder share that another folder's are next."""
+    enter(item.path.parent)
 
 
 LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "tests/rl_core/training/")

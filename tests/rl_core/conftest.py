@@ -177,8 +177,10 @@ def rewards(config: "RunConfig") -> "Iterator[RewardPool]":
 @pytest.fixture(scope="session")
 def shared_worker(config: "RunConfig", prepared_run: "RunDirectory", rewards: "RewardPool") -> "Iterator[LocalWorker]":
     from tests.rl_core.small_run import small_worker
+    from tests.shared_engines import ended_with_the_folder
 
     worker = small_worker(config, prepared_run)
+    ended_with_the_folder(worker.close)
     yield worker
     worker.close()
 
