@@ -1,6 +1,7 @@
 """Workers that train one model together, as real processes over gloo, each with its own vLLM: they generate, learn,
 save, resume, export and close, and come to the numbers of a worker that is alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -94,9 +95,15 @@ def test_nothing_is_left_of_the_process_groups(two: list[Life]) -> None:
     assert not any(life.has_process_groups for life in two)
 
 
-def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [pytest.param((2, 1), id="2 to 1"), pytest.param((2, 1, 4, 2), id="and to 4 and 2", marks=pytest.mark.slow)],
+)
+def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(
+    sizes: Sequence[int], root: Path, tmp_path: Path
+) -> None:
     expected: dict[str, dict[str, torch.Tensor]] = {}
-    for size, source in ((2, None), (1, "2"), (4, "1"), (2, "4")):
+    for size, source in zip(sizes, [None, *map(str, sizes[:-1])], strict=True):
         meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in CARRIED}
         found = run_ranks(carry, tmp_path, meetings, root, CARRIED, source, size=size)
         expected = expected or found[0]

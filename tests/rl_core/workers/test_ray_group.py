@@ -349,7 +349,7 @@ def test_the_death_of_one_worker_ends_the_others_and_names_it(
     assert psutil.wait_procs(left, timeout=30.0)[1] == []
 
 
-def test_its_death_is_noticed_within_ten_seconds_and_another_group_starts_clean(
+def test_its_death_is_noticed_soon_and_another_group_starts_clean(
     groups: Groups, train_groups: list[TrainGroup]
 ) -> None:
     first = groups.fresh()
