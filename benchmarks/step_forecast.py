@@ -84,9 +84,7 @@ def forecasts(
         found[name] = {
             "forecast": {part: round(getattr(time, part), 3) for part in (*_PARTS, "step")},
             "measured": {
-                **{
-                    part: round(median(getattr(one, part) for one in own), 3) for part in ("generate", "update", "sync")
-                },
+                **{part: round(median(getattr(one, part) for one in own), 3) for part in _PARTS},
                 "step": round(step, 3),
             },
             "ratio": round(time.step / step, 3),
