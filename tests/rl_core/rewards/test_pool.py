@@ -415,7 +415,8 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path
         "with strangers(timeout_seconds=1000.0) as pool:\n"
         "    pool.score_all([make_sample('good')])\n"
         "    future = pool.submit(make_sample('runaway')); pool.flush(); time.sleep(0.3)\n"
-        "    print(*[p.pid for p in psutil.Process().children(recursive=True)], flush=True)\n"
+        "    while len(started := psutil.Process().children(recursive=True)) < 5: time.sleep(0.1)\n"
+        "    print(*[p.pid for p in started], flush=True)\n"
         "    time.sleep(1000)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
