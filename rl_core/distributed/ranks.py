@@ -20,6 +20,8 @@ Value = TypeVar("Value")
 TOPOLOGY_ALONE: Final = "one worker"
 """The topology of a worker that trains without others."""
 
+_MESH_NAMES: Final = ("replicas", "shards")
+
 _LAST_MEETING: Final = timedelta(seconds=10)
 
 
@@ -28,15 +30,17 @@ class World:
     """What ranks that are several share.
 
     Attributes:
-        mesh: The ranks as a DeviceMesh of the device that computes: [ranks], or [replicas, shards].
+        mesh: The ranks as a DeviceMesh of the device that computes: [shards], or [replicas, shards]. None if each of
+            them has all weights.
         objects: Process group over which small values are exchanged.
         checkpoints: Process group of those who write and read checkpoints, which a thread may do beside the training.
         sequence: Process group of the ranks that compute the same sequences together with this one; None if each rank
             computes its own.
+        generator: Process group of the ranks that hold a generator together with this one; None if each has its own.
         layout: Where weights, gradients and moments lie.
     """
 
-    mesh: DeviceMesh
+    mesh: DeviceMesh | None
     objects: dist.ProcessGroup
     checkpoints: dist.ProcessGroup
     sequence: dist.ProcessGroup | None
@@ -98,10 +102,8 @@ class Ranks:
             rank=place.rank,
             world_size=place.size,
         )
-        names = ("ranks",) if len(shape) == 1 else ("replicas", "shards")
-        mesh = init_device_mesh(device, shape, mesh_dim_names=names)
         world = World(
-            mesh=mesh,
+            mesh=init_device_mesh(device, shape, mesh_dim_names=_MESH_NAMES[-len(shape) :]) if shape else None,
             objects=_gloo_group(),
             checkpoints=_gloo_group(),
             sequence=_group_of_neighbours(place, ranks_a_sequence),
@@ -109,6 +111,12 @@ class Ranks:
             layout=layout,
         )
         return cls(place, world, ranks_a_sequence=ranks_a_sequence, ranks_a_generator=ranks_a_generator)
+
+    @property
+    def mesh(self) -> DeviceMesh | None:
+        """Those over which the weights are spread. None if each rank has all of them, and so makes its passes without
+        the others: `none`, or a rank that is alone."""
+        return None if self.world is None else self.world.mesh
 
     @property
     def is_first(self) -> bool:
@@ -216,12 +224,12 @@ LONE: Final = Ranks(ALONE, None)
 
 
 def _mesh_shape(place: RankPlace, layout: Layout) -> tuple[int, ...]:
-    """[ranks], or [replicas, shards], where each replica has all weights."""
+    """[shards], or [replicas, shards], where each replica has all weights; () if nothing is spread."""
     match layout:
         case "full":
             return (place.size,)
         case "none":
-            return (place.size, 1)
+            return ()
         case "hybrid":
             nodes, rest = divmod(place.size, place.ranks_a_node)
             if rest:

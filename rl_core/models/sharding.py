@@ -6,38 +6,33 @@ of each rank already has the denominator of the whole optimizer batch.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rl_core.distributed.ranks import Ranks
 from rl_core.distributed.shards import sharded_parts
 from rl_core.models.policy import PolicyModel
 from rl_core.models.value import ValueModel
 
-Item = TypeVar("Item")
-
 _AS_IT_IS: Final = MixedPrecisionPolicy(cast_forward_inputs=False)
 
 
-def shard(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: bool) -> None:
+def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters: bool) -> None:
     """Keep this rank's part of the weights, on the mesh's device, in place. Every rank calls it with equal weights.
 
     Args:
         model: The model, with all weights.
-        ranks: At least two ranks.
+        mesh: The ranks: [shards], or [replicas, shards].
         float32_masters: Keep the trained bfloat16 weights as float32, which the optimizer updates and which are rounded
             to bfloat16 for each pass. Otherwise they stay bfloat16. Frozen weights always keep their format.
     """
-    assert ranks.world is not None, "there is nothing to share among one rank"
     # The view that it warns of is never changed in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-    mesh = ranks.world.mesh
 
     def spread(part: nn.Module, precision: MixedPrecisionPolicy) -> None:
         if float32_masters:
@@ -55,20 +50,6 @@ def shard(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: boo
     for part in sharded_parts(model):
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)  # gloo has no operation that also divides
-
-
-def one_exchange(passes: Sequence[Item], model: PolicyModel | ValueModel, ranks: Ranks) -> Iterator[Item]:
-    """The passes of an optimizer step, for a loop that makes the forward and the backward pass of each.
-
-    Where every rank has all weights, and so has room for a whole gradient, the ranks add up their gradients once, in
-    the last backward pass. Otherwise they do so in each, and keep only their shards of the sum.
-    """
-    waits = ranks.world is not None and ranks.world.layout == "none"
-    parts = [*sharded_parts(model)]
-    for number, one in enumerate(passes, start=1):
-        for part in parts:
-            part.set_requires_gradient_sync(not waits or number == len(passes), recurse=False)
-        yield one
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:

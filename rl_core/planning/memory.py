@@ -17,7 +17,7 @@ from rl_core.planning.engine_memory import (
 )
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.shards import gathered_bytes, part_of, shards
+from rl_core.planning.shards import gathered_bytes, is_sharded, part_of, shards
 from rl_core.planning.training_state import BYTES, TrainingState, rl_training_state, whole_training_state
 
 LIBRARIES_BYTES: Final = int(0.88 * GIB)
@@ -219,11 +219,11 @@ def _states(config: RunConfig, part: ModelSizes) -> list[TrainingState]:
 
 
 def _policy_state(config: RunConfig, part: ModelSizes) -> TrainingState:
-    return rl_training_state(config.model, config.actor.optim, part, sharded=config.cluster.trainers > 1)
+    return rl_training_state(config.model, config.actor.optim, part, sharded=is_sharded(config.cluster))
 
 
 def _whole_state(config: RunConfig, optim: OptimConfig, part: ModelSizes) -> TrainingState:
-    return whole_training_state(config.model, optim, part, sharded=config.cluster.trainers > 1)
+    return whole_training_state(config.model, optim, part, sharded=is_sharded(config.cluster))
 
 
 def _gathered(config: RunConfig, sizes: ModelSizes) -> int:

@@ -19,6 +19,11 @@ def shards(cluster: ClusterConfig) -> int:
             return 1
 
 
+def is_sharded(cluster: ClusterConfig) -> bool:
+    """Whether the trainer's weights are spread with FSDP2; with `none`, each worker keeps them as one worker does."""
+    return cluster.trainers > 1 and cluster.sharding != "none"
+
+
 def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
     """What one of several workers holds of a model that is spread evenly; a head's keys and values are not divided."""
     return replace(

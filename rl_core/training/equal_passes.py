@@ -60,9 +60,9 @@ class Pass(Generic[AnyGroup]):
 def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[Pass[AnyGroup]]:
     """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it.
 
-    A rank that is alone computes its micro-batches as they are.
+    A rank with all weights needs nobody for its passes, and computes its micro-batches as they are.
     """
-    if ranks.world is None:
+    if ranks.mesh is None:
         return [Pass(groups=groups, fillers=()) for groups in microbatches]
     own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
     gathered = ranks.gather((own, _smallest_trees(microbatches)))

@@ -7,13 +7,13 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import agreement_bounds
+from rl_core.distributed.gradient_sum import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.shards import reshard
 from rl_core.models.output_head import HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
-from rl_core.models.sharding import one_exchange
 from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
@@ -87,10 +87,8 @@ class PolicyUpdate:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
         microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
         passes = equal_passes(microbatches, self._ranks)
-        sums = [
-            self.backward(one, totals=batch.totals, meter=meter)
-            for one in one_exchange(passes, self._policy, self._ranks)
-        ]
+        sums = [self.backward(one, totals=batch.totals, meter=meter) for one in passes]
+        sum_gradients(self._policy, self._ranks)
         return [found for found in sums if found is not None]
 
     def backward(

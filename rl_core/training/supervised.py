@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from rl_core.distributed.gradient_sum import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
-from rl_core.models.sharding import one_exchange
 from rl_core.training.equal_passes import equal_passes
 from rl_core.training.microbatches import fill_batches, tree_tokens
 from rl_core.training.optimizer import PolicyOptimizer
@@ -37,12 +37,13 @@ def imitate(
     loss_sum = torch.zeros(())
     own = [_as_group(example) for example in examples[ranks.learner :: ranks.learners]]
     passes = equal_passes(fill_batches(own, size=tree_tokens, token_budget=token_budget), ranks)
-    for one in one_exchange(passes, policy, ranks):
+    for one in passes:
         packed = pack_trees(one.trees, pixels=pixels, model_config=policy.config, device=policy.device)
         log_probs = policy(packed, temperature=1.0).log_probs
         loss = -log_probs[: one.num_tokens].sum() / total_tokens
         one.backward(log_probs, loss)
         loss_sum += loss.detach().cpu()
+    sum_gradients(policy, ranks)
     outcome = optimizer.step()
     return {
         "cold_start/loss": math.fsum(ranks.gather_from_learners(float(loss_sum))),

@@ -278,7 +278,7 @@ class Trainer:
 
     def _free_policy(self) -> None:
         """Free the memory of the policy's weights."""
-        if self.ranks.world is None:
+        if self.ranks.mesh is None:
             self.policy.to("meta")
         else:
             # A sharded module holds its memory in places that `to` does not reach. There is none after a failed load.
@@ -300,13 +300,13 @@ class Trainer:
         return self.ranks.in_turn(load)
 
     def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:
-        """Move a model to the device; of several ranks, each keeps its part."""
-        world = self.ranks.world
-        if world is None:
+        """Move a model, or this rank's part of it, to the device."""
+        if self.ranks.mesh is None:
             model.to(self.device)
-            return
-        shard(model, self.ranks, float32_masters=strategy != "adamw_bf16")
-        if world.sequence is not None:
+        else:
+            shard(model, self.ranks.mesh, float32_masters=strategy != "adamw_bf16")
+        world = self.ranks.world
+        if world is not None and world.sequence is not None:
             model.share_sequences(SequenceParallel.of(world.sequence))
 
     def _meter(self) -> AgreementMeter:

@@ -7,10 +7,10 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.algorithms.value_loss import ValueLoss, clipped_value_loss
 from rl_core.config.training import CriticConfig
+from rl_core.distributed.gradient_sum import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
-from rl_core.models.sharding import one_exchange
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
 from rl_core.training.equal_passes import Pass, equal_passes
@@ -61,7 +61,8 @@ class ValueUpdate:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the critic's parameters."""
         microbatches = split_into_microbatches(batch.groups, token_budget=self._token_budget)
         passes = equal_passes(microbatches, self._ranks)
-        sums = [self.backward(one, totals=batch.totals) for one in one_exchange(passes, self._critic, self._ranks)]
+        sums = [self.backward(one, totals=batch.totals) for one in passes]
+        sum_gradients(self._critic, self._ranks)
         return [found for found in sums if found is not None]
 
     def backward(self, one: Pass[TrainGroup], *, totals: BatchTotals) -> TokenSums | None:

@@ -15,7 +15,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
 from rl_core.distributed.place import Layout, RankPlace
 from rl_core.distributed.ranks import LONE, Ranks
-from rl_core.distributed.shards import sharded_parts, whole
+from rl_core.distributed.shards import whole
 from rl_core.models.loading import named_hf_weights
 from rl_core.models.policy import PolicyModel
 from rl_core.models.sequence_parallel import SequenceParallel
@@ -92,8 +92,7 @@ class Found:
         norms: Gradient norm of each optimizer step.
         weights: Name -> weight after two optimizer steps of SGD from the same batch.
         passes: Group -> log-probs (values, for a critic) before the steps.
-        exchanges_a_part: How often the ranks added up the gradient of each part of the model, on average; without
-            parts of which every rank has all weights 0.
+        exchanges: How often replicas of weights added up their gradients for the first optimizer step.
     """
 
     gradients: dict[str, torch.Tensor]
@@ -101,7 +100,7 @@ class Found:
     norms: list[float]
     weights: dict[str, torch.Tensor]
     passes: dict[int, list[Float32Array]]
-    exchanges_a_part: float
+    exchanges: int
 
 
 def on_ranks(place: RankPlace, meetings: Mapping[str, str], root: Path, cases: Mapping[str, Case]) -> dict[str, Found]:
@@ -129,9 +128,8 @@ def compute(case: Case, root: Path, ranks: Ranks = LONE, *, only: Sequence[int] 
     judge = critic_of if case.critic else policy_of
     update, module, optimizer, passes = judge(case, config, bench, root, ranks)
     computed = dict(zip(numbers, passes(own), strict=True))
-    with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as exchanged:  # of FSDP2: between replicas
+    with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as exchanged:
         tokens = update.accumulate_gradient(batch)
-    exchanges_a_part = exchanged.call_count / max(1, len([*sharded_parts(module)]))
     gradients = {name: whole(p.grad).clone() for name, p in module.named_parameters() if p.grad is not None}
     module.zero_grad(set_to_none=True)
     optimizer.adamw = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1)
@@ -139,9 +137,8 @@ def compute(case: Case, root: Path, ranks: Ranks = LONE, *, only: Sequence[int] 
     reports = update.run([batch, batch], **arguments)  # type: ignore[arg-type]
     inner = module.body if case.critic else module.model
     weights = {name: weight.clone() for name, weight in named_hf_weights(inner)}
-    return Found(
-        gradients, tokens, [report.outcome.grad_norm for report in reports], weights, computed, exchanges_a_part
-    )
+    norms = [report.outcome.grad_norm for report in reports]
+    return Found(gradients, tokens, norms, weights, computed, exchanged.call_count)
 
 
 def policy_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ranks) -> Any:
@@ -194,10 +191,9 @@ def critic_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ra
 
 def spread(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: bool) -> None:
     """Spread a model over several ranks, as the trainer does."""
-    if ranks.world is None:
-        return
-    shard(model, ranks, float32_masters=float32_masters)
-    if ranks.world.sequence is not None:
+    if ranks.mesh is not None:
+        shard(model, ranks.mesh, float32_masters=float32_masters)
+    if ranks.world is not None and ranks.world.sequence is not None:
         model.share_sequences(SequenceParallel.of(ranks.world.sequence))
 
 

@@ -103,14 +103,15 @@ class Life:
     updates: Sequence[UpdateResult]
     records: Sequence[str]
     weights: Mapping[str, torch.Tensor]
+    exported: Path
     resumed: Mapping[str, torch.Tensor]
     has_process_groups: bool
 
 
-def live(place: RankPlace, root: Path, overrides: Sequence[str]) -> Life:
+def live(place: RankPlace, root: Path, out: Path, overrides: Sequence[str]) -> Life:
     """Generate, learn, save, generate, learn; then load what was saved, and learn the last step again."""
     rank = Rank.open(place, root, overrides)
-    worker, saved = rank.worker, root / f"saved-{place.size}"
+    worker, saved = rank.worker, out / "saved"
     first = rank.rollouts(step=1)
     updates = [rank.learned(first)]
     worker.take_snapshot(model_only=False, probe=probe_of(rank, first))
@@ -121,7 +122,7 @@ def live(place: RankPlace, root: Path, overrides: Sequence[str]) -> Life:
     worker.load_state(saved, model_only=False)
     updates.append(rank.learned(second))
     resumed = rank.weights()
-    worker.export(root / f"exported-{place.size}")
+    worker.export(out / "exported")
     worker.close()
     seconds = [replace(update, seconds={}) for update in updates]
     return Life(
@@ -129,6 +130,7 @@ def live(place: RankPlace, root: Path, overrides: Sequence[str]) -> Life:
         updates=seconds,
         records=sorted(records),
         weights=weights,
+        exported=out / "exported",
         resumed=resumed,
         has_process_groups=torch.distributed.is_initialized(),
     )

@@ -24,6 +24,7 @@ KL = ("algorithm.kl={coef: 0.1}",)
 CARRIED = {
     "float32": (),
     "mixed": ("model.dtype=bfloat16",),
+    "mixed, all weights everywhere": ("model.dtype=bfloat16", "cluster.sharding=none"),
     "pure": ("model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"),
     "adapters": ("model.lora={rank: 2}", "model.dtype=bfloat16"),
     "critic": ("critic={}", "algorithm.advantage.type=gae", "model.freeze_vision_tower=true"),
@@ -39,12 +40,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def alone(root: Path) -> Life:
-    return run_ranks(live, root, root, KL, size=1)[0]
+    out = root / "alone"
+    out.mkdir()
+    return run_ranks(live, out, root, out, KL, size=1)[0]
 
 
-@pytest.fixture(scope="module")
-def two(root: Path) -> list[Life]:
-    return run_ranks(live, root, root, KL, size=2)
+@pytest.fixture(scope="module", params=["full", "none"])
+def two(root: Path, request: pytest.FixtureRequest) -> list[Life]:
+    out = root / request.param
+    out.mkdir()
+    return run_ranks(live, out, root, out, (*KL, f"cluster.sharding={request.param}"), size=2)
 
 
 def test_a_response_does_not_depend_on_the_rank_that_samples_it(alone: Life, two: list[Life]) -> None:
@@ -80,8 +85,9 @@ def test_every_rank_writes_its_own_files(two: list[Life]) -> None:
     assert all(written) and not written[0] & written[1]
 
 
-def test_the_export_has_the_weights_of_all_ranks(root: Path, two: list[Life]) -> None:
-    exported = dict(load_model(root / "exported-2", model_config(root / "exported-2")).named_parameters())
+def test_the_export_has_the_weights_of_all_ranks(two: list[Life]) -> None:
+    folder = two[0].exported
+    exported = dict(load_model(folder, model_config(folder)).named_parameters())
     assert exported.keys() == two[0].resumed.keys()
     assert all(torch.equal(weight, two[0].resumed[name]) for name, weight in exported.items())
 
