@@ -1,5 +1,6 @@
 """Prepares the process for vLLM, and undoes changes that vLLM makes to it."""
 
+import gc
 import logging
 import os
 import warnings
@@ -45,7 +46,12 @@ def contained_start() -> Iterator[None]:
     On a GPU it sets torch to one thread; on a CPU it replaces `torch.set_num_threads` by a function that only warns,
     and puts libraries into LD_PRELOAD, which every child process would inherit. The trainer shares the process and
     needs all three as they were. Warnings about deprecated names of torch are suppressed.
+
+    What exists before the start, most of it modules, is left out of garbage collection, as vLLM does with everything
+    after the start: its start collects garbage five times, and each time would look through all of it.
     """
+    gc.collect()
+    gc.freeze()
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     preload = os.environ.get("LD_PRELOAD")
     try:

@@ -1,5 +1,6 @@
 """What vLLM is told before it is imported, what its start leaves behind, and how it ends."""
 
+import gc
 import logging
 import os
 import socket
@@ -68,6 +69,12 @@ def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.Monke
     assert torch.set_num_threads is set_num_threads
     assert torch.get_num_threads() == threads
     assert os.environ["LD_PRELOAD"] == "libmine.so"
+
+
+def test_a_start_collects_no_garbage_among_what_was_there_before() -> None:
+    with contained_start():
+        assert gc.get_freeze_count() > 10_000, "the modules of pytest and torch"
+        assert len(gc.get_objects()) < 1_000
 
 
 def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
