@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from rl_core.config.loading import load_config
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import run_name
 from tests.e2e.runs import SMALL, command, environment, run_arguments
@@ -52,6 +53,11 @@ def flow_run_states(home: Path, run: RunDirectory) -> list[str]:
         which = f"%Z {run.name.partition('-')[2]}"
         rows = database.execute("select state_name from flow_run where name like ? order by created", (which,))
         return [name for (name,) in rows]
+
+
+def openings(run: RunDirectory) -> int:
+    """How many processes have opened the run so far."""
+    return sum(event["kind"] == "started" for event in read(run.events)) if run.events.is_file() else 0
 
 
 def has_recorded(run: RunDirectory, step: int) -> bool:

@@ -14,7 +14,7 @@ from tests.e2e.runs import environment, fingerprint
 from tests.machines import workers_below
 from tests.results import differences
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 TWO_WORKERS = (
     "cluster={devices: 2, dealing: dynamic, hang_timeout_seconds: 150}",
@@ -55,7 +55,6 @@ def test_two_workers_go_through_all_stages_and_leave_nothing(tmp_path: Path) -> 
     assert Path(summary["merged_model"], "config.json").is_file()
 
 
-@pytest.mark.slow
 def test_workers_that_die_or_stop_are_replaced_and_the_results_are_those_of_an_unbroken_run(tmp_path: Path) -> None:
     homes = [tmp_path / name for name in ("unbroken", "killed")]
     for home in homes:

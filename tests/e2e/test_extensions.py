@@ -1,4 +1,5 @@
-"""A data source, a loss, an advantage estimator and a group filter of one's own train in one run, from the terminal."""
+"""A data source, a loss, an advantage estimator and a group filter of one's own train in one run of two workers, from
+the terminal."""
 
 import json
 import shutil
@@ -23,6 +24,7 @@ IN_SHORT = (
     "trainer.val_freq=-1",
     "reward={function: length, kwargs: {target_length: 2, max_length: 8}, workers: 1}",
     "evaluation={accuracy_key: overall, modes: [greedy]}",
+    "cluster={devices: 2, sharding: none}",
 )
 
 
@@ -55,7 +57,7 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(ne
     assert "to do; the rows are counted first" in planned
 
     with prefect_server(new_home, new_home / "server.txt") as (_, variables):
-        sightline(*arguments, home=new_home, timeout=800, variables=variables)
+        sightline(*arguments, home=new_home, timeout=800, variables=variables | {"OMP_NUM_THREADS": "1"})
         run = the_run(new_home / "runs")
         check_results(run, source)
         # The run's folder is enough afterwards, whatever became of the files.
@@ -74,6 +76,7 @@ def check_results(run: RunDirectory, source: Path) -> None:
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["actor/grad_norm"] > 0.0 and "actor/truncated_share" in line for line in lines)
     assert all(line["filter/kept_share"] == 1.0 for line in lines)
+    assert all(len(line["workers"]["host"]) == 2 for line in read(run.timings))
     assert "advantage above_median, loss truncated" in (run.merged_model / "README.md").read_text()
     rows = PreparedDataset.open(run.data, "train")
     assert len(rows) == 16 and {prompt.data_source for prompt in rows} == {"rows"}

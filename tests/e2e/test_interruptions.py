@@ -7,21 +7,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tests.e2e.chaos import KILLER
-from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of, started, wait_until
+from tests.e2e.processes import flow_run_states, has_recorded, openings, prefect_server, run_of, started, wait_until
 from tests.e2e.runs import command, environment, fingerprint, run_arguments
 from tests.results import differences
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-def openings(run: RunDirectory) -> int:
-    """How many processes have opened the run so far."""
-    return sum(event["kind"] == "started" for event in read(run.events)) if run.events.is_file() else 0
-
-
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_stopped_twice_each_leaves_what_an_unbroken_one_leaves(
     finished: RunDirectory, new_home: Path
 ) -> None:

@@ -1,5 +1,5 @@
-"""The servers of Prefect and MLflow that go away in the middle of training cost nothing: the run ends as it would have,
-and what is missing is sent by the next call."""
+"""A run that is killed, stopped, and loses the servers of Prefect and MLflow in the middle of training ends with the
+results of one that met nothing, and what the servers are missing is sent by the next call."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from mlflow.entities import Run
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tests.e2e.planted_secrets import PASSWORD, leaks
-from tests.e2e.processes import flow_run_states, has_recorded, prefect_server, run_of
+from tests.e2e.processes import flow_run_states, has_recorded, openings, prefect_server, run_of
 from tests.e2e.runs import SMALL, fingerprint, run_arguments, sightline
 from tests.results import differences
 from tests.servers import free_port, mlflow_server, started, wait_until
@@ -27,30 +27,37 @@ def mlflow_runs(client: MlflowClient) -> dict[str, Run]:
     return {run.data.tags["sightline.stage"]: run for run in found}
 
 
-def test_servers_that_go_away_in_training_are_made_up_for_by_the_next_call(
+def test_a_run_that_is_killed_and_stopped_and_loses_its_servers_ends_as_an_unbroken_one(
     finished: RunDirectory, new_home: Path
 ) -> None:
-    port = free_port()
+    port, output_file = free_port(), new_home / "output.txt"
     mlflow_uri = f"tracking.mlflow_uri=http://127.0.0.1:{port}"
     arguments, run = run_of(new_home, mlflow_uri)
     with (
         mlflow_server(new_home, port) as mlflow,
         prefect_server(new_home, new_home / "server.txt") as (prefect, variables),
-        started(
-            arguments,
-            variables | {"MLFLOW_TRACKING_URI": f"http://weekly:{PASSWORD}@127.0.0.1:{port}"},
-            new_home / "output.txt",
-        ) as process,
     ):
-        wait_until(lambda: has_recorded(run, 2) or process.poll() is not None, "step 2 is recorded")
-        for server in (mlflow, prefect):
-            os.killpg(server.pid, signal.SIGKILL)
-        is_over = lambda: "report: finished" in run.log.read_text()  # noqa: E731
-        wait_until(lambda: is_over() or process.poll() is not None, "the report is written")
-        # Prefect's own attempts to send its last events would take minutes.
-        assert process.wait(timeout=60) == 0, (new_home / "output.txt").read_text()
+        variables |= {"MLFLOW_TRACKING_URI": f"http://weekly:{PASSWORD}@127.0.0.1:{port}"}
+        with started(arguments, variables, output_file) as killed:
+            wait_until(lambda: has_recorded(run, 3) or killed.poll() is not None, "step 3 is recorded")
+            killed.kill()
+        with started(arguments, variables, output_file) as stopped:
+            wait_until(lambda: openings(run) == 2 or stopped.poll() is not None, "the run goes on")
+            os.killpg(stopped.pid, signal.SIGINT)
+            assert stopped.wait(timeout=300) == 130, output_file.read_text()
+        assert f"sightline run --resume {run.name}" in output_file.read_text()
+        with started(arguments, variables, output_file) as process:
+            wait_until(lambda: has_recorded(run, 5) or process.poll() is not None, "step 5 is recorded")
+            for server in (mlflow, prefect):
+                os.killpg(server.pid, signal.SIGKILL)
+            is_over = lambda: "report: finished" in run.log.read_text()  # noqa: E731
+            wait_until(lambda: is_over() or process.poll() is not None, "the report is written")
+            # Prefect's own attempts to send its last events would take minutes.
+            assert process.wait(timeout=60) == 0, output_file.read_text()
+    assert '"kind":"reward_failed"' not in run.events.read_text()
     assert differences(fingerprint(finished), fingerprint(run)) == []
-    output = (new_home / "output.txt").read_text()
+    output = output_file.read_text()
+    assert "training continues after step" in output
     assert "Prefect's server went away" in output
     assert "Held-out accuracy" in output
     assert "tracker-unavailable" in {event["kind"] for event in read(run.events)}
@@ -70,4 +77,4 @@ def test_servers_that_go_away_in_training_are_made_up_for_by_the_next_call(
     assert {stage.info.status for stage in runs.values()} == {"FINISHED"}
     assert version.tags["sightline.run"] == run.name
     assert version.tags["champion.decision"]
-    assert flow_run_states(new_home, run)[-2:] == ["Completed", "Completed"]
+    assert flow_run_states(new_home, run)[-4:] == ["Crashed", "Interrupted", "Completed", "Completed"]

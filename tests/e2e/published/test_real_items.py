@@ -9,6 +9,7 @@ from tests.e2e.runs import run_arguments, sightline, the_run
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.needs_samples("published Geometry3K and CLEVR items go through every stage of the pipeline"),
 ]

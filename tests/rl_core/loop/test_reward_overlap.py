@@ -56,6 +56,7 @@ def slow_worker(
             yield worker
 
 
+@pytest.mark.slow
 def test_512_slow_rewards_overlap_with_generation_and_each_other(
     slow: RunConfig, pool: RewardPool, slow_worker: LocalWorker, prepared_run: RunDirectory
 ) -> None:

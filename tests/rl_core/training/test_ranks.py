@@ -34,10 +34,7 @@ CASES: Mapping[int, Mapping[str, Case]] = {
         "pure bfloat16": Case(model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)),
         "shared sequences": Case(ranks_a_sequence=2),
         "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_a_sequence=2),
-    },
-    4: {
-        "hybrid": Case(layout="hybrid", ranks_a_node=2),
-        "pairs, one without groups": Case(ranks_a_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
+        "hybrid, two machines": Case(layout="hybrid", ranks_a_node=1),
     },
 }
 
@@ -60,6 +57,8 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
     4: {
         "full": Case(),
         "none": Case(layout="none"),
+        "hybrid": Case(layout="hybrid", ranks_a_node=2),
+        "pairs, one without groups": Case(ranks_a_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
         "two pairs that share sequences": Case(ranks_a_sequence=2),
         "text, four share sequences": Case(family="llama", ranks_a_sequence=4),
     },

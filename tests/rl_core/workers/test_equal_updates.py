@@ -74,8 +74,19 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
     assert Trials(config, run).gap_of_the_first_ratio(groups) == 0.0
 
 
-@pytest.mark.parametrize("place", ["optimizer", "all"])
-@pytest.mark.parametrize("kind", ["float32", "pure bfloat16", "full KL and entropy", "critic and KL"])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("float32", "optimizer"),
+        ("pure bfloat16", "optimizer"),
+        ("critic and KL", "all"),
+        pytest.param("float32", "all", marks=pytest.mark.slow),
+        pytest.param("pure bfloat16", "all", marks=pytest.mark.slow),
+        pytest.param("full KL and entropy", "optimizer", marks=pytest.mark.slow),
+        pytest.param("full KL and entropy", "all", marks=pytest.mark.slow),
+        pytest.param("critic and KL", "optimizer", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, prepared: Prepared) -> None:
     kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}
     config = quickstart(*kinds[kind], longest=12)

@@ -45,7 +45,7 @@ def alone(root: Path) -> Life:
     return run_ranks(live, out, root, out, KL, size=1)[0]
 
 
-@pytest.fixture(scope="module", params=["full", "none"])
+@pytest.fixture(scope="module", params=["full", pytest.param("none", marks=pytest.mark.slow)])
 def two(root: Path, request: pytest.FixtureRequest) -> list[Life]:
     out = root / request.param
     out.mkdir()

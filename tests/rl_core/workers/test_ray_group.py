@@ -276,9 +276,36 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
         group.old_log_probs([groups_of(train_groups)])
 
 
-@pytest.mark.timeout(900)  # five workers start, on a busy machine
+@pytest.fixture(scope="module")
+def alone(
+    groups: Groups,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    config: RunConfig,
+) -> Outcome:
+    """A step of one worker with one thread."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        one = groups.fresh()
+    outcome = step(one, prepared_run, prompts, train_groups, config.rollout.max_response_length)
+    one.close()
+    return outcome
+
+
+def assert_same_step(found: Outcome, alone: Outcome) -> None:
+    """Equal tokens; all else is equal but for rounding, since sums over two workers round otherwise than over one."""
+    assert_same_tokens(found.responses, alone.responses)
+    assert found.metrics == pytest.approx(alone.metrics, rel=1e-4, abs=1e-6)
+    for name, bound in (("old_log_probs", 1e-5), ("log_probs", 1e-3)):
+        for mine, theirs in zip(getattr(found, name), getattr(alone, name), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=bound)
+
+
+@pytest.mark.timeout(900)  # three workers start, on a busy machine
 def test_two_workers_train_the_model_that_one_trains(
     groups: Groups,
+    alone: Outcome,
     prepared_run: RunDirectory,
     prompts: list[Prompt],
     train_groups: list[TrainGroup],
@@ -286,14 +313,10 @@ def test_two_workers_train_the_model_that_one_trains(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With as many threads each, responses are equal to the bit, and so are repeated steps; sums over two workers round
-    otherwise than over one. A state that two have saved, two load, to the bit. Two that compute each sequence and hold
-    the generator together come to the same too. An error of one of them ends both."""
+    """With as many threads each, responses are equal to the bit, and so are repeated steps. A state that two have
+    saved, two load, to the bit. An error of one of them ends both."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
-    one = groups.fresh()
-    alone = step(one, *arguments)
-    one.close()
     two = groups.fresh(devices=2, dealing="dynamic")
     found, again = step(two, *arguments), step(two, *arguments)
     written = two.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
@@ -307,29 +330,40 @@ def test_two_workers_train_the_model_that_one_trains(
     assert [worker.seconds["update_s"] for worker in later.workers] == [0.0, 0.0]
     fails_alone(two, train_groups)
     two.close()
-    pair = groups.fresh(devices=2, sequence_parallel_size=2, tensor_parallel_size=2)
-    together, left_early = step(pair, *arguments), step_after_an_early_end(pair, *arguments)
-    pair.close()
 
-    for of_pair in (together, left_early):
-        assert_same_tokens(of_pair.responses, alone.responses)
-    assert left_early.responses == together.responses
-    assert together.metrics == pytest.approx(alone.metrics, rel=1e-4, abs=1e-6)
-    for mine, theirs in zip(together.log_probs, alone.log_probs, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-3)
     assert len(alone.responses) == 3 * len(prompts)
     assert found.responses == again.responses == alone.responses
     assert found.metrics == again.metrics
-    assert found.metrics == pytest.approx(alone.metrics, rel=1e-4, abs=1e-6)
+    assert_same_step(found, alone)
     for name in ("old_log_probs", "log_probs"):
-        pairs = zip(getattr(found, name), getattr(again, name), getattr(alone, name), strict=True)
-        for mine, repeated, theirs in pairs:
+        for mine, repeated in zip(getattr(found, name), getattr(again, name), strict=True):
             assert mine.tobytes() == repeated.tobytes()
-            np.testing.assert_allclose(mine, theirs, atol=1e-3 if name == "log_probs" else 1e-5)
     assert as_bytes(loaded) == [part.tobytes() for part in found.log_probs]
     assert version == 1
     assert used.sent_mib > 0
     assert written.keys() <= folder_hashes(tmp_path).keys()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(
+    groups: Groups,
+    alone: Outcome,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    config: RunConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a generation that was left early, too."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
+    pair = groups.fresh(devices=2, sequence_parallel_size=2, tensor_parallel_size=2)
+    together, left_early = step(pair, *arguments), step_after_an_early_end(pair, *arguments)
+    pair.close()
+    for found in (together, left_early):
+        assert_same_step(found, alone)
+    assert left_early.responses == together.responses
 
 
 def test_the_death_of_one_worker_ends_the_others_and_names_it(
@@ -349,6 +383,7 @@ def test_the_death_of_one_worker_ends_the_others_and_names_it(
     assert psutil.wait_procs(left, timeout=30.0)[1] == []
 
 
+@pytest.mark.slow
 def test_its_death_is_noticed_soon_and_another_group_starts_clean(
     groups: Groups, train_groups: list[TrainGroup]
 ) -> None:
@@ -419,7 +454,9 @@ def test_a_model_that_is_not_there_is_named_at_the_start(
     assert not ray.is_initialized()
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end", [*(pytest.param(end, marks=pytest.mark.slow) for end in (None, signal.SIGINT)), signal.SIGKILL]
+)
 def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
     prepared_run: RunDirectory, folders: WorkerFolders, end: signal.Signals | None
 ) -> None:

@@ -93,6 +93,7 @@ def metrics(folder: Path) -> list[Mapping[str, Any]]:
     return [{name: value for name, value in line.items() if "agreement/" not in name} for line in lines]
 
 
+@pytest.mark.slow
 def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
     group: SplitWorkerGroup, prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup]
 ) -> None:
