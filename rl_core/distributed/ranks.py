@@ -1,6 +1,6 @@
 """The ranks as one of them sees them: what it is, how the weights are spread, and how small values are exchanged."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -185,20 +185,6 @@ class Ranks:
             failures = [error for error in self.gather(None if own is None else sendable(own)) if error is not None]
         if failures:
             raise failures[0]
-
-    def in_turn(self, work: Callable[[], Value]) -> Value:
-        """The result of `work()`, which the ranks of a machine call one after the other. What it needs of the host's
-        memory, and frees again, is needed once for each machine. It may contain no collective operation.
-
-        Raises:
-            Exception: the work failed on some rank; see `succeed_together`.
-        """
-        found: list[Value] = []
-        for turn in range(self.place.ranks_a_node):
-            with self.succeed_together():
-                if self.place.local_rank == turn:
-                    found.append(work())
-        return found[0]
 
     def close(self) -> None:
         """Leave the ranks. Something else may have ended torch's process groups before (vLLM does).

@@ -18,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
+from transformers.initialization import no_init_weights
 
 from rl_core.config.model import ModelConfig
 from rl_core.distributed.shards import reshard, whole
@@ -43,21 +44,27 @@ _PROCESSOR_FILES = (
 )
 
 
-def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
+def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PreTrainedModel:
     """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up.
 
     Args:
         folder: Hugging Face folder of a vision-language or a text model.
         config: The section `model` of the config.
+        with_weights: Whether to read the weights. Otherwise they are memory that nothing has been written to, which the
+            system has not given to the process yet.
 
     Raises:
         ValueError: the configured attention does not run here.
         OSError: the folder has no loadable checkpoint.
     """
-    factory = AutoModelForImageTextToText if has_vision(_architecture(folder)) else AutoModelForCausalLM
-    model: PreTrainedModel = factory.from_pretrained(
-        folder, dtype=getattr(torch, config.dtype), trust_remote_code=False
-    )
+    architecture = _architecture(folder)
+    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    dtype = getattr(torch, config.dtype)
+    model: PreTrainedModel
+    if with_weights:
+        model = factory.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
+    else:
+        model = _without_weights(factory, architecture, dtype)
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
     use_float32_logits(model)
@@ -66,6 +73,14 @@ def load_model(folder: Path, config: ModelConfig) -> PreTrainedModel:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
     return model
+
+
+def _without_weights(factory: Any, architecture: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    """The model with buffers, such as the rotary frequencies, but with weights that nobody has set."""
+    with no_init_weights():
+        model: PreTrainedModel = factory.from_config(architecture, dtype=dtype, trust_remote_code=False)
+    model.tie_weights()  # which is part of what was left out
+    return model.eval()
 
 
 def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:

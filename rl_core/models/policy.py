@@ -113,14 +113,14 @@ def predicting_states(
     return hidden.index_select(0, index)
 
 
-def load_policy(folder: Path, config: ModelConfig) -> PolicyModel:
-    """Load the policy of a Hugging Face folder, on the CPU.
+def load_policy(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PolicyModel:
+    """Load the policy of a Hugging Face folder, on the CPU. `with_weights` is that of `load_model`.
 
     Raises:
         ValueError: the configured attention does not run here.
     """
     return PolicyModel(
-        load_model(folder, config),
+        load_model(folder, config, with_weights=with_weights),
         banned_token_ids=banned_token_ids(folder),
         chunk_tokens=config.log_prob_chunk_tokens,
     )

@@ -52,10 +52,10 @@ class ValueModel(nn.Module):
         return parallel.gathered(values, length=len(packed.targets), share_gradients=False)
 
 
-def load_value_model(folder: Path, config: ModelConfig) -> ValueModel:
-    """A new critic with the body of a Hugging Face folder's model, on the CPU.
+def load_value_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> ValueModel:
+    """A new critic with the body of a Hugging Face folder's model, on the CPU. `with_weights` is that of `load_model`.
 
     Raises:
         ValueError: the configured attention does not run here.
     """
-    return ValueModel(load_model(folder, config))
+    return ValueModel(load_model(folder, config, with_weights=with_weights))

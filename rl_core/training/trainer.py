@@ -2,9 +2,10 @@
 
 import gc
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import experience_sequences
 from rl_core.device import computing_device
 from rl_core.distributed.ranks import LONE, Ranks
+from rl_core.distributed.weights_of_the_first import parameters_of, take_weights_of_the_first
 from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.pixels import PixelCache
@@ -33,6 +35,8 @@ from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate
 from rl_core.training.supervised import imitate
 from rl_core.types import Float32Array, Group, SupervisedExample
+
+Model = TypeVar("Model", PolicyModel, ValueModel)
 
 
 class Trainer:
@@ -213,13 +217,11 @@ class Trainer:
         self.critic = None  # two critics at the same time may not fit into memory
         critic = self.config.critic
 
-        def load() -> ValueModel:
-            model = load_value_model(folder, self.config.model)
-            self._place(model, critic.optim.strategy)
-            return model
+        def load(with_weights: bool) -> ValueModel:
+            return load_value_model(folder, self.config.model, with_weights=with_weights)
 
         self.critic = Critic(
-            self.ranks.in_turn(load),
+            self._loaded(load, critic.optim.strategy),
             config=self.config,
             critic=critic,
             pixels=self.pixels,
@@ -286,18 +288,27 @@ class Trainer:
             gc.collect()
 
     def _load(self, folder: Path, *, is_frozen: bool = False) -> PolicyModel:
-        """A policy on the device. Of several ranks, one at a time has all of its weights in the host's memory."""
+        """A policy on the device."""
 
-        def load() -> PolicyModel:
-            policy = load_policy(folder, self.config.model)
+        def load(with_weights: bool) -> PolicyModel:
+            policy = load_policy(folder, self.config.model, with_weights=with_weights)
             if is_frozen:
                 policy.requires_grad_(False)
             elif folder == self.base_folder:
                 choose_trained_part(policy.model, self.config.model, run_seed=self.config.seed)
-            self._place(policy, self.config.actor.optim.strategy)
             return policy
 
-        return self.ranks.in_turn(load)
+        return self._loaded(load, self.config.actor.optim.strategy)
+
+    def _loaded(self, load: Callable[[bool], Model], strategy: str) -> Model:
+        """A model on the device. `load` makes it on the CPU, with weights or without: of several ranks only the first
+        one reads them."""
+        with self.ranks.succeed_together():
+            model = load(self.ranks.is_first)
+        read = parameters_of(model)
+        self._place(model, strategy)
+        take_weights_of_the_first(model, read, self.ranks)
+        return model
 
     def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:
         """Move a model, or this rank's part of it, to the device."""

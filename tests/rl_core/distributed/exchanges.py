@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,7 +17,7 @@ class FunnyError(Exception):
         super().__init__("funny")
 
 
-def exchange(place: RankPlace, folder: Path) -> dict[str, object]:
+def exchange(place: RankPlace) -> dict[str, object]:
     """Gather values, fail alone and together, and leave."""
     ranks = Ranks.join(place, "full")
     assert ranks.world is not None
@@ -33,22 +31,12 @@ def exchange(place: RankPlace, folder: Path) -> dict[str, object]:
             found[name] = f"{type(raised).__name__}: {raised}"
     with ranks.succeed_together():
         found["nothing"] = "went wrong"
-    found["turn"] = ranks.in_turn(lambda: taken_turn(place, folder / "turns"))
     found["in a thread"] = beside(ranks)
     found["interface"] = os.environ["GLOO_SOCKET_IFNAME"]
     ranks.close()
     ranks.close()
     found["left"] = dist.is_initialized()
     return found
-
-
-def taken_turn(place: RankPlace, log: Path) -> int:
-    """Write down when it begins and when it ends."""
-    for event in ("begins", "ends"):
-        with log.open("a") as file:
-            file.write(f"{place.rank} {event}\n")
-        time.sleep(0.2)
-    return 10 * place.rank
 
 
 def beside(ranks: Ranks) -> list[float]:

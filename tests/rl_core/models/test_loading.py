@@ -111,3 +111,21 @@ def test_a_written_folder_loads_and_equals_the_model(
 def test_a_model_loads_in_the_configured_number_format(family: str, model_folder: Callable[[str], Path]) -> None:
     model = load_model(model_folder(family), model_config(model_folder(family), dtype="bfloat16"))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_its_weights_a_model_is_the_same_in_all_else(
+    family: str, dtype: str, model_folder: Callable[[str], Path]
+) -> None:
+    config = model_config(model_folder(family), dtype=dtype)
+    expected, found = (load_model(model_folder(family), config, with_weights=read) for read in (True, False))
+    for of_model in (torch.nn.Module.named_parameters, torch.nn.Module.named_modules):
+        assert [name for name, _ in of_model(found)] == [name for name, _ in of_model(expected)]
+    for mine, theirs in zip(found.parameters(), expected.parameters(), strict=True):
+        assert (mine.shape, mine.dtype, mine.requires_grad) == (theirs.shape, theirs.dtype, theirs.requires_grad)
+    buffers = dict(found.named_buffers())
+    for name, buffer in expected.named_buffers():
+        assert buffer.dtype == buffers[name].dtype and torch.equal(buffer, buffers.pop(name)), name
+    assert not buffers
+    assert [module.training for module in found.modules()] == [module.training for module in expected.modules()]

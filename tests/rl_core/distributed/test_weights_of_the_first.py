@@ -1,0 +1,19 @@
+"""All ranks get the weights that the first one has read."""
+
+import shutil
+from pathlib import Path
+
+from tests.rl_core.distributed.first_weights import CASES, differing
+from tests.rl_core.distributed.spmd import free_port, run_ranks
+from tests.rl_core.models.builders import write_small_model
+
+
+def test_two_ranks_have_the_weights_of_one_although_only_the_first_can_read_them(tmp_path: Path) -> None:
+    for family in {case.family for case in CASES.values()}:
+        write_small_model(tmp_path / "models" / family, family)
+    without = shutil.copytree(tmp_path / "models", tmp_path / "without")
+    for weights in without.rglob("*.safetensors"):
+        weights.unlink()
+    meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in CASES}
+    for found in run_ranks(differing, tmp_path, meetings, tmp_path / "models", without, size=2):
+        assert found == {name: [] for name in CASES}
