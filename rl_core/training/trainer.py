@@ -13,7 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import experience_sequences
 from rl_core.device import computing_device
 from rl_core.distributed.ranks import LONE, Ranks
-from rl_core.distributed.weights_of_the_first import parameters_of, take_weights_of_the_first
+from rl_core.distributed.weight_broadcast import broadcast_weights, parameters_of
 from rl_core.models.loading import named_hf_weights, write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.pixels import PixelCache
@@ -307,7 +307,7 @@ class Trainer:
             model = load(self.ranks.is_first)
         read = parameters_of(model)
         self._place(model, strategy)
-        take_weights_of_the_first(model, read, self.ranks)
+        broadcast_weights(model, read, self.ranks)
         return model
 
     def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:

@@ -141,20 +141,26 @@ def probe_of(rank: Rank, groups: Sequence[Group]) -> list[Group]:
     return [rank.worker.ranks.gather(list(groups[:1]))[0][0]]
 
 
+@dataclass(frozen=True)
+class Carried:
+    """What a rank has after a save, every weight and moment as a whole, and its part of the update after that."""
+
+    state: Mapping[str, torch.Tensor]
+    next_update: UpdateResult
+
+
 def carry(
     place: RankPlace, meetings: Mapping[str, str], root: Path, cases: Mapping[str, Sequence[str]], source: str | None
-) -> dict[str, dict[str, torch.Tensor]]:
-    """Case -> every weight and moment as a whole, after a save. Without a source they come from an update."""
+) -> dict[str, Carried]:
+    """Case -> what was carried. Without a source the state comes from an update."""
     return {
         name: carried(replace(place, meeting=meetings[name]), root, name, overrides, source)
         for name, overrides in cases.items()
     }
 
 
-def carried(
-    place: RankPlace, root: Path, name: str, overrides: Sequence[str], source: str | None
-) -> dict[str, torch.Tensor]:
-    """One case: load the state of `source` or learn, save it for the next number of ranks, and return it."""
+def carried(place: RankPlace, root: Path, name: str, overrides: Sequence[str], source: str | None) -> Carried:
+    """One case: load the state of `source` or learn, save it for the next number of ranks, and learn once more."""
     rank = Rank.open(place, root, overrides)
     worker, trainer = rank.worker, rank.worker.trainer
     worker.load_policy(rank.run.initial_model)
@@ -176,8 +182,9 @@ def carried(
         found |= {f"{owner} {key}": whole(weight).clone() for key, weight in state.weights.items()}
         for key, entries in state.moments.items():
             found |= {f"{owner} {key} {entry}": whole(value).clone() for entry, value in entries.items()}
+    next_update = rank.learned(groups, check_agreement=False)
     worker.close()
-    return found
+    return Carried(state=found, next_update=next_update)
 
 
 def made_up(rank: Rank) -> list[Group]:

@@ -5,9 +5,11 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -25,12 +27,13 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
-from rl_core.types import Prompt, Sampling, TrainGroup
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.types import Group, Prompt, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.process_worker import WorkerDied
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.protocol import WorkerGroup, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
 from tests.machines import SOON
 from tests.results import differences, hashes
@@ -40,19 +43,28 @@ from tests.servers import wait_until
 PARITY = f"{Path(__file__).parents[1] / 'loop' / 'parity_reward.py'}:judge"
 
 
-@pytest.fixture
-def group(config: RunConfig, prepared_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[SplitWorkerGroup]:
-    """One worker that trains and one that generates, with as many threads as the worker here."""
-    monkeypatch.setenv("OMP_NUM_THREADS", f"{torch.get_num_threads()}")
+@contextmanager
+def split_group(config: RunConfig, prepared_run: RunDirectory, **cluster: object) -> Iterator[SplitWorkerGroup]:
+    """Workers that train and workers that generate, by the section `cluster`."""
     model = prepared_run.initial_model
     folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
-    split = config.cluster.model_copy(update={"devices": 2, "placement": "split"})
+    split = config.cluster.model_copy(update={"placement": "split", **cluster})
     group = open_workers(
         config.model_copy(update={"cluster": split}), folders, total_optimizer_steps=100, progress=SilentProgress()
     )
     assert isinstance(group, SplitWorkerGroup)
-    yield group
-    group.close()
+    try:
+        yield group
+    finally:
+        group.close()
+
+
+@pytest.fixture
+def group(config: RunConfig, prepared_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[SplitWorkerGroup]:
+    """One worker that trains and one that generates, with as many threads as the worker here."""
+    monkeypatch.setenv("OMP_NUM_THREADS", f"{torch.get_num_threads()}")
+    with split_group(config, prepared_run, devices=2) as group:
+        yield group
 
 
 @pytest.fixture
@@ -150,3 +162,35 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     os.kill(group.pids[1], signal.SIGKILL)
     with pytest.raises(WorkerDied, match=r"generating worker 0 of 1 .* ended during"):
         loop.train_epoch(2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # four workers start, on a busy machine
+@pytest.mark.parametrize("sharding", ["full", "none"])
+def test_two_trainers_give_their_weights_to_two_generators(
+    sharding: str,
+    config: RunConfig,
+    prepared_run: RunDirectory,
+    prompts: list[Prompt],
+    train_groups: list[TrainGroup],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before an update and after it, the generators' log-probs are those of the trainers."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    update = UpdateBatch(policy=[OptimizerBatch.of(train_groups, longest_response=64)], check_agreement=False)
+    with split_group(config, prepared_run, devices=4, generating_devices=2, sharding=sharding) as group:
+        group.load_policy(prepared_run.initial_model)
+        for version in (0, 1):
+            with awake_generator(group):
+                rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
+            assert {rollout.policy_version for rollout in rollouts} == {version}
+            groups = [
+                Group(prompt=prompt, rollouts=[one for one in rollouts if one.prompt_uid == prompt.uid])
+                for prompt in prompts
+            ]
+            assert sum(len(each.rollouts) for each in groups) == 3 * len(prompts)
+            for each, computed in zip(groups, group.old_log_probs([groups])[0], strict=True):
+                for rollout, log_probs in zip(each.rollouts, computed, strict=True):
+                    np.testing.assert_allclose(rollout.log_probs, log_probs, atol=2e-5)
+            group.update(update)

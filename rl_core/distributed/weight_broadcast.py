@@ -1,5 +1,5 @@
-"""Gives all ranks the weights that the first rank has read, so that files are read once, and only one rank of all ever
-has the whole model in the memory of its machine."""
+"""Broadcasts the weights that the first rank has read, one tensor at a time: files are read once, and the other ranks
+need room for nothing but what they keep, and a tensor."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def take_weights_of_the_first(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
+def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
     """Set every weight, or this rank's part of it, to what the first rank has read. Every rank calls it. A rank that is
     alone has read its own.
 
@@ -30,14 +30,13 @@ def take_weights_of_the_first(module: nn.Module, read: Mapping[str, torch.Tensor
     if ranks.world is None:
         return
     for name, parameter in module.named_parameters():
-        weight = read[name].to(parameter.device) if ranks.is_first else _room_for(read[name], parameter.device)
+        if ranks.is_first:
+            weight = read[name].to(parameter.device)
+        else:
+            weight = torch.empty_like(read[name], device=parameter.device)
         dist.broadcast(weight, src=0)
         if isinstance(parameter, DTensor):
             own = distribute_tensor(weight, parameter.device_mesh, parameter.placements, src_data_rank=None)
             parameter.to_local().copy_(own.to_local())
         else:
             parameter.copy_(weight)
-
-
-def _room_for(weight: torch.Tensor, device: torch.device) -> torch.Tensor:
-    return torch.empty_like(weight, device=device)

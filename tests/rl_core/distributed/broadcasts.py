@@ -1,4 +1,4 @@
-"""What two ranks load in tests/rl_core/distributed/test_weights_of_the_first.py."""
+"""What two ranks load in tests/rl_core/distributed/test_weight_broadcast.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from rl_core.distributed.place import Layout, RankPlace
 from rl_core.distributed.ranks import Ranks
 from rl_core.distributed.shards import whole
-from rl_core.distributed.weights_of_the_first import parameters_of, take_weights_of_the_first
+from rl_core.distributed.weight_broadcast import broadcast_weights, parameters_of
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.sharding import shard
 from rl_core.models.trained_part import choose_trained_part
@@ -58,7 +58,7 @@ def differing(place: RankPlace, meetings: Mapping[str, str], whole_models: Path,
         read = parameters_of(model)
         if ranks.mesh is not None:
             shard(model, ranks.mesh, float32_masters=case.float32_masters)
-        take_weights_of_the_first(model, read, ranks)
+        broadcast_weights(model, read, ranks)
         expected = load(case, whole_models / case.family)
         own = {key: whole(weight).to(read[key].dtype) for key, weight in model.named_parameters()}
         own |= dict(model.named_buffers())

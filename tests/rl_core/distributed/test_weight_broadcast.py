@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.rl_core.distributed.first_weights import CASES, differing
+from tests.rl_core.distributed.broadcasts import CASES, differing
 from tests.rl_core.distributed.spmd import free_port, run_ranks
 from tests.rl_core.models.builders import write_small_model
 
