@@ -65,7 +65,7 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
     comparison = facts.comparison()
     if comparison is not None:
         console.print(
-            f"{len(comparison.gained)} answers became right, {len(comparison.lost)} became wrong "
+            f"{len(comparison.gained)} items became right, {len(comparison.lost)} became wrong "
             f"(McNemar p {p_value(comparison.p_value)})",
             highlight=False,
         )

@@ -25,7 +25,7 @@ def test_both_models_are_shown_in_every_pass_and_what_became_of_the_answers(tmp_
         ["base", "greedy", "25.0%", "4.6%", "to", "69.9%", "4", "0.0%", "0.0%"],
         ["trained", "greedy", "50.0%", "15.0%", "to", "85.0%", "4", "0.0%", "0.0%"],
     ]
-    assert "2 answers became right, 1 became wrong (McNemar p = 1.000)" in text
+    assert "2 items became right, 1 became wrong (McNemar p = 1.000)" in text
     assert f"trained  {tmp_path}" in text
 
 

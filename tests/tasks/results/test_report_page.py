@@ -152,7 +152,7 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
     text = re.sub(r"<[^>]+>", "", render(page()))
     assert "20.0→97.5 %" in text
     assert "16.0 % to 24.0 %" in text and "95.0 % to 99.0 %" in text
-    assert "310 answers became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
+    assert "310 items became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
 
 
 def test_a_worse_model_is_not_shown_in_green() -> None:
