@@ -24,7 +24,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt
-from rl_core.workers.protocol import WorkerGroup, awake_generator
+from rl_core.workers.protocol import WorkerGroup
 
 PENDING_FILE: Final = "pending.parquet"
 """The file with the rollouts of the pending batch in a checkpoint, in the format of a rollout file."""
@@ -81,17 +81,16 @@ class BatchQueue:
 
     def next(self, step: int, timer: PhaseTimer) -> Collected:
         """The batch of `step`, the step after the last one that was asked for. Collects what has to be collected before
-        the update, and begins what is collected beside it.
+        the update, and begins what is collected beside it. The generator must be awake.
 
         Raises:
             StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
         """
-        with awake_generator(self._workers, timer):  # it has the devices' memory until the block ends
-            batch = self._pending or self._collect(step, timer)
-            self._place, self._surplus = self._loader.state_dict(), batch.surplus
-            if self._config.rollout.staleness:
-                # Also in the last step of a run: a longer run that continues it finds the batch that it would have had.
-                self._collect_ahead(step + 1, timer, prompts=[group.prompt for group in batch.generated.groups])
+        batch = self._pending or self._collect(step, timer)
+        self._place, self._surplus = self._loader.state_dict(), batch.surplus
+        if self._config.rollout.staleness:
+            # Also in the last step of a run: a longer run that continues it finds the batch that it would have had.
+            self._collect_ahead(step + 1, timer, prompts=[group.prompt for group in batch.generated.groups])
         return batch
 
     def finish(self, timer: PhaseTimer) -> None:

@@ -24,7 +24,7 @@ from rl_core.stop import StopRequest
 from rl_core.timing import PhaseTimer
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,8 @@ class TrainingLoop:
         Returns its mean reward."""
         parts, config, step = self._parts, self._config, self._step + 1
         timer = PhaseTimer()
-        collected = self._batches.next(step, timer)
+        with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
+            collected = self._batches.next(step, timer)
         learned = learn(
             collected,
             sampled_now=self._batches.sampled_now,
