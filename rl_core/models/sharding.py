@@ -23,7 +23,7 @@ _AS_IT_IS: Final = MixedPrecisionPolicy(cast_forward_inputs=False)
 
 
 def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters: bool) -> None:
-    """Keep this rank's part of the weights, on the mesh's device, in place. Every rank calls it with equal weights.
+    """Keep this rank's part of the weights, on the mesh's device, in place. Every rank calls it.
 
     Args:
         model: The model, with all weights.
