@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -60,11 +61,7 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     architecture = _architecture(folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     dtype = getattr(torch, config.dtype)
-    model: PreTrainedModel
-    if with_weights:
-        model = factory.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
-    else:
-        model = _without_weights(factory, architecture, dtype)
+    model = _with_weights(factory, folder, dtype) if with_weights else _without_weights(factory, architecture, dtype)
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
     use_float32_logits(model)
@@ -72,6 +69,14 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
+    return model
+
+
+def _with_weights(factory: Any, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        model: PreTrainedModel = factory.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
+    except SafetensorError as error:  # which names no file
+        raise OSError(f"the weights in {folder} are damaged ({error}): copy or download the model again") from error
     return model
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rl_core.distributed.shards import sharded_parts
@@ -34,17 +33,14 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
     # The view that it warns of is never changed in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
 
-    def spread(part: nn.Module, precision: MixedPrecisionPolicy) -> None:
-        if float32_masters:
-            _to_float32(part)  # only now, so that the whole model is never there in float32
-        fully_shard(part, mesh=mesh, mp_policy=precision)
-
     precision = _precision(model)
     for layer in _layers(model):
-        spread(layer, precision)
+        fully_shard(layer, mesh=mesh, mp_policy=precision)
     if isinstance(model, ValueModel):
-        spread(model.head, _AS_IT_IS)  # float32 in a bfloat16 model too
-    spread(model, precision)
+        fully_shard(model.head, mesh=mesh, mp_policy=_AS_IT_IS)  # float32 in a bfloat16 model too
+    fully_shard(model, mesh=mesh, mp_policy=precision)
+    if float32_masters:
+        _to_float32(model)  # only now, so that no rank has more than its shards in float32
     if isinstance(model, PolicyModel):
         register_fsdp_forward_method(model, "head_rows")
     for part in sharded_parts(model):
@@ -65,8 +61,6 @@ def _precision(model: PolicyModel | ValueModel) -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
 
 
-def _to_float32(part: nn.Module) -> None:
-    """Convert the trained weights that are not sharded yet."""
-    for parameter in part.parameters():
-        if parameter.requires_grad and not isinstance(parameter, DTensor):
-            parameter.data = parameter.data.float()
+def _to_float32(model: nn.Module) -> None:
+    """Convert the shards of the trained weights. FSDP2 takes note of what `_apply` changes, as `model.float()` does."""
+    model._apply(lambda tensor: tensor.float() if tensor.requires_grad else tensor)  # type: ignore[no-untyped-call]

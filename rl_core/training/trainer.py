@@ -305,8 +305,8 @@ class Trainer:
         one reads them."""
         with self.ranks.succeed_together():
             model = load(self.ranks.is_first)
-        read = parameters_of(model)
-        self._place(model, strategy)
+            read = parameters_of(model)
+            self._place(model, strategy)
         broadcast_weights(model, read, self.ranks)
         return model
 

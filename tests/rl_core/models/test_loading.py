@@ -113,6 +113,16 @@ def test_a_model_loads_in_the_configured_number_format(family: str, model_folder
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
+def test_damaged_weights_are_an_error_that_names_the_folder(
+    model_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model_folder("llama"), tmp_path / "model")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(OSError, match=f"the weights in {folder} are damaged .*: copy or download the model again"):
+        load_model(folder, model_config(folder))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_its_weights_a_model_is_the_same_in_all_else(

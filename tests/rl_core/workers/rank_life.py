@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from transformers import modeling_utils
 
 from rl_core.config.loading import load_config
 from rl_core.data.prepared import PreparedDataset
@@ -143,8 +145,17 @@ def probe_of(rank: Rank, groups: Sequence[Group]) -> list[Group]:
 
 @dataclass(frozen=True)
 class Carried:
-    """What a rank has after a save, every weight and moment as a whole, and its part of the update after that."""
+    """What a rank has, every weight and moment as a whole.
 
+    Attributes:
+        loaded: The weights that it began with, as float32 numbers.
+        files_read: How many files of weights it read for them.
+        state: What it saved.
+        next_update: Its part of the update after that.
+    """
+
+    loaded: Mapping[str, torch.Tensor]
+    files_read: int
     state: Mapping[str, torch.Tensor]
     next_update: UpdateResult
 
@@ -161,11 +172,16 @@ def carry(
 
 def carried(place: RankPlace, root: Path, name: str, overrides: Sequence[str], source: str | None) -> Carried:
     """One case: load the state of `source` or learn, save it for the next number of ranks, and learn once more."""
-    rank = Rank.open(place, root, overrides)
-    worker, trainer = rank.worker, rank.worker.trainer
-    worker.load_policy(rank.run.initial_model)
-    if trainer.config.critic is not None:
-        worker.load_critic(rank.run.initial_model)
+    with patch.object(modeling_utils, "safe_open", wraps=modeling_utils.safe_open) as opened:
+        rank = Rank.open(place, root, overrides)
+        worker, trainer = rank.worker, rank.worker.trainer
+        worker.load_policy(rank.run.initial_model)
+        if trainer.config.critic is not None:
+            worker.load_critic(rank.run.initial_model)
+    loaded = {f"policy {name}": as_float32(weight) for name, weight in trainer.policy.named_parameters()}
+    if trainer.critic is not None:
+        critic = trainer.critic._model.named_parameters()
+        loaded |= {f"critic {name}": as_float32(weight) for name, weight in critic}
     groups = made_up(rank)
     if source is None:
         rank.learned(groups, check_agreement=False)
@@ -184,7 +200,12 @@ def carried(place: RankPlace, root: Path, name: str, overrides: Sequence[str], s
             found |= {f"{owner} {key} {entry}": whole(value).clone() for entry, value in entries.items()}
     next_update = rank.learned(groups, check_agreement=False)
     worker.close()
-    return Carried(state=found, next_update=next_update)
+    return Carried(loaded=loaded, files_read=opened.call_count, state=found, next_update=next_update)
+
+
+def as_float32(weight: torch.Tensor) -> torch.Tensor:
+    """A copy of a weight as a whole."""
+    return whole(weight).to(torch.float32, copy=True)
 
 
 def made_up(rank: Rank) -> list[Group]:

@@ -5,8 +5,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+import torch
 
 from rl_core.data.prepared import PreparedDataset
 from rl_core.distributed.place import RankPlace
@@ -76,6 +78,8 @@ def cold_start_and_errors(place: RankPlace, root: Path, folder: Path) -> tuple[l
         shutil.copytree(saved, folder / "other-model")
         shutil.rmtree(folder / "other-model" / "model")
         shutil.copytree(saved / "optimizer", folder / "other-model" / "model")
+        shutil.copytree(rank.run.initial_model, folder / "damaged")
+        (folder / "damaged" / "model.safetensors").write_bytes(b"damaged")  # which only the first rank can find
     worker.ranks.gather(None)
     seen_by_all = place.rank != place.size - 1
     attempts: dict[str, Callable[[], object]] = {
@@ -84,6 +88,9 @@ def cold_start_and_errors(place: RankPlace, root: Path, folder: Path) -> tuple[l
         "tensors": lambda: worker.load_state(folder / "other-model", model_only=False),
         "checkpoint": lambda: worker.load_state(saved if seen_by_all else folder / "unseen", model_only=False),
         "model": lambda: worker.load_policy(rank.run.initial_model if seen_by_all else folder / "unseen"),
+        "weights": lambda: worker.load_policy(folder / "damaged"),
+        "placing": lambda: without_room(rank, is_full=not seen_by_all),
+        "again": lambda: worker.load_policy(rank.run.initial_model),
     }
     errors = {}
     for name, attempt in attempts.items():
@@ -118,6 +125,14 @@ def disagreeing(rank: Rank) -> None:
     everything = [group for own in rank.worker.ranks.gather(made) for group in own]
     totals = OptimizerBatch.of(everything, longest_response=LONGEST).totals
     rank.worker.update(UpdateBatch(policy=[OptimizerBatch(groups=made, totals=totals)]))
+
+
+def without_room(rank: Rank, *, is_full: bool) -> None:
+    """Load a policy, which does not fit on the device of a rank that is full."""
+    no_room = torch.OutOfMemoryError("no room") if is_full else None
+    trainer = rank.worker.trainer
+    with patch.object(trainer, "_place", wraps=trainer._place, side_effect=no_room):
+        rank.worker.load_policy(rank.run.initial_model)
 
 
 def spoil_probe(path: Path) -> None:
