@@ -20,8 +20,6 @@ Value = TypeVar("Value")
 TOPOLOGY_ALONE: Final = "one worker"
 """The topology of a worker that trains without others."""
 
-_MESH_NAMES: Final = ("replicas", "shards")
-
 _LAST_MEETING: Final = timedelta(seconds=10)
 
 
@@ -30,8 +28,10 @@ class World:
     """What ranks that are several share.
 
     Attributes:
-        mesh: The ranks as a DeviceMesh of the device that computes: [shards], or [replicas, shards]. None if each of
-            them has all weights.
+        shards: The ranks over which one replica of the weights is spread, with this one, as a DeviceMesh of the device
+            that computes. None if each of them has all weights.
+        replicas: Process group of the ranks that have the same part of the weights as this one. None if there is one
+            replica.
         objects: Process group over which small values are exchanged.
         checkpoints: Process group of those who write and read checkpoints, which a thread may do beside the training.
         sequence: Process group of the ranks that compute the same sequences together with this one; None if each rank
@@ -40,7 +40,8 @@ class World:
         layout: Where weights, gradients and moments lie.
     """
 
-    mesh: DeviceMesh | None
+    shards: DeviceMesh | None
+    replicas: dist.ProcessGroup | None
     objects: dist.ProcessGroup
     checkpoints: dist.ProcessGroup
     sequence: dist.ProcessGroup | None
@@ -91,7 +92,7 @@ class Ranks:
             )
         if place.size == 1:
             return cls(place, None)
-        shape = _mesh_shape(place, layout)
+        replicas, shards = _replicas_and_shards(place, layout)
         if dist.is_initialized():
             raise RuntimeError("this process belongs to a process group already: ranks need a process of their own")
         choose_interface(place)
@@ -102,8 +103,11 @@ class Ranks:
             rank=place.rank,
             world_size=place.size,
         )
+        several = {name: size for name, size in (("replicas", replicas), ("shards", shards)) if size > 1}
+        mesh = init_device_mesh(device, tuple(several.values()), mesh_dim_names=tuple(several))
         world = World(
-            mesh=init_device_mesh(device, shape, mesh_dim_names=_MESH_NAMES[-len(shape) :]) if shape else None,
+            shards=mesh["shards"] if "shards" in several else None,
+            replicas=mesh.get_group("replicas") if "replicas" in several else None,
             objects=_gloo_group(),
             checkpoints=_gloo_group(),
             sequence=_group_of_neighbours(place, ranks_a_sequence),
@@ -113,10 +117,16 @@ class Ranks:
         return cls(place, world, ranks_a_sequence=ranks_a_sequence, ranks_a_generator=ranks_a_generator)
 
     @property
-    def mesh(self) -> DeviceMesh | None:
-        """Those over which the weights are spread. None if each rank has all of them, and so makes its passes without
-        the others: `none`, or a rank that is alone."""
-        return None if self.world is None else self.world.mesh
+    def shards(self) -> DeviceMesh | None:
+        """The ranks over which one replica of the weights is spread. None if this rank has all weights, and so makes
+        its passes without the others."""
+        return None if self.world is None else self.world.shards
+
+    @property
+    def replicas(self) -> dist.ProcessGroup | None:
+        """The ranks that have the same part of the weights as this one, and so add up their gradients. None if there is
+        one replica."""
+        return None if self.world is None else self.world.replicas
 
     @property
     def is_first(self) -> bool:
@@ -209,20 +219,20 @@ LONE: Final = Ranks(ALONE, None)
 """A worker that trains without others."""
 
 
-def _mesh_shape(place: RankPlace, layout: Layout) -> tuple[int, ...]:
-    """[shards], or [replicas, shards], where each replica has all weights; () if nothing is spread."""
+def _replicas_and_shards(place: RankPlace, layout: Layout) -> tuple[int, int]:
+    """How many replicas of the weights there are, and over how many ranks each of them is spread."""
     match layout:
         case "full":
-            return (place.size,)
+            return 1, place.size
         case "none":
-            return ()
+            return place.size, 1
         case "hybrid":
             nodes, rest = divmod(place.size, place.ranks_a_node)
             if rest:
                 raise ValueError(
                     f"{place.size} ranks cannot be shared out equally over machines with {place.ranks_a_node} ranks"
                 )
-            return (nodes, place.ranks_a_node)
+            return nodes, place.ranks_a_node
 
 
 def _gloo_group() -> dist.ProcessGroup:

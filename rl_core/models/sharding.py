@@ -2,7 +2,8 @@
 
 Each decoder layer and each block of the vision tower is gathered on its own just before it computes, and the rest of
 the model (embeddings, norms, head) together. A gradient is the sum over the ranks, not their mean, because the loss
-of each rank already has the denominator of the whole optimizer batch.
+of each rank already has the denominator of the whole optimizer batch. With several replicas of the weights, each is
+spread on its own, and their gradients are added up once for an optimizer step (rl_core/distributed/gradient_sum.py).
 """
 
 import warnings
@@ -26,7 +27,7 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
 
     Args:
         model: The model, with all weights.
-        mesh: The ranks: [shards], or [replicas, shards].
+        mesh: The ranks over which this replica of the weights is spread.
         float32_masters: Keep the trained bfloat16 weights as float32, which the optimizer updates and which are rounded
             to bfloat16 for each pass. Otherwise they stay bfloat16. Frozen weights always keep their format.
     """

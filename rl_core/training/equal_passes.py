@@ -62,7 +62,7 @@ def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> li
 
     A rank with all weights needs nobody for its passes, and computes its micro-batches as they are.
     """
-    if ranks.mesh is None:
+    if ranks.shards is None:
         return [Pass(groups=groups, fillers=()) for groups in microbatches]
     own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
     gathered = ranks.gather((own, _smallest_trees(microbatches)))

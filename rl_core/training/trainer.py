@@ -280,7 +280,7 @@ class Trainer:
 
     def _free_policy(self) -> None:
         """Free the memory of the policy's weights."""
-        if self.ranks.mesh is None:
+        if self.ranks.shards is None:
             self.policy.to("meta")
         else:
             # A sharded module holds its memory in places that `to` does not reach. There is none after a failed load.
@@ -312,10 +312,10 @@ class Trainer:
 
     def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:
         """Move a model, or this rank's part of it, to the device."""
-        if self.ranks.mesh is None:
+        if self.ranks.shards is None:
             model.to(self.device)
         else:
-            shard(model, self.ranks.mesh, float32_masters=strategy != "adamw_bf16")
+            shard(model, self.ranks.shards, float32_masters=strategy != "adamw_bf16")
         world = self.ranks.world
         if world is not None and world.sequence is not None:
             model.share_sequences(SequenceParallel.of(world.sequence))

@@ -58,8 +58,8 @@ def differing(place: RankPlace, meetings: Mapping[str, str], whole_models: Path,
         folder = (whole_models if ranks.is_first else without) / case.family
         model = load(case, folder, with_weights=ranks.is_first)
         read = parameters_of(model)
-        if ranks.mesh is not None:
-            shard(model, ranks.mesh, float32_masters=case.float32_masters)
+        if ranks.shards is not None:
+            shard(model, ranks.shards, float32_masters=case.float32_masters)
         broadcast_weights(model, read, ranks)
         expected = load(case, whole_models / case.family)
         own = {key: whole(weight) for key, weight in model.named_parameters()} | dict(model.named_buffers())

@@ -191,8 +191,8 @@ def critic_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ra
 
 def spread(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: bool) -> None:
     """Spread a model over several ranks, as the trainer does."""
-    if ranks.mesh is not None:
-        shard(model, ranks.mesh, float32_masters=float32_masters)
+    if ranks.shards is not None:
+        shard(model, ranks.shards, float32_masters=float32_masters)
     if ranks.world is not None and ranks.world.sequence is not None:
         model.share_sequences(SequenceParallel.of(ranks.world.sequence))
 

@@ -58,6 +58,14 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
         "full": Case(),
         "none": Case(layout="none"),
         "hybrid": Case(layout="hybrid", ranks_a_node=2),
+        "hybrid, a machine without images, one rank without groups": Case(
+            layout="hybrid", ranks_a_node=2, deal=[[1], [], [0, 2], [3, 4]]
+        ),
+        "hybrid, pairs that share sequences": Case(layout="hybrid", ranks_a_node=2, ranks_a_sequence=2),
+        "hybrid, adapters": Case(layout="hybrid", ranks_a_node=2, model=LORA),
+        "hybrid, pure bfloat16": Case(
+            layout="hybrid", ranks_a_node=2, model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)
+        ),
         "pairs, one without groups": Case(ranks_a_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
         "two pairs that share sequences": Case(ranks_a_sequence=2),
         "text, four share sequences": Case(family="llama", ranks_a_sequence=4),
@@ -65,8 +73,8 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
 }
 
 EXCHANGES = 2
-"""What ranks with all weights exchange in an optimizer step of a tiny model: which weights have a gradient, and these
-in one bucket."""
+"""What replicas of the weights exchange in an optimizer step of a tiny model: which weights have a gradient, and
+these in one bucket."""
 
 ROUNDING = {"float32": 1e-5, "bfloat16": 3e-2}
 """A bfloat16 gradient of part of a batch is rounded before it is added, one of the whole batch after it."""
@@ -121,7 +129,7 @@ def differing(case: Case, expected: Found, ranks: list[Found]) -> list[str]:
             one, other = flat(getattr(expected, what)), flat(getattr(found, what))
             if not (difference := relative_difference(other, one)) < bound:
                 problems.append(f"{who}: {what} differ by {difference}")
-        if case.layout != "hybrid" and found.exchanges != (EXCHANGES if case.layout == "none" else 0):
+        if found.exchanges != (0 if case.layout == "full" else EXCHANGES):
             problems.append(f"{who}: {found.exchanges} exchanges between replicas in an optimizer step")
         if found.norms != pytest.approx(expected.norms, rel=bound):
             problems.append(f"{who}: norms {found.norms} instead of {expected.norms}")
