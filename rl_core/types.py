@@ -5,7 +5,7 @@ pickles cheaply (docs/architecture.md, "Ragged, never padded").
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -142,6 +142,10 @@ class Rollout:
     def key(self) -> RolloutKey:
         """Identifies the rollout within its step."""
         return self.prompt_uid, self.sample_index
+
+
+RolloutStream = Generator[Rollout, None, None]
+"""Rollouts in the order in which they are finished. Closing it ends the generation, and drops what is not finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

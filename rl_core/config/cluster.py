@@ -35,7 +35,7 @@ class ClusterConfig(Section):
     """Where weights, gradients and moments lie. `full`: each worker has an equal part. `hybrid`: they are spread over
     the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""
     dealing: Literal["static", "dynamic"] = "static"
-    """How prompts come to the generators. `static`: each gets an equal block at once. `dynamic`: one that is done takes
+    """How prompts come to the generators. `static`: each gets equally many at once. `dynamic`: one that is done takes
     more. No response depends on it."""
     tensor_parallel_size: int = Field(default=1, ge=1, le=64)
     """Workers of a machine that hold one generator together (tensor parallelism): each has a part of its weights and of

@@ -2,6 +2,7 @@
 full."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
 from rl_core.loop.advantages import scored_groups
 from rl_core.loop.filtering import informative_groups, too_few
+from rl_core.loop.quota import Quota, every_group
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
-from rl_core.loop.scoring import StepScores, TooManyFailedRewards, check_failed_share
+from rl_core.loop.scoring import DrawScores, TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
-from rl_core.rollout.requests import collect_groups, requests_for
+from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt, Sampling
 from rl_core.workers.protocol import WorkerGroup
@@ -96,7 +98,7 @@ class Collector:
 
     def _whole(self, prompts: Sequence[Prompt]) -> Collected:
         """A batch without filtering: every group with enough scores."""
-        generated = self._sampled(prompts)
+        generated = self._sampled(prompts, every_group())
         scored = self._scored(generated)
         return Collected(
             generated=generated, scored=scored, batch=RolloutBatch.of(scored, generated.scores), prompts=prompts
@@ -104,20 +106,21 @@ class Collector:
 
     def _filtered(self, next_prompts: NextPrompts, kept: RolloutBatch, filtering: GroupFilterSection) -> Collected:
         """A batch of informative groups: first groups of this step, on which generator and trainer are compared, then
-        groups kept from the previous step, unless this step has their prompt too."""
+        groups kept from the previous step, unless this step has their prompt too. If there is no use for a surplus, the
+        last draw ends with the group that fills the batch."""
         first = next_prompts()
-        generated, draws = self._sampled(first), 1
-        scored = self._scored(generated)
         stale = kept.without(first)
         wanted = self.config.data.rollout_batch_size
         missing = wanted - len(stale.groups)
-        while len(informative := informative_groups(scored, generated.scores, filtering)) < missing:
+        generated, draws = self._sampled(first, self._quota(missing, filtering)), 1
+        while len(informative := self._informative(generated, filtering)) < missing:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
                 raise too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
-            more = self._sampled(_unseen(next_prompts(), [*generated.groups, *stale.groups]))
+            prompts = _unseen(next_prompts(), [*generated.groups, *stale.groups])
+            more = self._sampled(prompts, self._quota(missing - len(informative), filtering))
             generated, draws = generated + more, draws + 1
-            scored += self._scored(more)
+        scored = self._scored(generated)
         batch = RolloutBatch.of(informative[:missing], generated.scores) + stale
         collected = Collected(
             generated=generated,
@@ -135,7 +138,7 @@ class Collector:
         """Add one greedy response for each prompt, scored like the others. A group whose greedy response has no score
         is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
-        greedy = self._generate(prompts, greedily=True)
+        greedy = self._generate(prompts, every_group(), greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
         groups = [group for group in collected.batch.groups if group.prompt.uid in rewards]
         return replace(
@@ -148,29 +151,55 @@ class Collector:
     def _scored(self, generated: RolloutBatch) -> list[Group]:
         return scored_groups(generated.groups, generated.scores, config=self.config.algorithm)
 
-    def _sampled(self, prompts: Sequence[Prompt]) -> RolloutBatch:
-        """The rollouts of some prompts: recorded, or generated and scored now."""
-        recorded = self.recorded.of_prompts(prompts)
-        if recorded is None or policy_versions(recorded.groups) != {self.policy_version}:
-            return self._generate(prompts)
-        return recorded
+    def _informative(self, generated: RolloutBatch, filtering: GroupFilterSection) -> list[Group]:
+        return informative_groups(self._scored(generated), generated.scores, filtering)
 
-    def _generate(self, prompts: Sequence[Prompt], *, greedily: bool = False) -> RolloutBatch:
-        """Generate the rollouts of some prompts, or one greedy response for each, and score them meanwhile."""
+    def _quota(self, missing: int, filtering: GroupFilterSection) -> Quota:
+        """Of a draw that shall give so many informative groups, or more if a surplus is kept."""
+        if filtering.surplus == "keep":
+            return every_group()
+        return Quota(
+            missing=missing,
+            is_informative=lambda group, scores: bool(self._informative(RolloutBatch.of([group], scores), filtering)),
+        )
+
+    def _sampled(self, prompts: Sequence[Prompt], quota: Quota) -> RolloutBatch:
+        """The rollouts of the first of some prompts that meet the quota, or of all of them: recorded, or generated and
+        scored now."""
+        recorded = self._recorded(prompts, replace(quota))
+        return self._generate(prompts, quota) if recorded is None else recorded
+
+    def _recorded(self, prompts: Sequence[Prompt], quota: Quota) -> RolloutBatch | None:
+        """Recorded rollouts of the weights that would sample now; None if some of them are missing."""
+        of_prompt = {group.prompt.uid: group for group in self.recorded.groups}
+        taken: list[Group] = []
+        for prompt in prompts:
+            if quota.is_met:
+                break
+            if prompt.uid not in of_prompt:
+                return None
+            taken.append(of_prompt[prompt.uid])
+            quota.count(taken[-1], self.recorded.scores)
+        if policy_versions(taken) != {self.policy_version}:
+            return None
+        return RolloutBatch.of(taken, self.recorded.scores).in_order_of_keys()
+
+    def _generate(self, prompts: Sequence[Prompt], quota: Quota, *, greedily: bool = False) -> RolloutBatch:
+        """Generate the rollouts of some prompts, or one greedy response for each, and score them meanwhile, until the
+        quota is met."""
         n = 1 if greedily else self.config.rollout.n
         sampling = training_sampling(self.config)
         if greedily:
             sampling = replace(sampling, temperature=0.0)
         requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
-        scoring = StepScores(self.rewards, prompts)
-        with self.timer.phase("generate"):
-            rollouts = scoring.watch(self.workers.generate(requests, sampling))
+        scoring = DrawScores(self.rewards, prompts, n, quota)
+        with self.timer.phase("generate"), closing(self.workers.generate(requests, sampling)) as rollouts:
+            scoring.watch(rollouts)
         with self.timer.phase("reward_wait"):
-            scores = scoring.wait()
-        groups = collect_groups(prompts, rollouts, n)
-        assert_fresh(groups, self.policy_version)
-        check_failed_share(scores, max_failed_share=self.config.reward.max_failed_share)
-        return RolloutBatch(groups=groups, scores=scores)
+            generated = scoring.wait()
+        assert_fresh(generated.groups, self.policy_version)
+        check_failed_share(generated.scores, max_failed_share=self.config.reward.max_failed_share)
+        return generated
 
 
 def training_sampling(config: RunConfig) -> Sampling:

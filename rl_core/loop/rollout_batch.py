@@ -45,14 +45,10 @@ class RolloutBatch:
         """The groups of both batches, this one's first."""
         return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
 
-    def of_prompts(self, prompts: Sequence[Prompt]) -> "RolloutBatch | None":
-        """The groups of `prompts`, in this order; None if one of them has no group here. The scores are in the order in
-        which `StepScores.wait` gives them, because a mean over them depends on it in its last digits."""
-        groups = {group.prompt.uid: group for group in self.groups}
-        if any(prompt.uid not in groups for prompt in prompts):
-            return None
-        found = RolloutBatch.of([groups[prompt.uid] for prompt in prompts], self.scores)
-        return RolloutBatch(groups=found.groups, scores=dict(sorted(found.scores.items())))
+    def in_order_of_keys(self) -> "RolloutBatch":
+        """The same with the scores in the order of their keys, because a mean over them depends on it in its last
+        digits."""
+        return RolloutBatch(groups=self.groups, scores=dict(sorted(self.scores.items())))
 
     def without(self, prompts: Sequence[Prompt]) -> "RolloutBatch":
         """The groups whose prompt is not among `prompts`."""

@@ -1,38 +1,86 @@
-"""Scores rollouts during generation: each one is submitted to the reward pool as soon as it is finished."""
+"""Scores rollouts during generation, which ends early where the scored groups are enough."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
+from rl_core.loop.quota import Quota
+from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
-from rl_core.types import Prompt, Rollout, RolloutKey, Score
+from rl_core.rollout.requests import collect_groups
+from rl_core.types import Group, Prompt, Rollout, RolloutKey, Score
 
 
 class TooManyFailedRewards(RuntimeError):
     """More rewards failed than `reward.max_failed_share` allows; the message has the first reasons."""
 
 
-class StepScores:
-    """The scores of one step, by (prompt uid, sample index)."""
+class DrawScores:
+    """The rollouts of a draw and their scores: of its first groups that meet a quota, or of all.
 
-    def __init__(self, pool: RewardPool, prompts: Sequence[Prompt]) -> None:
+    Each rollout is submitted to the reward pool as soon as it is finished.
+    """
+
+    def __init__(self, pool: RewardPool, prompts: Sequence[Prompt], n: int, quota: Quota) -> None:
+        """Nothing begins before `watch`.
+
+        Args:
+            pool: Scores the rollouts.
+            prompts: Those of the draw, in the order of the loader.
+            n: Rollouts of each prompt.
+            quota: When the draw has enough groups; it counts them here.
+        """
         self._pool = pool
-        self._prompts = {prompt.uid: prompt for prompt in prompts}
+        self._prompts = prompts
+        self._by_uid = {prompt.uid: prompt for prompt in prompts}
+        self._n = n
+        self._quota = quota
+        self._rollouts: dict[str, list[Rollout]] = {prompt.uid: [] for prompt in prompts}
         self._pending: dict[RolloutKey, Future[Score]] = {}
+        self._groups: list[Group] = []
+        self._scores: dict[RolloutKey, Score] = {}
 
-    def watch(self, rollouts: Iterable[Rollout]) -> list[Rollout]:
-        """Collect rollouts, and submit each for its reward as soon as it comes."""
-        collected = []
+    def watch(self, rollouts: Iterable[Rollout]) -> None:
+        """Take rollouts as they come, and have them scored, until the scored groups meet the quota."""
         for rollout in rollouts:
-            sample = RewardSample.of(self._prompts[rollout.prompt_uid], rollout)
+            self._rollouts[rollout.prompt_uid].append(rollout)
+            sample = RewardSample.of(self._by_uid[rollout.prompt_uid], rollout)
             self._pending[rollout.key] = self._pool.submit(sample)
-            collected.append(rollout)
+            while not self._has_ended and self._next_is_scored():
+                self._count_next()
+            if self._quota.is_met:
+                break
         self._pool.flush()
-        return collected
 
-    def wait(self) -> dict[RolloutKey, Score]:
-        """Wait for all scores; failed ones have the reason."""
-        return {key: future.result() for key, future in sorted(self._pending.items())}
+    def wait(self) -> RolloutBatch:
+        """Wait for the scores of the groups that are needed; failed ones have the reason.
+
+        Raises:
+            RuntimeError: the generator left out a rollout, gave it twice, or gave one that was not requested.
+        """
+        while not self._has_ended:
+            self._count_next()
+        return RolloutBatch(groups=self._groups, scores=self._scores).in_order_of_keys()
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._quota.is_met or len(self._groups) == len(self._prompts)
+
+    @property
+    def _next(self) -> Prompt:
+        """The first prompt whose group is not counted yet."""
+        return self._prompts[len(self._groups)]
+
+    def _next_is_scored(self) -> bool:
+        rollouts = self._rollouts[self._next.uid]
+        return len(rollouts) >= self._n and all(self._pending[rollout.key].done() for rollout in rollouts)
+
+    def _count_next(self) -> None:
+        (group,) = collect_groups([self._next], self._rollouts[self._next.uid], self._n)
+        scores = {rollout.key: self._pending[rollout.key].result() for rollout in group.rollouts}
+        self._groups.append(group)
+        self._scores |= scores
+        self._quota.count(group, scores)
 
 
 def check_failed_share(scores: Mapping[RolloutKey, Score], *, max_failed_share: float) -> None:

@@ -7,7 +7,6 @@ change nothing. So the old log-probs of a group are computed where its update is
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final, TypeVar
 
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
@@ -94,10 +93,11 @@ def deal_update(batch: UpdateBatch, workers: int) -> list[UpdateBatch]:
 
 
 def equal_blocks(requests: Sequence[GenerationRequest], workers: int) -> list[list[GenerationRequest]]:
-    """One block for each generator, of whole groups: the numbers of groups differ by one at most."""
+    """One block for each generator, of whole groups: the numbers of groups differ by one at most. Groups are dealt in
+    turn, so that the first groups of a draw, which may be all that is needed of it, are the first of every generator.
+    """
     groups = _by_prompt(requests)
-    ends = [len(groups) * worker // workers for worker in range(workers + 1)]
-    return [_joined(groups[begin:end]) for begin, end in pairwise(ends)]
+    return [_joined(groups[worker::workers]) for worker in range(workers)]
 
 
 def shrinking_blocks(requests: Sequence[GenerationRequest], workers: int) -> list[list[GenerationRequest]]:

@@ -23,7 +23,7 @@ from rl_core.rollout.protocol import RolloutEngine
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
-from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.engine_start import start_engine_of_run
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.usage import Usage
@@ -117,7 +117,7 @@ class LocalWorker:
             self.generator.sleep()
         self._meter.memory.enter("update")
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """See WorkerGroup. Of the ranks that hold a generator together only the first one yields rollouts; the others
         iterate too, since they sample with it."""
         return self._meter.time.spent_on("generate", self.generator.generate(requests, sampling))

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +16,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
-from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.messages import Call, Logged, Opening, Raised, Returned, StopYielding, Yielded
 from rl_core.workers.source_path import with_these_sources
@@ -112,7 +112,7 @@ class ProcessWorker:
         """See WorkerGroup."""
         self._call("sleep")
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """See WorkerGroup."""
         if self._generation is not None:
             raise RuntimeError("cannot generate: finish or close the earlier generation")

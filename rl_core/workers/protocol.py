@@ -16,7 +16,7 @@ from rl_core.types import (
     Float32Array,
     GenerationRequest,
     Group,
-    Rollout,
+    RolloutStream,
     Sampling,
     SupervisedExample,
 )
@@ -50,7 +50,7 @@ class WorkerGroup(Protocol):
     def sleep(self) -> None:
         """Give the devices back to the trainer."""
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """Yield rollouts as they finish."""
 
     def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from rl_core.environment import threads_of_a_worker
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
-from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Sampling, SupervisedExample
+from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.dealing import deal, deal_update, dealt, put_back
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.gang import Gang
@@ -156,7 +156,7 @@ class RayWorkerGroup:
         """See WorkerGroup."""
         self._call("sleep")
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """See WorkerGroup."""
         if self._generation is not None and self._generation.is_running:
             raise RuntimeError("cannot generate: finish or close the earlier generation")

@@ -1,6 +1,6 @@
 """Group filtering with the real engine: a reward that is constant for prompts with an even answer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from rl_core.loop.step import StepRecord
 from rl_core.planning.batches import prompts_a_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
+from rl_core.types import GenerationRequest, Group, RolloutKey, RolloutStream, Sampling
 from rl_core.workers.protocol import awake_generator
 from tests.rl_core.steps import take_step
 
@@ -50,8 +51,11 @@ def loader(prepared_run, config) -> PromptLoader:
 
 @pytest.fixture
 def sample(worker, parity, config, prepared_run) -> Sample:
-    def draw(online_filtering: BoundsFilter | None) -> Collected:
+    def draw(
+        online_filtering: BoundsFilter | None, *, n: int = config.rollout.n, recorded: RolloutBatch = EMPTY
+    ) -> Collected:
         drawing = filtering(config, online_filtering)
+        drawing = drawing.model_copy(update={"rollout": drawing.rollout.model_copy(update={"n": n})})
         collector = Collector(
             step=1,
             config=drawing,
@@ -59,6 +63,7 @@ def sample(worker, parity, config, prepared_run) -> Sample:
             rewards=parity,
             timer=PhaseTimer(),
             policy_version=worker.policy_version,
+            recorded=recorded,
         )
         dataset = PreparedDataset.open(prepared_run.data, "train")
         loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
@@ -95,26 +100,62 @@ def odd(size: int | None, **more: object) -> BoundsFilter:
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
-def test_a_draw_has_the_prompts_it_is_told_and_what_passes_first_is_kept(sample, config, size: int) -> None:
+def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_the_batch(
+    sample, config, size: int
+) -> None:
     """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
     wanted = config.data.rollout_batch_size
     batch = sample(odd(size))
     passed = [group for group in batch.generated.groups if int(group.prompt.answer) % 2 == 1]
-    assert list(batch.batch.groups) == passed[:wanted] and len(batch.batch.groups) == wanted
-    assert len(batch.generated.groups) == size * batch.metrics["filter/draws"]
-    earlier = batch.generated.groups[: len(batch.generated.groups) - size]
+    assert list(batch.batch.groups) == passed and len(passed) == wanted
+    assert batch.generated.groups[-1] is passed[-1]
+    draws = -(-len(batch.generated.groups) // size)
+    assert batch.metrics["filter/draws"] == draws
+    earlier = batch.generated.groups[: (draws - 1) * size]
     assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
 
 
-def test_small_draws_throw_less_away_and_learn_from_the_same_groups(sample) -> None:
+def test_draws_of_every_size_generate_and_learn_from_the_same_groups(sample) -> None:
     """A prompt's rollouts depend on nothing but the prompt and the step."""
     one, many = sample(odd(1)), sample(odd(8))
-    assert len(one.generated.groups) < len(many.generated.groups)
 
-    def rollouts(batch: Collected) -> list[tuple[str, bytes]]:
-        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in batch.batch.groups for rollout in g.rollouts]
+    def rollouts(groups: Sequence[Group]) -> list[tuple[str, bytes]]:
+        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in groups for rollout in g.rollouts]
 
-    assert rollouts(one) == rollouts(many)
+    assert rollouts(one.batch.groups) == rollouts(many.batch.groups)
+    assert rollouts(one.generated.groups) == rollouts(many.generated.groups)
+
+
+def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine decodes few sequences at a time, so that most of the draw still waits in it by then. A fast reward
+    scores up to 64 rollouts at once (rl_core/rewards/sample_queue.py)."""
+    n, size = 16, config.data.rollout_batch_size
+    everything = sample(odd(12, filter_low=-1.0, surplus="keep"), n=n)
+    assert len(everything.generated.groups) == 12, "a surplus that is kept is generated"
+    finished: list[RolloutKey] = []
+    generate = worker.generate
+
+    def counted(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+        for rollout in generate(requests, sampling):
+            finished.append(rollout.key)
+            yield rollout
+
+    monkeypatch.setattr(worker, "generate", counted)
+    few_at_a_time = config.rollout.model_copy(update={"max_num_seqs": 4})
+    monkeypatch.setattr(worker.generator._engine, "_config", few_at_a_time)
+    batch = sample(odd(12, filter_low=-1.0), n=n)
+    assert len(batch.generated.groups) == len(batch.batch.groups) == size
+    assert size * n <= len(finished) < 12 * n
+
+
+@pytest.mark.parametrize("surplus", ["discard", "keep"])
+def test_what_an_interrupted_attempt_has_recorded_is_not_generated_again(
+    sample, worker, surplus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sample(odd(5, surplus=surplus))
+    monkeypatch.setattr(worker, "generate", lambda *_: pytest.fail("it generates"))
+    again = sample(odd(5, surplus=surplus), recorded=first.generated)
+    assert again == first and list(again.batch.scores) == list(first.batch.scores)
 
 
 def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample) -> None:

@@ -10,7 +10,8 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
-from rl_core.loop.scoring import StepScores
+from rl_core.loop.quota import every_group
+from rl_core.loop.scoring import DrawScores
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
@@ -61,11 +62,11 @@ def test_512_slow_rewards_overlap_with_generation_and_each_other(
     slow: RunConfig, pool: RewardPool, slow_worker: LocalWorker, prepared_run: RunDirectory
 ) -> None:
     prompts = PreparedDataset.open(prepared_run.data, "train")[:PROMPTS]
-    scoring = StepScores(pool, prompts)
+    scoring = DrawScores(pool, prompts, SAMPLES, every_group())
     sampling = Sampling(temperature=1.0, max_tokens=slow.rollout.max_response_length)
     scoring.watch(slow_worker.generate(requests_for(prompts, SAMPLES, run_seed=1, step=1), sampling))
     generated = time.monotonic()
-    scores = list(scoring.wait().values())
+    scores = list(scoring.wait().scores.values())
     assert [score.error for score in scores] == [None] * PROMPTS * SAMPLES
     during_generation = [score for score in scores if score.components["ended"] < generated]
     assert len(during_generation) > WORKERS
