@@ -10,9 +10,8 @@ from rl_core.config.loading import validate_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.known_models import KNOWN_MODELS
-from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB
-from rl_core.planning.memory_rules import USABLE
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
 from rl_core.planning.settings import settle
 from rl_core.planning.shards import gathered_bytes, part_of

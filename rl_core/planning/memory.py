@@ -45,6 +45,10 @@ HOST_LIBRARIES_BYTES: Final = 6 * GIB
 """Resident memory, on a machine with a GPU, of the process of a run and of its worker's, with the libraries of CUDA. An
 estimate."""
 
+USABLE: Final = 0.92
+"""Share of a GPU's memory that a forecast may fill. The rest is for what a forecast does not know: other programs, the
+driver's reserve, longer tensors than usual."""
+
 PATCHES_BYTES: Final = 4 * GIB
 """Most bytes of the patches of images (rl_core.models.pixels)."""
 

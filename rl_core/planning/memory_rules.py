@@ -1,23 +1,14 @@
 """Problems of a run that does not fit into memory."""
 
 import math
-from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.engine_memory import engine_part, sequence_bytes
-from rl_core.planning.memory import memory_forecast
+from rl_core.planning.fitting_changes import MemoryLimit, fitting_changes, gpus_that_fit, with_changes
 from rl_core.planning.memory_rows import GIB, MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.problem import Problem
-
-USABLE: Final = 0.92
-"""Share of a GPU's memory that a forecast may fill. The rest is for what a forecast does not know: other programs, the
-driver's reserve, longer tensors than usual."""
-
-
-_MOST_GPUS: Final = 64
-"""Most GPUs that a fix proposes."""
 
 
 def memory_problems(
@@ -27,17 +18,20 @@ def memory_problems(
     positions.
 
     Args:
-        config: The run's config, in which every `auto` is settled.
+        config: The run's config.
         sizes: Sizes of its model.
         available_gib: Memory of the GPU, or of the machine.
         on_gpu: Which of the two.
         host_gib: Memory of a machine with a GPU; None does not ask about it.
     """
-    forecast = memory_forecast(config, sizes, gpu_gib=available_gib if on_gpu else None)
+    limit = MemoryLimit(gib=available_gib, on_gpu=on_gpu)
+    forecast = limit.forecast(config, sizes)
+    too_large = _size_problem(config, sizes, forecast, limit)
     checks = (
-        _size_problem(forecast, available_gib, on_gpu, gpus=_gpus_that_fit(config, sizes, available_gib)),
+        too_large,
         _host_problem(forecast, host_gib),
-        _cache_problem(config, sizes, forecast, on_gpu),
+        # Where the trainer has no room, the generator has none either.
+        None if too_large else _cache_problem(config, sizes, forecast, on_gpu),
         position_problem(config, sizes),
     )
     return [problem for problem in checks if problem is not None]
@@ -56,36 +50,30 @@ def position_problem(config: RunConfig, sizes: ModelSizes) -> Problem | None:
     )
 
 
-def _gpus_that_fit(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> int | None:
-    """The number of GPUs of this size on which the run fits if it is spread over them, as a multiple of what it has by
-    a power of two; None if no number up to `_MOST_GPUS` is enough."""
-    cluster = config.cluster
-    while cluster.ranks <= _MOST_GPUS // 2:
-        cluster = cluster.model_copy(update={"devices": 2 * cluster.devices, "sharding": "full"})
-        spread = config.model_copy(update={"cluster": cluster})
-        if memory_forecast(spread, sizes, gpu_gib=gpu_gib).peak_gib <= USABLE * gpu_gib:
-            return cluster.ranks
-    return None
-
-
-def _size_problem(forecast: MemoryForecast, available_gib: float, on_gpu: bool, *, gpus: int | None) -> Problem | None:
-    usable = available_gib * (USABLE if on_gpu else 1.0)
-    needed = forecast.peak_gib if on_gpu else forecast.machine_gib
+def _size_problem(config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, limit: MemoryLimit) -> Problem | None:
+    needed, usable = limit.needed_gib(forecast), limit.usable_gib
     if needed <= usable:
         return None
     largest = max(forecast.rows, key=lambda row: row.num_bytes)
-    engine = "lower rollout.gpu_memory_utilization, " if on_gpu else ""
-    there = f"{usable:.1f} GiB of {available_gib:.1f} may be planned with" if on_gpu else f"{usable:.1f} GiB are there"
+    there = f"GiB of {limit.gib:.1f} may be planned with" if limit.on_gpu else "GiB are there"
     return Problem(
-        where="memory of the GPU" if on_gpu else "memory of this machine",
-        what=f"about {needed:.1f} GiB are needed{_by_workers(forecast) if not on_gpu else ''} and {there}; the largest "
-        f"part is {largest.name}, {largest.gib:.1f} GiB",
-        fix=f"{engine}lower actor.micro_batch_size_per_device_for_update or model.log_prob_chunk_tokens, turn "
-        "model.gradient_checkpointing on, set trainer.offload to all (on a GPU), train less (model.lora, "
-        "model.freeze_vision_tower) or in less (model.dtype bfloat16, actor.optim.strategy adamw_bf16), "
-        + (f"spread it over {gpus} such GPUs (section cluster), " if on_gpu and gpus else "")
-        + "or take a smaller model",
+        where="memory of the GPU" if limit.on_gpu else "memory of this machine",
+        what=f"about {needed:.1f} GiB are needed{_by_workers(forecast) if not limit.on_gpu else ''} and {usable:.1f} "
+        f"{there}; the largest part is {largest.name}, {largest.gib:.1f} GiB",
+        fix=_fix(config, sizes, limit),
     )
+
+
+def _fix(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> str:
+    """The cheapest changes, and what else there is."""
+    ways = []
+    if changes := fitting_changes(config, sizes, limit):
+        needed = limit.needed_gib(limit.forecast(with_changes(config, changes), sizes))
+        ways.append(f"set {', '.join(map(str, changes))} (then about {needed:.1f} GiB are needed)")
+    if limit.on_gpu and (gpus := gpus_that_fit(config, sizes, limit)):
+        ways.append(f"spread it over {gpus} such GPUs (section cluster)")
+    ways.append("give it shorter prompts (data.max_prompt_length, with data.max_pixels) or responses")
+    return ", or ".join([*ways, "take a smaller model"])
 
 
 def _host_problem(forecast: MemoryForecast, host_gib: float | None) -> Problem | None:

@@ -9,8 +9,7 @@ from rl_core.planning.batches import longest_sequence
 from rl_core.planning.cluster_rules import placement_problems
 from rl_core.planning.device_rates import DeviceRates
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rules import USABLE
+from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.sequence_rules import sequence_problems
 from rl_core.planning.settings import settle

@@ -20,7 +20,6 @@ from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.sequence_rules import head_problems
-from rl_core.planning.settings import settle
 from rl_core.planning.source_rules import (
     file_problems,
     model_path_problems,
@@ -116,12 +115,12 @@ def _size_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> lis
 
 
 def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> list[Problem]:
-    host, settled = psutil.virtual_memory().total / GIB, settle(config, sizes, gpu).config
+    host = psutil.virtual_memory().total / GIB
     if gpu is None:
-        return memory_problems(settled, sizes, available_gib=host, on_gpu=False)
+        return memory_problems(config, sizes, available_gib=host, on_gpu=False)
     if gpu.memory_gib is not None:
         there = None if gpu.is_elsewhere else host
-        return memory_problems(settled, sizes, available_gib=gpu.memory_gib, on_gpu=True, host_gib=there)
+        return memory_problems(config, sizes, available_gib=gpu.memory_gib, on_gpu=True, host_gib=there)
     unknown = Problem(
         where="memory of the GPU",
         what="the driver does not tell how much there is, so it is not known whether the run fits",

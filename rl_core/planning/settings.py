@@ -11,9 +11,9 @@ from typing import Any, Final, get_args
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
 from rl_core.planning.batches import longest_sequence
+from rl_core.planning.changes import changed, configured
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import CONTEXT, GRAPHS, memory_forecast
-from rl_core.planning.memory_rules import USABLE
+from rl_core.planning.memory import CONTEXT, GRAPHS, USABLE, memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
 
 MOST_TOKENS: Final = 32_768
@@ -77,6 +77,11 @@ def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Sett
     return _fitted(config, sizes, gpu.memory_gib)
 
 
+def auto_keys(config: RunConfig) -> list[str]:
+    """The settings that may be `auto`."""
+    return list(_usual(config))
+
+
 def _usual(config: RunConfig) -> dict[str, Any]:
     """What `auto` is on a CPU."""
     owners = ("actor", "critic") if config.critic is not None else ("actor",)
@@ -90,7 +95,7 @@ def _fitted(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> Settled:
     else the last one, which takes the least."""
     best, cached = None, 0
     for values in _candidates(config):
-        candidate = _with_share(_changed(config, values), sizes, gpu_gib)
+        candidate = _with_share(_with_autos(config, values), sizes, gpu_gib)
         forecast = memory_forecast(candidate, sizes, gpu_gib=gpu_gib)
         if forecast.peak_gib <= USABLE * gpu_gib and forecast.cached_sequences > cached:
             best, cached = candidate, forecast.cached_sequences
@@ -100,7 +105,7 @@ def _fitted(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> Settled:
     forecast = memory_forecast(chosen, sizes, gpu_gib=gpu_gib)
     needed = f"{forecast.peak_gib:.1f} GiB of {gpu_gib:.1f}"
     why = f"needs about {needed}" if best else f"takes the least, and needs about {needed}"
-    return _with_choices(config, {key: _configured(chosen, key) for key in _usual(config)}, why=why)
+    return _with_choices(config, {key: configured(chosen, key) for key in _usual(config)}, why=why)
 
 
 def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
@@ -143,31 +148,22 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
     else:  # vLLM counts its graphs within its share
         beside = sum(row.gib for row in forecast.rows_of("always") if row.name != GRAPHS)
     left = int((USABLE - beside / gpu_gib) * 100) / 100
-    return _changed(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
+    return _with_autos(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
 
 
 def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> Settled:
     choices = [
-        Choice(key=key, value=value, why=why) for key, value in values.items() if _configured(config, key) == "auto"
+        Choice(key=key, value=value, why=why) for key, value in values.items() if configured(config, key) == "auto"
     ]
-    return Settled(config=_changed(config, values), choices=tuple(choices))
+    return Settled(config=_with_autos(config, values), choices=tuple(choices))
 
 
-def _changed(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+def _with_autos(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     """The config with these values where it says `auto`."""
-    sections: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        section, name = key.split(".")
-        if _configured(config, key) == "auto":
-            sections.setdefault(section, {})[name] = value
-    return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=changes) for name, changes in sections.items()}
-    )
-
-
-def _configured(config: RunConfig, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(config, section), name)
+        if configured(config, key) == "auto":
+            config = changed(config, key, value)
+    return config
 
 
 def _pass_key(owner: str, kind: str) -> str:

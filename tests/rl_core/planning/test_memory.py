@@ -11,12 +11,19 @@ from rl_core.config.run import RunConfig
 from rl_core.models import pixels
 from rl_core.planning.activations import activation_bytes, layer_bytes, update_tokens, vision_bytes
 from rl_core.planning.engine_memory import engine_part
-from rl_core.planning.memory import HOLES_ON_CPU, KEPT_ON_CPU, LIBRARIES_BYTES, memory_forecast
+from rl_core.planning.memory import HOLES_ON_CPU, KEPT_ON_CPU, LIBRARIES_BYTES, USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB
-from rl_core.planning.memory_rules import USABLE, memory_problems
+from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 
 Configure = Callable[..., RunConfig]
+
+PASSES = (
+    "model.gradient_checkpointing=false",
+    "actor.micro_batch_size_per_device_for_update=4",
+    "actor.micro_batch_size_per_device_for_experience=16",
+)
+"""Settings that a GPU would choose otherwise."""
 
 LINEAR_LAYERS = {
     "self_attn.q_proj": 3584 + 3584,
@@ -314,7 +321,7 @@ def test_an_engine_share_below_its_own_weights_leaves_no_cache(configure: Config
 
 
 def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.4")
+    config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.4", *PASSES)
     needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).turn_gib("update")
     assert not memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE + 0.5, on_gpu=True)
     (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE - 0.5, on_gpu=True)
@@ -360,7 +367,7 @@ def test_workers_of_a_machine_share_its_memory(configure: Configure) -> None:
 
 
 def test_more_gpus_are_proposed_where_they_are_enough(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5")
+    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5", "trainer.offload=none", *PASSES)
     told = memory_problems(config, SEVEN_BILLION, available_gib=80.0, on_gpu=True)[0]
     assert "spread it over 4 such GPUs" in str(told)
     enough = config.model_copy(update={"cluster": config.cluster.model_copy(update={"devices": 4})})

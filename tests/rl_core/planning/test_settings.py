@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rules import USABLE, memory_problems
+from rl_core.planning.memory import USABLE, memory_forecast
+from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.settings import FEWEST_TOKENS, MOST_TOKENS, Settled, settle
 

@@ -1,0 +1,159 @@
+"""The cheapest changes of a config with which its run fits into memory, by the forecast."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rl_core.config.model import LoraConfig
+from rl_core.config.run import RunConfig
+from rl_core.planning.changes import changed, configured
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.memory import USABLE, memory_forecast
+from rl_core.planning.memory_rows import MemoryForecast
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.settings import auto_keys, settle
+
+CHUNKS: Final = (1024, 512, 256)
+"""Smaller values of `model.log_prob_chunk_tokens`. Below the last one the logits hardly count, and the output head
+computes slowly."""
+
+_MOST_GPUS: Final = 64
+"""Most GPUs that are proposed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """Another value of a setting.
+
+    Attributes:
+        key: Its dotted key.
+        value: What it is set to; `auto` leaves it to the forecast.
+        shown: The value as a config file has it; with `auto`, what it becomes.
+    """
+
+    key: str
+    value: Any
+    shown: str
+
+    def __str__(self) -> str:
+        return f"{self.key} to {self.shown}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryLimit:
+    """The memory that a run may take.
+
+    Attributes:
+        gib: That of a GPU, or of the machine if the run computes on its CPU.
+        on_gpu: Which of the two.
+    """
+
+    gib: float
+    on_gpu: bool
+
+    @property
+    def usable_gib(self) -> float:
+        """What a forecast may fill."""
+        return USABLE * self.gib if self.on_gpu else self.gib
+
+    def settled(self, config: RunConfig, sizes: ModelSizes) -> RunConfig:
+        """The config in which no setting is `auto`."""
+        return settle(config, sizes, Gpu(memory_gib=self.gib) if self.on_gpu else None).config
+
+    def forecast(self, config: RunConfig, sizes: ModelSizes) -> MemoryForecast:
+        """What a run takes, with the settings that suit it best."""
+        return memory_forecast(self.settled(config, sizes), sizes, gpu_gib=self.gib if self.on_gpu else None)
+
+    def needed_gib(self, forecast: MemoryForecast) -> float:
+        """The part of a forecast that has to fit."""
+        return forecast.peak_gib if self.on_gpu else forecast.machine_gib
+
+    def fits(self, config: RunConfig, sizes: ModelSizes) -> bool:
+        """Whether a run fits, with at least one sequence in the generator's cache."""
+        forecast = self.forecast(config, sizes)
+        return self.needed_gib(forecast) <= self.usable_gib and forecast.cached_sequences > 0
+
+
+def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
+    """The cheapest changes with which the run fits, each of which is needed; None if it fits with no such changes.
+
+    They are tried in the order in which a user would rather make them: first those that cost time alone, then those
+    that round more, then those that train less.
+    """
+    made: list[Change] = []
+    for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
+        made.append(change)
+        if limit.fits(with_changes(config, made), sizes):
+            return _shown(config, sizes, limit, _needed(config, sizes, limit, made))
+    return None
+
+
+def with_changes(config: RunConfig, changes: Sequence[Change]) -> RunConfig:
+    """The config with these changes."""
+    for change in changes:
+        config = changed(config, change.key, change.value)
+    return config
+
+
+def gpus_that_fit(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> int | None:
+    """The number of GPUs of this size on which the run fits if it is spread over them, as a multiple of what it has by
+    a power of two; None if no number up to `_MOST_GPUS` is enough."""
+    cluster = config.cluster
+    while cluster.ranks <= _MOST_GPUS // 2:
+        cluster = cluster.model_copy(update={"devices": 2 * cluster.devices, "sharding": "full"})
+        if limit.fits(changed(config, "cluster", cluster), sizes):
+            return cluster.ranks
+    return None
+
+
+def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Change]:
+    """Every change that takes less memory than what the config says, the cheapest first."""
+    owners = ["actor", "critic"] if config.critic is not None else ["actor"]
+    # The trainer computes the same in smaller passes, or a second time.
+    if on_gpu:
+        yield from (_change(key, "auto") for key in auto_keys(config) if configured(config, key) != "auto")
+    else:
+        kinds = ("update", "experience")
+        yield from (_change(f"{owner}.micro_batch_size_per_device_for_{kind}", 1) for owner in owners for kind in kinds)
+        if config.trainer.async_save:
+            yield _change("trainer.async_save", False)
+        if not config.model.recomputes_activations:
+            yield _change("model.gradient_checkpointing", True)
+    smaller = (tokens for tokens in CHUNKS if tokens < config.model.log_prob_chunk_tokens)
+    yield from (_change("model.log_prob_chunk_tokens", tokens) for tokens in smaller)
+    if config.cluster.trainers > 1 and config.cluster.sharding != "full":
+        yield _change("cluster.sharding", "full")
+    # It rounds more.
+    if config.model.dtype != "bfloat16":
+        yield _change("model.dtype", "bfloat16")
+    for owner in owners:
+        if configured(config, f"{owner}.optim.strategy") != "adamw_bf16":
+            yield _change(f"{owner}.optim.strategy", "adamw_bf16")
+    # It trains less.
+    if config.model.lora is None:
+        if sizes.vision_parameters and not config.model.freeze_vision_tower:
+            yield _change("model.freeze_vision_tower", True)
+        lora = LoraConfig()
+        yield Change(key="model.lora", value=lora, shown=f"{{rank: {lora.rank}}}")
+
+
+def _change(key: str, value: Any) -> Change:
+    return Change(key=key, value=value, shown=str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _needed(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
+    """Those of the changes without which the run does not fit, given up from the most expensive to the cheapest."""
+    needed = list(changes)
+    for change in reversed(changes):
+        fewer = [other for other in needed if other is not change]
+        if limit.fits(with_changes(config, fewer), sizes):
+            needed = fewer
+    return needed
+
+
+def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
+    """The changes with what `auto` becomes."""
+    settled = limit.settled(with_changes(config, changes), sizes)
+    return [
+        _change(change.key, configured(settled, change.key)) if change.value == "auto" else change for change in changes
+    ]
