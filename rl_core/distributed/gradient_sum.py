@@ -20,7 +20,7 @@ def sum_gradients(module: nn.Module, ranks: Ranks) -> None:
     A rank without a gradient of a parameter, such as one without images, adds nothing to it. A parameter that has none
     on any rank has none afterwards. Nothing happens to a rank that is alone, and to weights that are spread.
     """
-    if ranks.world is None or ranks.mesh is not None:
+    if not ranks.add_up_gradients:
         return
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for bucket in _buckets(_with_gradient_on_a_rank(trained)):

@@ -119,6 +119,12 @@ class Ranks:
         return None if self.world is None else self.world.mesh
 
     @property
+    def add_up_gradients(self) -> bool:
+        """Whether they add up their gradients once in an optimizer step: they are several, and each has all weights.
+        Where weights are spread this is part of every pass."""
+        return self.world is not None and self.mesh is None
+
+    @property
     def is_first(self) -> bool:
         """Whether this rank does what only one of them does, such as to write a file."""
         return self.place.rank == 0
