@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, step_time, update_seconds
+from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, sendings, update_seconds
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -32,9 +32,12 @@ class MeasuredStep:
     Attributes:
         work: Its work.
         arrangement: Its workers.
-        generate: Seconds that the generator with the longest time worked.
-        update: Seconds that the trainer with the longest time worked.
+        generate: Seconds that the generator with the longest time worked on the rollout batch.
+        update: Seconds that the trainer with the longest time worked on it.
+        exchange: The part of `update` in which the policy's gradients were exchanged between workers that each have all
+            weights.
         sync: Seconds of giving the generators the weights.
+        compare: Seconds in which generator and trainer were compared; 0 unless generation overlaps with the update.
         total: Seconds of the whole step.
     """
 
@@ -42,16 +45,23 @@ class MeasuredStep:
     arrangement: Arrangement
     generate: float
     update: float
+    exchange: float = 0.0
     sync: float
+    compare: float = 0.0
     total: float
 
     @property
     def other(self) -> float:
-        """Seconds that are not part of the others: no device worked, or, where generation overlaps with the update, the
-        two were compared."""
+        """Seconds that are not part of the others, in which no device worked."""
         is_overlapped = self.arrangement.is_overlapped
         work = max(self.generate, self.update) if is_overlapped else self.generate + self.update
-        return max(0.0, self.total - self.sync - work)
+        return max(0.0, self.total - self.sync - self.compare - work)
+
+    @property
+    def passes(self) -> float:
+        """Seconds that the trainer computed. A critic's exchange is timed as part of its update; for each optimizer
+        step it is taken to be that of the policy."""
+        return max(0.0, self.update - self.exchange * self.work.optimizer_steps / self.work.updates[0].steps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,26 +82,70 @@ def measured_rates(steps: Sequence[MeasuredStep], shape: DeviceRates = EQUAL_PAR
 
     Args:
         steps: Measured steps, one or more.
-        shape: Rates with the proportions to assume, such as those of the data sheet of the GPU.
+        shape: Rates with the proportions to assume, such as those of the data sheet of the GPU. Its gradients' exchange
+            is taken where no step tells it.
     """
     fixed, growing = _factors([_generation(step, shape) for step in steps])
     rates = shape.generating(fixed=fixed, growing=growing)
     fixed, growing = _factors([_update(step, shape) for step in steps])
     rates = rates.updating(fixed=fixed, growing=growing)
+    exchanges = [step.exchange / _sendings(step) for step in steps if step.arrangement.exchanging > 1]
     within = [step.sync for step in steps if not step.arrangement.is_split]
     between = [step.sync for step in steps if step.arrangement.is_split]
-    in_turn = [step.other for step in steps if not step.arrangement.is_overlapped]
-    ahead = [
-        max(0.0, step.other - step_time(step.work, rates, step.arrangement).compare)
-        for step in steps
-        if step.arrangement.is_overlapped
-    ]
     return replace(
         rates,
+        exchange=median(exchanges or [rates.exchange]),
         sync_within=median(within or between),
         sync_between=median(between or within),
-        other=median(in_turn or ahead),
+        other=median(step.other for step in steps),
     )
+
+
+def rates_of_shared_cores(steps: Sequence[MeasuredStep]) -> DeviceRates:
+    """The rates of workers that share the cores of a machine, with how much these crowd each other.
+
+    One step off-policy, a generator and a trainer take so many times as long as in turn. How much slower several
+    workers in turn are than one can only be told where steps of one worker, with different numbers of tokens, tell what
+    does not grow with the work. Without steps of one worker at a time, the rates are those of workers among others.
+
+    Args:
+        steps: Measured steps, one or more.
+    """
+    every = measured_rates(steps)
+    in_turn = [step for step in steps if not step.arrangement.is_overlapped]
+    alone = [step for step in in_turn if not step.arrangement.is_crowded]
+    if not alone:
+        return every
+    is_told = _differ([_generation(step, EQUAL_PARTS) for step in alone])
+    rates = measured_rates(alone if is_told else in_turn)
+    crowding = _slowness([step for step in in_turn if step.arrangement.is_crowded], rates) if is_told else 1.0
+    beside = _slowness([step for step in steps if step.arrangement.is_overlapped], rates)
+    return replace(
+        rates,
+        exchange=every.exchange,
+        sync_within=every.sync_within,
+        sync_between=every.sync_between,
+        other=every.other,
+        crowding=crowding or 1.0,
+        beside=beside or crowding or 1.0,
+    )
+
+
+def _slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float | None:
+    """Times as long as at these rates that the devices took, 1 at least; None if there are no steps."""
+    if not steps:
+        return None
+    expected = sum(
+        generate_seconds(step.work, rates, step.arrangement)
+        + update_seconds(step.work, replace(rates, exchange=0.0), step.arrangement)
+        for step in steps
+    )
+    return max(1.0, sum(step.generate + step.passes for step in steps) / expected)
+
+
+def _sendings(step: MeasuredStep) -> float:
+    """How often a worker has sent the policy's gradients in a step."""
+    return step.work.updates[0].steps * sendings(step.arrangement.exchanging)
 
 
 def _generation(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
@@ -103,8 +157,8 @@ def _generation(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
 
 def _update(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
     fixed = shape.update_fixed * step.work.optimizer_steps
-    whole = update_seconds(step.work, shape, step.arrangement)
-    return _Seconds(fixed=fixed, growing=whole - fixed, measured=step.update)
+    whole = update_seconds(step.work, replace(shape, exchange=0.0), step.arrangement)
+    return _Seconds(fixed=fixed, growing=whole - fixed, measured=step.passes)
 
 
 _DIFFERENT: Final = 1.5
@@ -112,11 +166,15 @@ _DIFFERENT: Final = 1.5
 step to step, and from small differences least squares would find the noise."""
 
 
+def _differ(steps: Sequence[_Seconds]) -> bool:
+    proportions = [step.fixed / step.growing for step in steps]
+    return max(proportions) >= _DIFFERENT * min(proportions)
+
+
 def _factors(steps: Sequence[_Seconds]) -> tuple[float, float]:
     """By what to multiply the fixed and the growing seconds of the shape, neither of them negative."""
-    proportions = [step.fixed / step.growing for step in steps]
     together = sum(step.measured for step in steps) / sum(step.fixed + step.growing for step in steps)
-    if max(proportions) < _DIFFERENT * min(proportions):
+    if not _differ(steps):
         return together, together
     fixed, growing = _least_squares(steps)
     if fixed < 0.0:
