@@ -135,12 +135,13 @@ def _slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float | None
     """Times as long as at these rates that the devices took, 1 at least; None if there are no steps."""
     if not steps:
         return None
-    expected = sum(
-        generate_seconds(step.work, rates, step.arrangement)
-        + update_seconds(step.work, replace(rates, exchange=0.0), step.arrangement)
+    computing = replace(rates, exchange=0.0)
+    expected = [
+        generate_seconds(step.work, computing, step.arrangement)
+        + update_seconds(step.work, computing, step.arrangement)
         for step in steps
-    )
-    return max(1.0, sum(step.generate + step.passes for step in steps) / expected)
+    ]
+    return max(1.0, median((step.generate + step.passes) / own for step, own in zip(steps, expected, strict=True)))
 
 
 def _sendings(step: MeasuredStep) -> float:
