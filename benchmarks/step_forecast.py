@@ -15,7 +15,7 @@ from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.side import CONFIG, SideResult
 from rl_core.config.loading import load_config
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates, rates_of_shared_cores
+from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
 from rl_core.planning.step_time import StepTime, step_time
 from rl_core.planning.step_work import Lengths
 from tasks.results.measured_steps import measured_step
@@ -54,16 +54,22 @@ CALIBRATION: Final[Mapping[str, Trained]] = {
 def calibrated(sides: Mapping[str, SideResult]) -> DeviceRates:
     """The rates of a worker with one core, from the runs `CALIBRATION`.
 
-    What a step of two workers needs beside their work has three parts, of which the rewards and records grow with the
-    batch: by as much as between the whole and the half batch of one worker.
+    What a step of two workers needs beside their work is more for the whole batch than for half of it, by as much as
+    with one worker: rewards and records.
     """
     steps = {name: steps_of(sides[name], trained.settings) for name, trained in CALIBRATION.items()}
-    rates = rates_of_shared_cores([step for own in steps.values() for step in own])
-    other = {name: measured_rates(own).other for name, own in steps.items()}
+    together, ahead = steps["half, two workers"], steps["half, one step off"]
+    alone = measured_rates([*steps["whole"], *steps["half"]])
+    found = {name: measured_rates(own) for name, own in steps.items()}
+    two = found["half, two workers"]
     return replace(
-        rates,
-        sync_within=measured_rates(steps["half, two workers"]).sync_within,
-        other=other["half, two workers"] + max(0.0, other["whole"] - other["half"]),
+        alone,
+        exchange=two.exchange,
+        sync_within=two.sync_within,
+        sync_between=found["half, one step off"].sync_between,
+        other=two.other + max(0.0, found["whole"].other - found["half"].other),
+        crowding=slowness(together, alone),
+        beside=slowness(ahead, alone),
     )
 
 

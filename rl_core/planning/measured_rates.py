@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, sendings, update_seconds
+from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, sendings, step_time, update_seconds
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -101,47 +101,16 @@ def measured_rates(steps: Sequence[MeasuredStep], shape: DeviceRates = EQUAL_PAR
     )
 
 
-def rates_of_shared_cores(steps: Sequence[MeasuredStep]) -> DeviceRates:
-    """The rates of workers that share the cores of a machine, with how much these crowd each other.
-
-    One step off-policy, a generator and a trainer take so many times as long as in turn. How much slower several
-    workers in turn are than one can only be told where steps of one worker, with different numbers of tokens, tell what
-    does not grow with the work. Without steps of one worker at a time, the rates are those of workers among others.
-
-    Args:
-        steps: Measured steps, one or more.
-    """
-    every = measured_rates(steps)
-    in_turn = [step for step in steps if not step.arrangement.is_overlapped]
-    alone = [step for step in in_turn if not step.arrangement.is_crowded]
-    if not alone:
-        return every
-    is_told = _differ([_generation(step, EQUAL_PARTS) for step in alone])
-    rates = measured_rates(alone if is_told else in_turn)
-    crowding = _slowness([step for step in in_turn if step.arrangement.is_crowded], rates) if is_told else 1.0
-    beside = _slowness([step for step in steps if step.arrangement.is_overlapped], rates)
-    return replace(
-        rates,
-        exchange=every.exchange,
-        sync_within=every.sync_within,
-        sync_between=every.sync_between,
-        other=every.other,
-        crowding=crowding or 1.0,
-        beside=beside or crowding or 1.0,
-    )
-
-
-def _slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float | None:
-    """Times as long as at these rates that the devices took, 1 at least; None if there are no steps."""
-    if not steps:
-        return None
-    computing = replace(rates, exchange=0.0)
-    expected = [
-        generate_seconds(step.work, computing, step.arrangement)
-        + update_seconds(step.work, computing, step.arrangement)
-        for step in steps
+def slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float:
+    """Times as long as at these rates that the devices took in the median step: the `crowding` or `beside` of workers
+    that share cores, if the rates are those of a worker alone. Never less than 1: what is faster together was disturbed
+    when it was alone."""
+    alone = replace(rates, exchange=0.0, crowding=1.0, beside=1.0)
+    times = [step_time(step.work, alone, step.arrangement) for step in steps]
+    ratios = [
+        (step.generate + step.passes) / (time.generate + time.update) for step, time in zip(steps, times, strict=True)
     ]
-    return max(1.0, median((step.generate + step.passes) / own for step, own in zip(steps, expected, strict=True)))
+    return max(1.0, median(ratios))
 
 
 def _sendings(step: MeasuredStep) -> float:
@@ -167,15 +136,11 @@ _DIFFERENT: Final = 1.5
 step to step, and from small differences least squares would find the noise."""
 
 
-def _differ(steps: Sequence[_Seconds]) -> bool:
-    proportions = [step.fixed / step.growing for step in steps]
-    return max(proportions) >= _DIFFERENT * min(proportions)
-
-
 def _factors(steps: Sequence[_Seconds]) -> tuple[float, float]:
     """By what to multiply the fixed and the growing seconds of the shape, neither of them negative."""
+    proportions = [step.fixed / step.growing for step in steps]
     together = sum(step.measured for step in steps) / sum(step.fixed + step.growing for step in steps)
-    if not _differ(steps):
+    if max(proportions) < _DIFFERENT * min(proportions):
         return together, together
     fixed, growing = _least_squares(steps)
     if fixed < 0.0:

@@ -62,11 +62,6 @@ class Arrangement:
             is_overlapped=cluster.is_split and staleness > 0,
         )
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether several workers work at the same time."""
-        return self.is_overlapped or self.generators > 1 or self.learners > 1
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTime:

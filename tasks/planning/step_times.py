@@ -8,7 +8,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.assumed_rates import ARITHMETIC_EFFICIENCY, MEMORY_EFFICIENCY, assumed_rates
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.gpu_cards import CARDS, card_named
-from rl_core.planning.measured_rates import EQUAL_PARTS, MeasuredStep, measured_rates, rates_of_shared_cores
+from rl_core.planning.measured_rates import EQUAL_PARTS, MeasuredStep, measured_rates
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.placement_times import PlacementTime, in_flight, placement_times
 from rl_core.planning.settings import settle
@@ -46,7 +46,7 @@ def step_times(config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, g
         lengths = _mean_lengths(steps)
         is_known = card is not None and sizes is not None
         shape = assumed_rates(settled, sizes, card, lengths) if card and sizes else EQUAL_PARTS
-        rates = rates_of_shared_cores(steps) if gpu is None else measured_rates(steps, shape)
+        rates = measured_rates(steps, shape)
         return StepTimes(
             placements=placement_times(config, sizes, gpu, lengths=lengths, rates_of=lambda _: rates),
             told=_measured_words(steps, lengths) + ("" if is_known else _PROPORTIONAL),

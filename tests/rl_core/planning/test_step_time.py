@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates, rates_of_shared_cores
+from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
 from rl_core.planning.step_time import Arrangement, StepTime, decode_steps, generate_seconds, step_time
 from rl_core.planning.step_work import Lengths, StepWork, Updates
 
@@ -201,42 +201,30 @@ HALF = replace(WORK, prompts=32, updates=(Updates(steps=4, groups=8),))
 """Half the work, which tells what does not grow with it."""
 
 
-def test_one_worker_beside_several_tells_how_these_crowd_each_other() -> None:
-    """From half the batch the whole one is foretold, in every arrangement."""
-    shape_is_known = replace(WORK, lengths=replace(WORK.lengths, prompt=1e-9), forwards=0)
-    whole, half = (replace(shape_is_known, prompts=one.prompts, updates=one.updates) for one in (WORK, HALF))
-    alone = [measured(whole, CROWDED, ALONE), measured(half, CROWDED, ALONE)]
-    several = [measured(half, CROWDED, placed) for placed in (TOGETHER, AHEAD)]
-    found = rates_of_shared_cores([*alone, *several])
-    assert (found.crowding, found.beside, found.exchange) == pytest.approx((1.5, 1.25, RATES.exchange))
-    for placed in (ALONE, TOGETHER, AHEAD):
-        expected, time = (step_time(whole, rates, placed) for rates in (CROWDED, found))
-        assert (time.generate, time.update) == pytest.approx((expected.generate, expected.update))
-    only = rates_of_shared_cores([*alone, several[0]])
-    assert only.beside == only.crowding == pytest.approx(1.5), "what was measured holds for what was not"
+@pytest.mark.parametrize(("placed", "expected"), [(ALONE, 1.0), (TOGETHER, 1.5), (AHEAD, 1.25)])
+def test_how_workers_slow_each_other_down_is_measured(placed: Arrangement, expected: float) -> None:
+    """A disturbed step does not change it."""
+    steps = [measured(HALF, CROWDED, placed)] * 3
+    steps[0] = replace(steps[0], generate=9.0)
+    assert slowness(steps, RATES) == slowness(steps, CROWDED) == pytest.approx(expected)
+    fast = replace(steps[1], generate=0.01, update=0.01, exchange=0.0)
+    assert slowness([fast], RATES) == 1.0
 
 
-def test_one_step_off_is_slower_than_in_turn_as_it_was_measured() -> None:
-    alone, together, ahead = (measured(WORK, CROWDED, placed) for placed in (ALONE, TOGETHER, AHEAD))
-    found = rates_of_shared_cores([alone, ahead])
-    assert found.beside == pytest.approx(1.25)
-    assert step_time(WORK, found, AHEAD).generate == pytest.approx(ahead.generate)
-    assert rates_of_shared_cores([alone, together, ahead]).crowding == 1.0, "it may be what does not grow with the work"
-    assert rates_of_shared_cores([together, ahead]) == measured_rates([together, ahead])
-
-
-@pytest.mark.parametrize("placed", [ALONE, TOGETHER, AHEAD])
-def test_steps_of_one_arrangement_are_given_back(placed: Arrangement) -> None:
-    step = measured(WORK, CROWDED, placed)
-    found = rates_of_shared_cores([step])
-    assert (found.crowding, found.beside) == (1.0, 1.0)
-    assert step_time(WORK, found, placed).generate == pytest.approx(step.generate)
-    assert step_time(WORK, found, placed).update == pytest.approx(step.update)
-
-
-def test_workers_that_were_faster_together_do_not_crowd_each_other() -> None:
-    fast = replace(measured(WORK, RATES, AHEAD), generate=0.1, update=0.1)
-    assert rates_of_shared_cores([measured(WORK, RATES, ALONE), fast]).beside == 1.0
+def test_from_half_the_batch_the_whole_one_is_foretold() -> None:
+    """As the benchmark does: one worker alone with both, several with half of it."""
+    shape = replace(RATES.slower(2.0), exchange=0.0)
+    alone = measured_rates([measured(work, RATES, ALONE) for work in (WORK, HALF)], shape)
+    together, ahead = (measured(HALF, CROWDED, placed) for placed in (TOGETHER, AHEAD))
+    rates = replace(
+        alone,
+        exchange=measured_rates([together]).exchange,
+        sync_within=together.sync,
+        crowding=slowness([together], alone),
+        beside=slowness([ahead], alone),
+    )
+    for placed in (TOGETHER, ALONE, AHEAD):
+        assert step_time(WORK, rates, placed).step == pytest.approx(step_time(WORK, CROWDED, placed).step)
 
 
 def test_no_part_is_negative_however_the_seconds_are() -> None:
