@@ -3,17 +3,18 @@
 Three arrangements train the quickstart's model from the same rows and cold-started weights, with the same batch, on the
 same two processor cores: both workers generate and train in turn (`colocated`); one generates and the other trains
 (`split`), which take turns on-policy; and the same one step off-policy (`rollout.staleness: 1`), where they work at the
-same time. They run in turn, every run in a process of its own. Each round also runs one worker with the whole and with
-half the batch, and two of them side by side: from these the forecast of step time that `sightline plan` prints is
-calibrated (benchmarks.step_forecast), and compared with the arrangements. Writes a file with `--output`, and with
-`--picture` what each worker did when.
+same time. They run in turn, every run in a process of its own. In between each round runs the trainings from which the
+forecast of step time that `sightline plan` prints is calibrated (benchmarks.step_forecast), so that a machine which
+slows down slows all of them; then the forecast is compared with the arrangements, part by part. Writes a file with
+`--output`, and with `--picture` what each worker did when.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
@@ -24,20 +25,29 @@ from matplotlib.patches import Rectangle
 from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.report import machine_facts
 from benchmarks.speed.side import SideResult
-from benchmarks.step_forecast import HALF, Calibration, forecasts
+from benchmarks.step_forecast import (
+    CALIBRATION,
+    ONE_STEP_OFF,
+    Trained,
+    calibrated,
+    forecast_table,
+    forecasts,
+    steps_of,
+)
 from benchmarks.versus_trl import pin_to_cores, prepared_work, run_module
 
-ARRANGEMENTS: Final[Mapping[str, Sequence[str]]] = {
-    "colocated": (),
-    "split": ("cluster.placement=split",),
-    "split, one step off": ("cluster.placement=split", "rollout.staleness=1"),
+ARRANGEMENTS: Final[Mapping[str, Trained]] = {
+    "colocated": Trained(workers=2),
+    "split": Trained(workers=2, settings=("cluster.placement=split",)),
+    "split, one step off": Trained(workers=2, settings=ONE_STEP_OFF),
 }
-"""[name] -> settings."""
+"""[name] -> a training that is compared."""
+
+TRAININGS: Final = {**ARRANGEMENTS, **CALIBRATION}
+"""[name] -> each training of a round."""
 
 Round = Mapping[str, SideResult]
-
-_OTHER_SEED: Final = 1000
-"""What is added to the seed of the second of two runs side by side."""
+"""[name] -> its training in a round."""
 
 _SHOWN_STEPS: Final = 4
 _COLOURS: Final = {"generate": "#3b76c4", "update": "#d98032", "sync": "#8a8f98", "save": "#8a8f98", "load": "#8a8f98"}
@@ -49,15 +59,15 @@ def main() -> None:
     facts = machine_facts("benchmarks.placement", sys.argv[1:])
     work = prepared_work(arguments.work, 2)
     rounds: list[Round] = []
-    calibrations: list[Calibration] = []
     for number, seed in enumerate(arguments.seeds):
-        order = [*ARRANGEMENTS][:: -1 if number % 2 else 1]
-        rounds.append({name: run(work, name, seed, arguments.steps) for name in order})
-        calibrations.append(calibrate(work, seed, arguments.steps))
+        rounds.append({name: train(work, name, seed, arguments.steps) for name in order(number)})
         speeds = [f"{name} {speed(rounds[-1][name], arguments.steps):.0f}" for name in ARRANGEMENTS]
         print(f"seed {seed}: {', '.join(speeds)} samples a second", flush=True)
-    compared = forecast_summary(rounds, calibrations)
-    text = json.dumps(facts | summary(rounds, arguments.steps) | {"step_time": compared}, indent=1)
+        print(forecast_table(compare(rounds[-1])["arrangements"]), flush=True)
+    text = json.dumps(
+        facts | summary(rounds, arguments.steps) | {"step_time": forecast_summary(rounds)},
+        indent=1,
+    )
     print(text)
     if arguments.output:
         arguments.output.write_text(text + "\n")
@@ -75,36 +85,36 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(work: Path, name: str, seed: int, steps: int) -> SideResult:
-    """One training in this arrangement."""
-    out = work / f"placement-{[*ARRANGEMENTS].index(name)}-{seed}.json"
-    return train(work, out, seed, steps, workers=2, settings=ARRANGEMENTS[name])
+def order(number: int) -> list[str]:
+    """The trainings of a round, an arrangement after each calibrating one; backwards in every second round."""
+    pairs = zip_longest(CALIBRATION, ARRANGEMENTS)
+    names = [name for name in chain.from_iterable(pairs) if name is not None]
+    return names[::-1] if number % 2 else names
 
 
-def calibrate(work: Path, seed: int, steps: int) -> Calibration:
-    """The runs of one worker that the forecast is made from."""
-
-    def alone(name: str, own: int, settings: Sequence[str] = ()) -> SideResult:
-        return train(work, work / f"placement-{name}-{own}.json", own, steps, workers=1, settings=settings)
-
-    with ThreadPoolExecutor() as pool:
-        apart = [*pool.map(lambda own: alone("apart", own), (seed, seed + _OTHER_SEED))]
-    return Calibration(whole=alone("whole", seed), half=alone("half", seed, HALF), apart=apart)
-
-
-def train(work: Path, out: Path, seed: int, steps: int, *, workers: int, settings: Sequence[str]) -> SideResult:
+def train(work: Path, name: str, seed: int, steps: int) -> SideResult:
     """One training, in a process of its own with one thread a worker."""
-    options = {"--work": work, "--seed": seed, "--steps": steps, "--threads": 1, "--out": out, "--workers": workers}
+    trained, out = TRAININGS[name], work / f"placement-{[*TRAININGS].index(name)}-{seed}.json"
+    options = {"--work": work, "--seed": seed, "--steps": steps, "--threads": 1, "--out": out}
+    options |= {"--workers": trained.workers, "--sharding": "none"}
     words = [str(word) for option in options.items() for word in option]
-    words += ["--sharding", "none", "--set", *settings]
+    words += ["--set", *trained.settings]
     run_module(sys.executable, "sightline_side", words, threads=1, log=out.with_suffix(".log"))
     return SideResult.read(out)
 
 
-def forecast_summary(rounds: Sequence[Round], calibrations: Sequence[Calibration]) -> dict[str, Any]:
-    """The forecasts of each round beside what was measured in it, and the median of their ratios."""
-    found = [forecasts(one, ARRANGEMENTS, own) for one, own in zip(rounds, calibrations, strict=True)]
-    medians = {name: round(median(one[name]["ratio"] for one in found), 3) for name in ARRANGEMENTS}
+def compare(one: Round) -> dict[str, Any]:
+    """The forecasts of a round beside what was measured in it, and the rates that they come from."""
+    rates = calibrated(one)
+    steps = {name: steps_of(one[name], trained.settings) for name, trained in ARRANGEMENTS.items()}
+    rounded = {name: float(f"{value:.3g}") for name, value in asdict(rates).items()}
+    return {"rates": rounded, "arrangements": forecasts(steps, rates)}
+
+
+def forecast_summary(rounds: Sequence[Round]) -> dict[str, Any]:
+    """The forecasts of each round, and the median of their ratios."""
+    found = [compare(one) for one in rounds]
+    medians = {name: round(median(one["arrangements"][name]["ratio"] for one in found), 3) for name in ARRANGEMENTS}
     return {"forecast_over_measured": medians, "rounds": found}
 
 

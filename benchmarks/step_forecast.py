@@ -1,10 +1,9 @@
 """The forecast of step time beside measured arrangements of two workers, for `python -m benchmarks.placement`.
 
-The rates come from runs that are none of the arrangements: one worker alone with the whole batch, and with the half of
-it that one of two workers has, which tells what does not grow with the work; and two runs of one worker side by side,
-which tell how much two busy cores slow each other down. Only the transfer of the weights to another process is in none
-of these, so it is that of the other one of the two split arrangements. The lengths of the responses, which a forecast
-is given, are those of the arrangement itself.
+The rates come from runs that are none of the arrangements (`CALIBRATION`): one worker alone with the whole batch, and
+with half of it, which tells what does not grow with the work; and two workers with half the batch, in turn and one step
+off-policy, which tell what the exchange of gradients and the transfer of weights take, and how much busy cores slow
+each other down. The lengths of the responses, which a forecast is given, are those of the arrangement itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,39 +15,62 @@ from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.side import CONFIG, SideResult
 from rl_core.config.loading import load_config
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates
+from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
 from rl_core.planning.step_time import StepTime, step_time
 from rl_core.planning.step_work import Lengths
 from tasks.results.measured_steps import measured_step
 
 HALF: Final = ("data.rollout_batch_size=32", "actor.global_batch_size=8")
-"""Settings of half the quickstart's batch: what one of two colocated workers does."""
+"""Settings of half the quickstart's batch."""
 
-_PARTS: Final = ("generate", "update", "sync")
+PARTS: Final = ("generate", "update", "exchange", "sync", "compare", "other", "step")
+"""What is compared, in seconds: `exchange` is part of `update`; `step` is the whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
-    """The runs that the rates come from.
+class Trained:
+    """A training that is measured.
 
     Attributes:
-        whole: One worker alone.
-        half: One worker alone, with the settings `HALF`.
-        apart: Two runs of one worker, side by side.
+        workers: Number of its workers.
+        settings: What is not as in the quickstart, beside the workers.
     """
 
-    whole: SideResult
-    half: SideResult
-    apart: Sequence[SideResult]
+    workers: int
+    settings: Sequence[str] = ()
 
-    def rates(self) -> DeviceRates:
-        """The rates of a worker with one core."""
-        whole, half = steps_of(self.whole), steps_of(self.half, HALF)
-        crowded = [working(step) for side in self.apart for step in steps_of(side)]
-        crowding = median(crowded) / median(working(step) for step in whole)
-        own = replace(measured_rates([*whole, *half]), crowding=max(1.0, crowding))
-        waiting = measured_rates(whole)  # half a batch has half the rewards
-        return replace(own, sync_within=waiting.sync_within, other=waiting.other)
+
+ONE_STEP_OFF: Final = ("cluster.placement=split", "rollout.staleness=1")
+
+CALIBRATION: Final[Mapping[str, Trained]] = {
+    "whole": Trained(workers=1),
+    "half": Trained(workers=1, settings=HALF),
+    "half, two workers": Trained(workers=2, settings=HALF),
+    "half, one step off": Trained(workers=2, settings=(*HALF, *ONE_STEP_OFF)),
+}
+"""[name] -> a training that the rates come from."""
+
+
+def calibrated(sides: Mapping[str, SideResult]) -> DeviceRates:
+    """The rates of a worker with one core, from the runs `CALIBRATION`.
+
+    What a step of two workers needs beside their work is more for the whole batch than for half of it, by as much as
+    with one worker: rewards and records.
+    """
+    steps = {name: steps_of(sides[name], trained.settings) for name, trained in CALIBRATION.items()}
+    together, ahead = steps["half, two workers"], steps["half, one step off"]
+    alone = measured_rates([*steps["whole"], *steps["half"]])
+    found = {name: measured_rates(own) for name, own in steps.items()}
+    two = found["half, two workers"]
+    return replace(
+        alone,
+        exchange=two.exchange,
+        sync_within=two.sync_within,
+        sync_between=found["half, one step off"].sync_between,
+        other=two.other + max(0.0, found["whole"].other - found["half"].other),
+        crowding=slowness(together, alone),
+        beside=slowness(ahead, alone),
+    )
 
 
 def steps_of(side: SideResult, settings: Sequence[str] = ()) -> list[MeasuredStep]:
@@ -62,34 +84,32 @@ def steps_of(side: SideResult, settings: Sequence[str] = ()) -> list[MeasuredSte
     return [step for step in found if step is not None]
 
 
-def working(step: MeasuredStep) -> float:
-    """Seconds of a step in which its one worker computes."""
-    return step.generate + step.update
-
-
-def forecasts(
-    measured: Mapping[str, SideResult], settings: Mapping[str, Sequence[str]], calibration: Calibration
-) -> dict[str, Any]:
+def forecasts(measured: Mapping[str, Sequence[MeasuredStep]], rates: DeviceRates) -> dict[str, Any]:
     """For each arrangement the forecast and the measured seconds of a step and of its parts, and the ratio of the two
     for the whole step."""
-    steps = {name: steps_of(side, settings[name]) for name, side in measured.items()}
-    rates = calibration.rates()
-    found: dict[str, Any] = {"crowding": round(rates.crowding, 3)}
-    for name, own in steps.items():
-        syncs = [
-            step.sync for other, those in steps.items() if other != name for step in those if step.arrangement.is_split
-        ]
-        time = _forecast(own, replace(rates, sync_between=median(syncs)))
-        step = median(one.total for one in own)
+    found: dict[str, Any] = {}
+    for name, own in measured.items():
+        time, seconds = _forecast(own, rates), {part: median(_part(step, part) for step in own) for part in PARTS}
         found[name] = {
-            "forecast": {part: round(getattr(time, part), 3) for part in (*_PARTS, "step")},
-            "measured": {
-                **{part: round(median(getattr(one, part) for one in own), 3) for part in _PARTS},
-                "step": round(step, 3),
-            },
-            "ratio": round(time.step / step, 3),
+            "forecast": {part: round(getattr(time, part), 3) for part in PARTS},
+            "measured": {part: round(value, 3) for part, value in seconds.items()},
+            "ratio": round(time.step / seconds["step"], 3),
         }
     return found
+
+
+def forecast_table(compared: Mapping[str, Any]) -> str:
+    """`forecasts` as a table: of each part the forecast and the measured seconds."""
+    width = max(map(len, compared))
+    lines = [" " * width + "".join(f"{part:>14}" for part in PARTS) + "   forecast / measured"]
+    for name, own in compared.items():
+        cells = (f"{own['forecast'][part]:.3f} {own['measured'][part]:.3f}" for part in PARTS)
+        lines.append(f"{name:<{width}}" + "".join(f"{cell:>14}" for cell in cells) + f"   {own['ratio']:.2f}")
+    return "\n".join(lines)
+
+
+def _part(step: MeasuredStep, part: str) -> float:
+    return step.total if part == "step" else getattr(step, part)
 
 
 def _forecast(steps: Sequence[MeasuredStep], rates: DeviceRates) -> StepTime:

@@ -30,6 +30,15 @@ def take_device(local_rank: int) -> "torch.device":
     return device
 
 
+def finish_kernels(device: "torch.device") -> None:
+    """Wait until a GPU has computed what it was given, so that a clock read next belongs to it; a CPU computes at
+    once."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def device_name(device: "torch.device") -> str:
     """The name of the card, or "CPU"."""
     import torch

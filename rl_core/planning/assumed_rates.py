@@ -9,7 +9,7 @@ from rl_core.planning.device_rates import DeviceRates
 from rl_core.planning.engine_memory import engine_part, kv_bytes_per_token
 from rl_core.planning.gpu_cards import GpuCard
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.shards import part_of, shards
+from rl_core.planning.shards import is_sharded, part_of, shards
 from rl_core.planning.step_work import Lengths
 from rl_core.planning.training_state import BYTES, rl_training_state
 
@@ -49,6 +49,7 @@ def assumed_rates(config: RunConfig, sizes: ModelSizes, card: GpuCard, lengths: 
         decode_sequence=context * kv_bytes_per_token(config, engine) / bandwidth + engine_forward,
         prefill_token=engine_forward,
         update_fixed=_optimizer_seconds(config, sizes, bandwidth=bandwidth, link=link),
+        exchange=_whole_gradients(config, sizes) / shards(config.cluster) / link,
         update_token=_operations(config) * sizes.parameters / flops,
         forward_token=2 * sizes.parameters / flops,
         sync_within=2 * weights / bandwidth + gathered,
@@ -66,14 +67,16 @@ def _operations(config: RunConfig) -> int:
 
 
 def _optimizer_seconds(config: RunConfig, sizes: ModelSizes, *, bandwidth: float, link: float) -> float:
-    """Seconds of an optimizer step beside its passes: everything that it keeps is read and written, and the gradients
-    of all learners are added up (a ring sends them twice)."""
+    """Seconds of an optimizer step beside its passes: everything that it keeps is read and written, and where weights
+    are spread the gradients of all learners are added up (a ring sends them twice)."""
     cluster = config.cluster
     state = rl_training_state(
         config.model, config.actor.optim, part_of(sizes, shards(cluster)), sharded=cluster.trainers > 1
     )
     moved = 2 * (state.weights + state.optimizer + state.gradients) / bandwidth
-    if cluster.trainers == 1:
-        return moved
-    whole = rl_training_state(config.model, config.actor.optim, sizes, sharded=True)
-    return moved + 2 * whole.gradients / link
+    return moved + 2 * _whole_gradients(config, sizes) / link if is_sharded(cluster) else moved
+
+
+def _whole_gradients(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the gradients of all trained weights, which are added up in float32."""
+    return rl_training_state(config.model, config.actor.optim, sizes, sharded=True).gradients

@@ -10,21 +10,24 @@ class DeviceRates:
 
     A decode step takes `decode_fixed + decode_sequence * sequences in flight`: the weights are read once for all
     sequences, keys and values and the arithmetic are each sequence's own. An optimizer step takes `update_fixed +
-    update_token * tree tokens`.
+    update_token * tree tokens`, and replicas of the weights exchange their gradients after it.
 
     Attributes:
         decode_fixed: Seconds of a decode step of a generator, however many sequences it has.
         decode_sequence: Further seconds of it for each sequence.
         prefill_token: Seconds of a prompt token of a generator.
-        update_fixed: Seconds of an optimizer step, however many tokens a learner has: the sum of the gradients, the
-            optimizer.
+        update_fixed: Seconds of an optimizer step, however many tokens a learner has: above all the optimizer.
         update_token: Further seconds of it for each of a worker's tree tokens: forward and backward pass.
         forward_token: Seconds of a worker's tree token in a pass without a gradient.
+        exchange: Seconds in which a worker sends its gradients once to the other replicas of the weights: all of them
+            with `sharding: none`, those of its part of the weights with `hybrid`. What workers exchange over which one
+            replica is spread is sent in each pass, beside its computation, and counts in the seconds of its tokens.
         sync_within: Seconds until generators that share a device with the trainer have its weights, and sleep again.
         sync_between: Seconds until generators on other devices have the trainer's weights.
-        other: Seconds of a step in which no device works: rewards, records, the loop itself.
-        crowding: Times as long as alone that a device takes while the others of its machine work: 1 where each has
-            memory of its own; CPU cores share memory, caches and clock.
+        other: Seconds of a step in which no device works: rewards, records, the loop itself, its calls of the workers.
+        crowding: Times as long as alone that a device takes while the others of its machine do the same work: 1 where
+            each has memory of its own; CPU cores share memory, caches and clock, and the run's own process needs one.
+        beside: Times as long as alone that generators and trainers take while both work (one step off-policy).
     """
 
     decode_fixed: float
@@ -33,14 +36,20 @@ class DeviceRates:
     update_fixed: float
     update_token: float
     forward_token: float
+    exchange: float = 0.0
     sync_within: float
     sync_between: float
     other: float
     crowding: float = 1.0
+    beside: float = 1.0
 
     def slower(self, factor: float) -> Self:
         """The rates of a device on which everything takes `factor` times as long."""
-        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor).waiting(factor)
+        return self.working(factor).waiting(factor)
+
+    def working(self, factor: float) -> Self:
+        """The rates with `factor` times the seconds of what the devices compute."""
+        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor)
 
     def generating(self, *, fixed: float, growing: float) -> Self:
         """The rates with other seconds of generation: times `fixed` of each decode step, times `growing` of each
@@ -66,6 +75,7 @@ class DeviceRates:
         """The rates with `factor` times the seconds of what no device computes."""
         return replace(
             self,
+            exchange=factor * self.exchange,
             sync_within=factor * self.sync_within,
             sync_between=factor * self.sync_between,
             other=factor * self.other,

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, step_time, update_seconds
+from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, sendings, step_time, update_seconds
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -32,9 +32,11 @@ class MeasuredStep:
     Attributes:
         work: Its work.
         arrangement: Its workers.
-        generate: Seconds that the generator with the longest time worked.
-        update: Seconds that the trainer with the longest time worked.
+        generate: Seconds that the generator with the longest time worked on the rollout batch.
+        update: Seconds that the trainer with the longest time worked on it.
+        exchange: The part of `update` in which replicas of the weights exchanged the policy's gradients.
         sync: Seconds of giving the generators the weights.
+        compare: Seconds in which generator and trainer were compared; 0 unless generation overlaps with the update.
         total: Seconds of the whole step.
     """
 
@@ -42,16 +44,23 @@ class MeasuredStep:
     arrangement: Arrangement
     generate: float
     update: float
+    exchange: float = 0.0
     sync: float
+    compare: float = 0.0
     total: float
 
     @property
     def other(self) -> float:
-        """Seconds that are not part of the others: no device worked, or, where generation overlaps with the update, the
-        two were compared."""
+        """Seconds that are not part of the others, in which no device worked."""
         is_overlapped = self.arrangement.is_overlapped
         work = max(self.generate, self.update) if is_overlapped else self.generate + self.update
-        return max(0.0, self.total - self.sync - work)
+        return max(0.0, self.total - self.sync - self.compare - work)
+
+    @property
+    def passes(self) -> float:
+        """Seconds that the trainer computed. A critic's exchange is timed as part of its update; for each optimizer
+        step it is taken to be that of the policy."""
+        return max(0.0, self.update - self.exchange * self.work.optimizer_steps / self.work.updates[0].steps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,26 +81,40 @@ def measured_rates(steps: Sequence[MeasuredStep], shape: DeviceRates = EQUAL_PAR
 
     Args:
         steps: Measured steps, one or more.
-        shape: Rates with the proportions to assume, such as those of the data sheet of the GPU.
+        shape: Rates with the proportions to assume, such as those of the data sheet of the GPU. Its gradients' exchange
+            is taken where no step tells it.
     """
     fixed, growing = _factors([_generation(step, shape) for step in steps])
     rates = shape.generating(fixed=fixed, growing=growing)
     fixed, growing = _factors([_update(step, shape) for step in steps])
     rates = rates.updating(fixed=fixed, growing=growing)
+    exchanges = [step.exchange / _sendings(step) for step in steps if step.arrangement.replicas > 1]
     within = [step.sync for step in steps if not step.arrangement.is_split]
     between = [step.sync for step in steps if step.arrangement.is_split]
-    in_turn = [step.other for step in steps if not step.arrangement.is_overlapped]
-    ahead = [
-        max(0.0, step.other - step_time(step.work, rates, step.arrangement).compare)
-        for step in steps
-        if step.arrangement.is_overlapped
-    ]
     return replace(
         rates,
+        exchange=median(exchanges or [rates.exchange]),
         sync_within=median(within or between),
         sync_between=median(between or within),
-        other=median(in_turn or ahead),
+        other=median(step.other for step in steps),
     )
+
+
+def slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float:
+    """Times as long as at these rates that the devices took in the median step: the `crowding` or `beside` of workers
+    that share cores, if the rates are those of a worker alone. Never less than 1: what is faster together was disturbed
+    when it was alone."""
+    alone = replace(rates, exchange=0.0, crowding=1.0, beside=1.0)
+    times = [step_time(step.work, alone, step.arrangement) for step in steps]
+    ratios = [
+        (step.generate + step.passes) / (time.generate + time.update) for step, time in zip(steps, times, strict=True)
+    ]
+    return max(1.0, median(ratios))
+
+
+def _sendings(step: MeasuredStep) -> float:
+    """How often a worker has sent the policy's gradients in a step."""
+    return step.work.updates[0].steps * sendings(step.arrangement.replicas)
 
 
 def _generation(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
@@ -103,8 +126,8 @@ def _generation(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
 
 def _update(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
     fixed = shape.update_fixed * step.work.optimizer_steps
-    whole = update_seconds(step.work, shape, step.arrangement)
-    return _Seconds(fixed=fixed, growing=whole - fixed, measured=step.update)
+    whole = update_seconds(step.work, replace(shape, exchange=0.0), step.arrangement)
+    return _Seconds(fixed=fixed, growing=whole - fixed, measured=step.passes)
 
 
 _DIFFERENT: Final = 1.5

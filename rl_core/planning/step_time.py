@@ -3,12 +3,19 @@ an arrangement of workers (docs/cluster.md, "Which placement").
 
     generate = prefill_token * prompt tokens + decode_fixed * decode steps + decode_sequence * response tokens
     update   = update_fixed * optimizer steps + update_token * tokens + forward_token * tokens without a gradient
+               + exchange * optimizer steps * 2 (k - 1) / k
     step     = sync + generate + update + other                 in turn
     step     = sync + compare + max(generate, update) + other   at the same time
 
-The tokens are those of the generator and of the learner with the most. A sequence is in flight for as many decode steps
-as it has tokens, so the sum of the sequences in flight over all decode steps is the number of response tokens, however
-their number falls towards the end; and the longest response bounds the decode steps from below.
+The tokens are those of the generator and of the learner with the most. The exchange is that of k replicas of the
+weights: an all-reduce in a ring, in which each sends its gradients 2 (k - 1) / k times (Patarasuk and Yuan 2009).
+Workers that share a machine's cores take `crowding` times as long where several do the same, and `beside` times as long
+where some generate while others train. The calls of the workers are part of `other`: placements differ by one or two
+of them, which is less than 2 % of a step of half a second.
+
+A sequence is in flight for as many decode steps as it has tokens, so the sum of the sequences in flight over all decode
+steps is the number of response tokens, however their number falls towards the end; and the longest response bounds the
+decode steps from below.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +23,7 @@ from dataclasses import dataclass, replace
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
 from rl_core.planning.device_rates import DeviceRates
+from rl_core.planning.shards import shards
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -28,6 +36,7 @@ class Arrangement:
         generators: Generators, each of one or several workers.
         learners: Parts that an update is dealt into.
         learner_workers: Workers that compute a part together, each a slice of its tokens.
+        replicas: Replicas of the weights, which add up their gradients once in an optimizer step.
         in_flight: Most sequences that a generator decodes at a time.
         is_split: Whether those that generate do not train.
         is_overlapped: Whether the batch of the next step is generated beside the update (one step off-policy).
@@ -36,6 +45,7 @@ class Arrangement:
     generators: int
     learners: int
     learner_workers: int = 1
+    replicas: int = 1
     in_flight: int
     is_split: bool = False
     is_overlapped: bool = False
@@ -47,6 +57,7 @@ class Arrangement:
             generators=cluster.generators // cluster.tensor_parallel_size,
             learners=cluster.trainers // cluster.sequence_parallel_size,
             learner_workers=cluster.sequence_parallel_size,
+            replicas=cluster.trainers // shards(cluster),
             in_flight=in_flight,
             is_split=cluster.is_split,
             is_overlapped=cluster.is_split and staleness > 0,
@@ -59,7 +70,8 @@ class StepTime:
 
     Attributes:
         generate: Generating the rollout batch.
-        update: All passes of the trainer.
+        update: All passes of the trainer, and the exchange of gradients.
+        exchange: The part of `update` in which gradients are exchanged.
         sync: Giving the generators the weights.
         compare: Generating and computing short responses, on which generator and trainer are compared before the
             update; 0 unless generation overlaps with the update.
@@ -69,6 +81,7 @@ class StepTime:
 
     generate: float
     update: float
+    exchange: float = 0.0
     sync: float
     compare: float
     other: float
@@ -88,8 +101,9 @@ def step_time(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> S
     return StepTime(
         generate=generate_seconds(work, generating, arrangement),
         update=update_seconds(work, training, arrangement),
+        exchange=exchange_seconds(work, rates, arrangement),
         sync=rates.sync_between if arrangement.is_split else rates.sync_within,
-        compare=_compare_seconds(work, rates, arrangement) if arrangement.is_overlapped else 0.0,
+        compare=compare_seconds(work, rates, arrangement) if arrangement.is_overlapped else 0.0,
         other=rates.other,
         is_overlapped=arrangement.is_overlapped,
     )
@@ -116,7 +130,23 @@ def decode_steps(work: StepWork, sequences: int, in_flight: int) -> float:
 def update_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
     """Seconds of the learner with the most groups."""
     updated, forwarded = update_tokens(work, arrangement)
-    return rates.update_fixed * work.optimizer_steps + rates.update_token * updated + rates.forward_token * forwarded
+    return (
+        rates.update_fixed * work.optimizer_steps
+        + rates.update_token * updated
+        + rates.forward_token * forwarded
+        + exchange_seconds(work, rates, arrangement)
+    )
+
+
+def exchange_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
+    """Seconds in which replicas of the weights add up their gradients."""
+    return rates.exchange * work.optimizer_steps * sendings(arrangement.replicas)
+
+
+def sendings(replicas: int) -> float:
+    """How often each replica sends its gradients until all of them have the sum: in a ring, a part of them at a time,
+    to add them up and then to hand out the sum."""
+    return 2 * (replicas - 1) / replicas
 
 
 def update_tokens(work: StepWork, arrangement: Arrangement) -> tuple[float, float]:
@@ -126,7 +156,7 @@ def update_tokens(work: StepWork, arrangement: Arrangement) -> tuple[float, floa
     return updated * share, work.forwards * Share.of(work.prompts, arrangement.learners).most * share
 
 
-def _compare_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
+def compare_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
     """Seconds of short responses to the first prompts, and of the trainer's pass over them. Nothing overlaps yet."""
     short = replace(
         work.lengths,
@@ -138,6 +168,8 @@ def _compare_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangemen
 
 
 def _crowded(rates: DeviceRates, *, devices_at_work: int, arrangement: Arrangement) -> DeviceRates:
-    """The rates of a device beside the others that work at the same time."""
-    is_crowded = arrangement.is_overlapped or devices_at_work > 1
-    return rates.slower(rates.crowding) if is_crowded else rates
+    """The rates of a device beside the others that work at the same time. The gradients are exchanged by all that
+    train, so their seconds are what they are."""
+    if arrangement.is_overlapped:
+        return rates.working(rates.beside)
+    return rates.working(rates.crowding) if devices_at_work > 1 else rates

@@ -87,7 +87,8 @@ class UpdateResult:
             they were not compared.
         nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient; the
             larger number of policy and critic.
-        seconds: Parts of its wall-clock time: `forward_backward`, `optimizer`, `update_critic`.
+        seconds: Parts of its wall-clock time: `forward_backward`, `exchange` (adding up the gradients of
+            replicas, which begins with the wait for the slowest rank), `optimizer`, `update_critic`.
     """
 
     policy: Sequence[OptimizerStepReport]

@@ -7,6 +7,7 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import agreement_bounds
+from rl_core.device import finish_kernels
 from rl_core.distributed.gradient_sum import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.shards import reshard
@@ -63,7 +64,7 @@ class PolicyUpdate:
             batches: The groups of each step.
             meter: Compares the log-probs of the first batch with the generator's, before the weights change; None
                 skips the comparison.
-            timer: Measures `forward_backward` and `optimizer`.
+            timer: Measures `forward_backward`, `exchange` and `optimizer`.
 
         Raises:
             AgreementError: the log-probs of generator and trainer break one of the bounds in section `rollout`, or no
@@ -71,8 +72,7 @@ class PolicyUpdate:
         """
         reports = []
         for batch in batches:
-            with timer.phase("forward_backward"):
-                tokens = self.accumulate_gradient(batch, meter=meter)
+            tokens = self.accumulate_gradient(batch, meter=meter, timer=timer)
             if meter is not None:
                 meter.share(self._ranks)
                 meter.check(agreement_bounds(self._config))
@@ -83,12 +83,20 @@ class PolicyUpdate:
             reshard(self._reference)  # its head stays gathered after a pass
         return reports
 
-    def accumulate_gradient(self, batch: OptimizerBatch, *, meter: AgreementMeter | None = None) -> list[TokenSums]:
+    def accumulate_gradient(
+        self, batch: OptimizerBatch, *, meter: AgreementMeter | None = None, timer: PhaseTimer | None = None
+    ) -> list[TokenSums]:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
-        microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
-        passes = equal_passes(microbatches, self._ranks)
-        sums = [self.backward(one, totals=batch.totals, meter=meter) for one in passes]
-        sum_gradients(self._policy, self._ranks)
+        timer = timer or PhaseTimer()
+        with timer.phase("forward_backward"):
+            microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
+            passes = equal_passes(microbatches, self._ranks)
+            sums = [self.backward(one, totals=batch.totals, meter=meter) for one in passes]
+            if self._ranks.replicas is not None:
+                finish_kernels(self._policy.device)  # or the exchange would be counted with what it waits for
+        if self._ranks.replicas is not None:
+            with timer.phase("exchange"):
+                sum_gradients(self._policy, self._ranks)
         return [found for found in sums if found is not None]
 
     def backward(

@@ -30,7 +30,8 @@ def the_same(values: Sequence[Value], what: str) -> Value:
 
 def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) -> UpdateResult:
     """The result of an update that several workers have made together: all sums over tokens, what every worker has
-    found, and the seconds of the slowest worker, whose parts add up to no more than the whole update took.
+    found, and the seconds of the worker that waited least for the others to exchange gradients: the slowest one. Its
+    parts add up to no more than the whole update took.
 
     Args:
         results: [rank] -> what it returned.
@@ -44,8 +45,12 @@ def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) 
         critic=_merged_reports([result.critic for result in results], ranks_a_learner, "update of the critic"),
         log_prob_gap=the_same([result.log_prob_gap for result in results], "agreement with the generator"),
         nonfinite_streak=the_same([result.nonfinite_streak for result in results], "number of skipped steps"),
-        seconds=max((result.seconds for result in results), key=lambda parts: sum(parts.values())),
+        seconds=max((result.seconds for result in results), key=_seconds_of_work),
     )
+
+
+def _seconds_of_work(parts: Mapping[str, float]) -> float:
+    return sum(seconds for name, seconds in parts.items() if name != "exchange")
 
 
 def _merged_reports(

@@ -6,6 +6,7 @@ from typing import Any, Final
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.measured_rates import MeasuredStep
+from rl_core.planning.shards import shards
 from rl_core.planning.step_time import Arrangement
 from rl_core.planning.step_work import Lengths, StepWork
 from rl_core.records.metrics_log import read
@@ -13,6 +14,12 @@ from rl_core.run_directory import RunDirectory
 
 NEWEST: Final = 50
 """Steps that are looked at: responses change their lengths in the course of a training."""
+
+_PASSES: Final = (
+    *("old_log_probs_s", "reference_s", "values_s"),
+    *("forward_backward_s", "exchange_s", "optimizer_s", "update_critic_s"),
+)
+"""The phases of a step in which the trainer works on its rollout batch."""
 
 
 def measured_steps(run: RunDirectory, config: RunConfig, *, in_flight: int, gpu: Gpu | None) -> list[MeasuredStep]:
@@ -47,12 +54,21 @@ def measured_step(
         response=metrics["response_length/mean"],
         longest=metrics["response_length/max"],
     )
+    arrangement = _arrangement(columns, config, in_flight=in_flight, adds_up="exchange_s" in timing)
+    generate, update = max(columns["generate_s"]), max(columns["update_s"])
+    compare = 0.0
+    if arrangement.is_overlapped:  # the workers' seconds have the comparison in them
+        compare, passes = timing["agreement_s"], min(update, sum(timing.get(name, 0.0) for name in _PASSES))
+        generate -= max(0.0, compare - (update - passes))
+        update = passes
     return MeasuredStep(
         work=StepWork.of(config, lengths),
-        arrangement=_arrangement(columns, config, in_flight=in_flight),
-        generate=max(columns["generate_s"]),
-        update=max(columns["update_s"]),
+        arrangement=arrangement,
+        generate=generate,
+        update=update,
+        exchange=timing.get("exchange_s", 0.0),
         sync=timing["sync_s"],
+        compare=compare,
         total=timing["total_s"],
     )
 
@@ -65,8 +81,11 @@ def _is_like(timing: Mapping[str, Any], config: RunConfig, gpu: Gpu | None) -> b
     return bool(gpu.name) and set(devices) == {gpu.name}
 
 
-def _arrangement(columns: Mapping[str, Sequence[float]], config: RunConfig, *, in_flight: int) -> Arrangement:
-    """The workers that generated, and those that trained."""
+def _arrangement(
+    columns: Mapping[str, Sequence[float]], config: RunConfig, *, in_flight: int, adds_up: bool
+) -> Arrangement:
+    """The workers that generated, and those that trained; `adds_up`: whether these were replicas of the weights, or
+    parts of several ones, and so exchanged their gradients after the passes."""
     generated, trained = (sum(seconds > 0.0 for seconds in columns[name]) for name in ("generate_s", "update_s"))
     is_split = generated + trained == len(columns["generate_s"])
     cluster = config.cluster
@@ -74,6 +93,7 @@ def _arrangement(columns: Mapping[str, Sequence[float]], config: RunConfig, *, i
         generators=max(1, generated // cluster.tensor_parallel_size),
         learners=max(1, trained // cluster.sequence_parallel_size),
         learner_workers=min(trained, cluster.sequence_parallel_size),
+        replicas=trained // (shards(cluster) if cluster.sharding == "hybrid" else 1) if adds_up else 1,
         in_flight=in_flight,
         is_split=is_split,
         is_overlapped=is_split and config.rollout.staleness > 0,

@@ -155,7 +155,7 @@ def step_phases(timings: Records) -> list[TimeShare]:
 
 _PHASES = (
     *("sync_s", "generate_s", "reward_wait_s", "agreement_s", "old_log_probs_s", "reference_s", "values_s"),
-    *("forward_backward_s", "optimizer_s", "update_critic_s", "update_s", "checkpoint_wait_s", "other_s"),
+    *("forward_backward_s", "exchange_s", "optimizer_s", "update_critic_s", "update_s", "checkpoint_wait_s", "other_s"),
 )
 
 

@@ -12,6 +12,7 @@ from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
 from rl_core.planning.placement_times import PlacementTime, fastest, placement_times
 from rl_core.planning.settings import settle
+from rl_core.planning.step_time import Arrangement
 from rl_core.planning.step_work import Lengths
 from tests.rl_core.planning.test_step_time import RATES
 
@@ -80,6 +81,20 @@ def test_a_card_with_more_of_everything_is_no_slower(configure: Configure, seven
     # 8.29e9 parameters of 2 bytes at 60 % of 4.8 TB/s, and 2 ms beside them.
     assert newer.decode_fixed == pytest.approx(2 * 8.292e9 / (0.6 * 4.8e12) + 0.002, rel=0.01)
     assert newer.update_token == pytest.approx(6 * 8.292e9 / (0.35 * 989e12), rel=0.01)
+
+
+@pytest.mark.parametrize(("sharding", "replicas"), [("full", 1), ("hybrid", 1), ("none", 4)])
+def test_workers_that_each_have_all_weights_exchange_gradients_apart_from_the_passes(
+    configure: Configure, seven_billion: ModelSizes, sharding: str, replicas: int
+) -> None:
+    """One of them, which exchanges nothing, has the same seconds of an optimizer step."""
+    config, alone = (configure(f"cluster={{devices: {devices}, sharding: {sharding}}}") for devices in (4, 1))
+    assert Arrangement.of(config.cluster, in_flight=512, staleness=0).replicas == replicas
+    several, one = (
+        assumed_rates(placed, seven_billion, CARDS["h200"], Lengths.assumed(placed)) for placed in (config, alone)
+    )
+    assert several.exchange == pytest.approx(4 * 8.292e9 / (0.6 * CARDS["h200"].link), rel=0.01)
+    assert (several.update_fixed == one.update_fixed) == (sharding == "none")
 
 
 def test_cards_are_found_by_the_name_that_the_driver_has() -> None:

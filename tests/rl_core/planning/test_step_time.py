@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates
+from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
 from rl_core.planning.step_time import Arrangement, StepTime, decode_steps, generate_seconds, step_time
 from rl_core.planning.step_work import Lengths, StepWork, Updates
 
@@ -22,6 +23,7 @@ rates_drawn = st.builds(
     update_fixed=seconds,
     update_token=seconds,
     forward_token=seconds,
+    exchange=seconds,
     sync_within=seconds,
     sync_between=seconds,
     other=seconds,
@@ -51,6 +53,7 @@ RATES = DeviceRates(
     update_fixed=0.01,
     update_token=0.00004,
     forward_token=0.00001,
+    exchange=0.015,
     sync_within=0.02,
     sync_between=0.04,
     other=0.05,
@@ -65,7 +68,13 @@ WORK = StepWork(
 
 
 def arrangement(generators: int, learners: int, **more: bool) -> Arrangement:
-    return Arrangement(generators=generators, learners=learners, in_flight=512, **more)
+    """Workers that each have all weights."""
+    return Arrangement(generators=generators, learners=learners, replicas=learners, in_flight=512, **more)
+
+
+ALONE = arrangement(1, 1, is_split=True)
+TOGETHER = arrangement(2, 2)
+AHEAD = arrangement(1, 1, is_split=True, is_overlapped=True)
 
 
 @given(work=work_drawn, rates=rates_drawn, generators=st.integers(1, 64), in_flight=in_flight_drawn)
@@ -122,30 +131,45 @@ def test_the_seconds_of_a_step_by_hand() -> None:
     assert (found.sync, found.compare, found.other) == (0.02, 0.0, 0.05)
 
 
+@pytest.mark.parametrize(("sharding", "replicas"), [("full", 1), ("hybrid", 2), ("none", 8)])
+def test_replicas_of_the_weights_are_counted(sharding: str, replicas: int) -> None:
+    cluster = ClusterConfig.model_validate({"nodes": 2, "devices": 4, "sharding": sharding})
+    assert Arrangement.of(cluster, in_flight=1, staleness=0).replicas == replicas
+
+
+def test_gradients_are_exchanged_by_those_that_each_have_all_weights() -> None:
+    """Two send them once to have their sum, four one and a half times, in each of four optimizer steps."""
+    one, two, four = (step_time(WORK, RATES, arrangement(1, learners)) for learners in (1, 2, 4))
+    assert [time.exchange for time in (one, two, four)] == pytest.approx([0.0, 4 * 0.015, 4 * 0.015 * 1.5])
+    spread = step_time(WORK, RATES, replace(arrangement(1, 2), replicas=1))
+    assert (spread.exchange, spread.update) == (0.0, pytest.approx(two.update - two.exchange))
+
+
 def test_workers_that_crowd_each_other_are_slower_only_at_the_same_time() -> None:
-    crowded = replace(RATES, crowding=1.5)
-    alone, both, ahead = (
-        step_time(WORK, crowded, placed)
-        for placed in (
-            arrangement(1, 1, is_split=True),
-            arrangement(2, 2),
-            arrangement(1, 1, is_split=True, is_overlapped=True),
-        )
-    )
-    assert alone.generate == step_time(WORK, RATES, arrangement(1, 1)).generate
-    assert both.generate == pytest.approx(1.5 * step_time(WORK, RATES, arrangement(2, 2)).generate)
-    assert ahead.generate == pytest.approx(1.5 * alone.generate)
+    """By one factor where all do the same, and by another where some generate and others train."""
+    crowded = replace(RATES, crowding=1.5, beside=1.25)
+    alone, both, ahead = (step_time(WORK, crowded, placed) for placed in (ALONE, TOGETHER, AHEAD))
+    free = step_time(WORK, RATES, TOGETHER)
+    assert alone == step_time(WORK, RATES, ALONE)
+    assert both.generate == pytest.approx(1.5 * free.generate)
+    assert both.update - both.exchange == pytest.approx(1.5 * (free.update - free.exchange))
+    assert both.exchange == free.exchange, "all that exchange do so at the same time, whatever the rates are"
+    assert ahead.generate == pytest.approx(1.25 * alone.generate)
+    assert ahead.update == pytest.approx(1.25 * alone.update)
+    assert ahead.compare == step_time(WORK, RATES, AHEAD).compare, "the two take turns"
 
 
 def measured(work: StepWork, rates: DeviceRates, placed: Arrangement) -> MeasuredStep:
-    """A step as devices with these rates make it."""
+    """A step as devices with these rates make it, whose exchange was timed for the policy."""
     time = step_time(work, rates, placed)
     return MeasuredStep(
         work=work,
         arrangement=placed,
         generate=time.generate,
         update=time.update,
+        exchange=time.exchange * work.updates[0].steps / work.optimizer_steps,
         sync=time.sync,
+        compare=time.compare,
         total=time.step,
     )
 
@@ -161,11 +185,10 @@ def test_measured_rates_give_back_the_measured_step(work: StepWork, rates: Devic
 
 
 def test_steps_one_step_off_are_given_back_with_their_comparison() -> None:
-    placed = arrangement(1, 1, is_split=True, is_overlapped=True)
     shape = RATES.slower(3.0)
-    found = measured_rates([measured(WORK, RATES, placed)], shape)
+    found = measured_rates([measured(WORK, RATES, AHEAD)], shape)
     assert found.other == pytest.approx(RATES.other)
-    assert step_time(WORK, found, placed).step == pytest.approx(step_time(WORK, RATES, placed).step)
+    assert step_time(WORK, found, AHEAD).step == pytest.approx(step_time(WORK, RATES, AHEAD).step)
 
 
 def test_two_numbers_of_workers_tell_what_does_not_grow_with_the_work() -> None:
@@ -174,10 +197,41 @@ def test_two_numbers_of_workers_tell_what_does_not_grow_with_the_work() -> None:
     shape = replace(RATES, decode_fixed=0.01, update_fixed=0.02)
     steps = [measured(WORK, RATES, arrangement(workers, workers)) for workers in (1, 4)]
     found = measured_rates(steps, shape)
-    assert astuple(found) == pytest.approx((*astuple(RATES)[:7], found.sync_between, *astuple(RATES)[8:]))
+    assert astuple(found) == pytest.approx(astuple(replace(RATES, sync_between=found.sync_between)))
     assert step_time(WORK, found, arrangement(2, 2)).step == pytest.approx(
         step_time(WORK, RATES, arrangement(2, 2)).step
     )
+
+
+CROWDED = replace(RATES, crowding=1.5, beside=1.25)
+HALF = replace(WORK, prompts=32, updates=(Updates(steps=4, groups=8),))
+"""Half the work, which tells what does not grow with it."""
+
+
+@pytest.mark.parametrize(("placed", "expected"), [(ALONE, 1.0), (TOGETHER, 1.5), (AHEAD, 1.25)])
+def test_how_workers_slow_each_other_down_is_measured(placed: Arrangement, expected: float) -> None:
+    """A disturbed step does not change it."""
+    steps = [measured(HALF, CROWDED, placed)] * 3
+    steps[0] = replace(steps[0], generate=9.0)
+    assert slowness(steps, RATES) == slowness(steps, CROWDED) == pytest.approx(expected)
+    fast = replace(steps[1], generate=0.01, update=0.01, exchange=0.0)
+    assert slowness([fast], RATES) == 1.0
+
+
+def test_from_half_the_batch_the_whole_one_is_foretold() -> None:
+    """As the benchmark does: one worker alone with both, several with half of it."""
+    shape = replace(RATES.slower(2.0), exchange=0.0)
+    alone = measured_rates([measured(work, RATES, ALONE) for work in (WORK, HALF)], shape)
+    together, ahead = (measured(HALF, CROWDED, placed) for placed in (TOGETHER, AHEAD))
+    rates = replace(
+        alone,
+        exchange=measured_rates([together]).exchange,
+        sync_within=together.sync,
+        crowding=slowness([together], alone),
+        beside=slowness([ahead], alone),
+    )
+    for placed in (TOGETHER, ALONE, AHEAD):
+        assert step_time(WORK, rates, placed).step == pytest.approx(step_time(WORK, CROWDED, placed).step)
 
 
 def test_no_part_is_negative_however_the_seconds_are() -> None:

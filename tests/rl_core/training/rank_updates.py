@@ -93,6 +93,7 @@ class Found:
         weights: Name -> weight after two optimizer steps of SGD from the same batch.
         passes: Group -> log-probs (values, for a critic) before the steps.
         exchanges: How often replicas of weights added up their gradients for the first optimizer step.
+        phases: What the update has timed.
     """
 
     gradients: dict[str, torch.Tensor]
@@ -101,6 +102,7 @@ class Found:
     weights: dict[str, torch.Tensor]
     passes: dict[int, list[Float32Array]]
     exchanges: int
+    phases: set[str]
 
 
 def on_ranks(place: RankPlace, meetings: Mapping[str, str], root: Path, cases: Mapping[str, Case]) -> dict[str, Found]:
@@ -133,12 +135,13 @@ def compute(case: Case, root: Path, ranks: Ranks = LONE, *, only: Sequence[int] 
     gradients = {name: whole(p.grad).clone() for name, p in module.named_parameters() if p.grad is not None}
     module.zero_grad(set_to_none=True)
     optimizer.adamw = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1)
-    arguments = {} if case.critic else {"meter": None, "timer": PhaseTimer()}
+    timer = PhaseTimer()
+    arguments = {} if case.critic else {"meter": None, "timer": timer}
     reports = update.run([batch, batch], **arguments)  # type: ignore[arg-type]
     inner = module.body if case.critic else module.model
     weights = {name: weight.clone() for name, weight in named_hf_weights(inner)}
     norms = [report.outcome.grad_norm for report in reports]
-    return Found(gradients, tokens, norms, weights, computed, exchanged.call_count)
+    return Found(gradients, tokens, norms, weights, computed, exchanged.call_count, {*timer.seconds})
 
 
 def policy_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ranks) -> Any:

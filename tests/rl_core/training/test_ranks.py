@@ -131,6 +131,8 @@ def differing(case: Case, expected: Found, ranks: list[Found]) -> list[str]:
                 problems.append(f"{who}: {what} differ by {difference}")
         if found.exchanges != (0 if case.layout == "full" else EXCHANGES):
             problems.append(f"{who}: {found.exchanges} exchanges between replicas in an optimizer step")
+        if not case.critic and ("exchange" in found.phases) != (case.layout != "full"):
+            problems.append(f"{who} timed {found.phases}")
         if found.norms != pytest.approx(expected.norms, rel=bound):
             problems.append(f"{who}: norms {found.norms} instead of {expected.norms}")
         if found.norms != ranks[0].norms:

@@ -44,6 +44,14 @@ def test_the_parts_of_the_time_are_those_of_one_worker() -> None:
     assert merged_update([one, other]).seconds == {"a": 2.0, "b": 2.5}
 
 
+def test_they_are_those_of_the_worker_that_waited_least_for_the_others() -> None:
+    slow, fast = (
+        replace(result(0.1), seconds={"forward_backward": work, "exchange": exchange})
+        for work, exchange in ((3.0, 0.1), (2.0, 1.2))
+    )
+    assert merged_update([fast, slow]).seconds == slow.seconds
+
+
 def test_a_worker_without_groups_changes_nothing() -> None:
     assert update_metrics(merged_update([result(), result(0.4)])) == update_metrics(result(0.4))
 

@@ -34,10 +34,10 @@ def run(tmp_path: Path):
         yield run
 
 
-def record(run: RunDirectory, *columns: dict[str, Any]) -> None:
+def record(run: RunDirectory, *columns: dict[str, Any], **phases: float) -> None:
     logs = RunLogs(run)
     for step, workers in enumerate(columns, start=1):
-        logs.log_timing(step, {"total_s": 1.5, "sync_s": 0.1}, workers=workers)
+        logs.log_timing(step, {"total_s": 1.5, "sync_s": 0.1, **phases}, workers=workers)
         logs.log_step(step, METRICS)
 
 
@@ -52,6 +52,24 @@ def test_each_step_has_the_workers_that_it_was_made_by(run: RunDirectory) -> Non
     assert (apart.arrangement.generators, apart.arrangement.learners) == (1, 1)
     assert apart.arrangement.is_split and not apart.arrangement.is_overlapped
     assert apart.work.lengths == Lengths(prompt=40.0, response=9.0, longest=12.0)
+
+
+def test_the_exchange_of_gradients_is_known_where_it_was_timed(run: RunDirectory) -> None:
+    record(run, COLOCATED, exchange_s=0.05)
+    config = load_config(QUICKSTART, ["cluster.devices=2"])
+    (timed,) = measured_steps(run, config, in_flight=512, gpu=None)
+    assert (timed.exchange, timed.arrangement.replicas) == (0.05, 2), "whatever the config has now"
+    assert timed.passes == pytest.approx(0.6 - 0.05)
+
+
+def test_one_step_off_the_comparison_is_no_part_of_the_batch(run: RunDirectory) -> None:
+    """Of 0.3 s in which generator and trainer were compared, the trainer worked 0.1 s."""
+    record(run, SPLIT, agreement_s=0.3, forward_backward_s=0.85, optimizer_s=0.05, update_s=0.02)
+    config = load_config(QUICKSTART, ["cluster.devices=2", "rollout.staleness=1"])
+    (step,) = measured_steps(run, config, in_flight=512, gpu=None)
+    assert step.arrangement.is_overlapped and step.compare == 0.3
+    assert (step.update, step.generate) == (pytest.approx(0.9), pytest.approx(0.5))
+    assert step.other == pytest.approx(1.5 - 0.1 - 0.3 - 0.9)
 
 
 def test_a_start_and_rollouts_that_were_repeated_tell_nothing(run: RunDirectory) -> None:
