@@ -83,17 +83,18 @@ def test_a_card_with_more_of_everything_is_no_slower(configure: Configure, seven
     assert newer.update_token == pytest.approx(6 * 8.292e9 / (0.35 * 989e12), rel=0.01)
 
 
-@pytest.mark.parametrize(("sharding", "replicas"), [("full", 1), ("hybrid", 1), ("none", 4)])
-def test_workers_that_each_have_all_weights_exchange_gradients_apart_from_the_passes(
+@pytest.mark.parametrize(("sharding", "replicas"), [("full", 1), ("hybrid", 2), ("none", 4)])
+def test_replicas_exchange_the_gradients_of_their_part_of_the_weights_apart_from_the_passes(
     configure: Configure, seven_billion: ModelSizes, sharding: str, replicas: int
 ) -> None:
-    """One of them, which exchanges nothing, has the same seconds of an optimizer step."""
-    config, alone = (configure(f"cluster={{devices: {devices}, sharding: {sharding}}}") for devices in (4, 1))
+    """A lone worker, which exchanges nothing, has the same seconds of an optimizer step as replicas of all weights."""
+    config = configure(f"cluster={{nodes: 2, devices: 2, sharding: {sharding}}}")
     assert Arrangement.of(config.cluster, in_flight=512, staleness=0).replicas == replicas
     several, one = (
-        assumed_rates(placed, seven_billion, CARDS["h200"], Lengths.assumed(placed)) for placed in (config, alone)
+        assumed_rates(placed, seven_billion, CARDS["h200"], Lengths.assumed(placed)) for placed in (config, configure())
     )
-    assert several.exchange == pytest.approx(4 * 8.292e9 / (0.6 * CARDS["h200"].link), rel=0.01)
+    part = 8.292e9 * replicas / 4
+    assert several.exchange == pytest.approx(4 * part / (0.6 * CARDS["h200"].link), rel=0.01)
     assert (several.update_fixed == one.update_fixed) == (sharding == "none")
 
 
