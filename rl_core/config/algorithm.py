@@ -106,7 +106,8 @@ class AlgorithmConfig(Section):
     """KL to the reference; null loads no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"
     """Where the log-probs come from that the ratio starts from: `engine` takes the log-probs that the generator sampled
-    with, `recompute` lets the trainer compute them in another pass."""
+    with, `recompute` lets the trainer compute them in another pass. Unless it is set, `recompute` with
+    rollout.staleness 1."""
     correction: Correction | None = None
     """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs: recompute`.
     Null corrects nothing."""

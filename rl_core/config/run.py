@@ -1,8 +1,10 @@
 """The whole configuration of a run."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.cluster import ClusterConfig
@@ -67,3 +69,29 @@ class RunConfig(Section):
     """Where the run is copied to; null copies nothing."""
     published: PublishedConfig | None = None
     """The published result that this run is to reproduce; it changes nothing that the run computes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _correct_stale_rollouts(cls, tree: Any) -> Any:
+        """Where rollouts wait for a step, and nothing is said of how that is corrected, correct it by the decoupled
+        loss, which learns as fast as without the wait (docs/algorithms.md, "One step off-policy")."""
+        if not isinstance(tree, Mapping) or not _are_stale(tree):
+            return tree
+        algorithm = tree.get("algorithm", {})
+        if not isinstance(algorithm, Mapping) or "old_log_probs" in algorithm or _keeps_surplus(algorithm):
+            return tree
+        correction = algorithm.get("correction", {"type": "tis"})
+        if correction is None:
+            return tree
+        return {**tree, "algorithm": {**algorithm, "old_log_probs": "recompute", "correction": correction}}
+
+
+def _are_stale(tree: Mapping[str, Any]) -> bool:
+    rollout = tree.get("rollout")
+    return isinstance(rollout, Mapping) and rollout.get("staleness") == 1
+
+
+def _keeps_surplus(algorithm: Mapping[str, Any]) -> bool:
+    """Whether groups are kept whose log-probs cannot be computed again, because their weights are gone."""
+    filtering = algorithm.get("online_filtering")
+    return isinstance(filtering, Mapping) and filtering.get("surplus") == "keep"

@@ -79,7 +79,8 @@ class RolloutConfig(Section):
     staleness: Literal[0, 1] = 0
     """How many steps the rollouts wait before they are learned from. 0: the weights that a step updates have sampled
     its rollouts. 1: the weights before the last update have, so that generation need not wait for the update (one step
-    off-policy)."""
+    off-policy). With 1, algorithm.old_log_probs is `recompute` and algorithm.correction `{type: tis}` where neither is
+    set."""
     temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
     """Sampling temperature; the trainer computes its log-probs at the same one. There is no top_p, top_k or min_p in
     training."""
