@@ -112,6 +112,12 @@ def quickstart_geometry(generator: random.Random) -> list[str]:
     return [*QUICKSTART_IN_SHORT, *drawn]
 
 
+def two_worker_geometry(generator: random.Random) -> list[str]:
+    """Of the quickstart, on two workers that train one model."""
+    sharding = generator.choice(["full", "none"])
+    return [*quickstart_geometry(generator), f"cluster={{devices: 2, sharding: {sharding}, device: cpu}}"]
+
+
 def one_step_off_geometry(generator: random.Random) -> list[str]:
     """Of the small config, with a pending batch in each checkpoint."""
     return [*small_geometry(generator), "rollout.staleness=1"]
@@ -133,6 +139,7 @@ PROFILES = (
         most_kills=4,
         other_work=2,
     ),
+    Profile(name="two-workers", config=QUICKSTART, overrides=two_worker_geometry, share=0.1, runs_each=2, most_kills=3),
     Profile(name="one-step-off", config=SMALL, overrides=one_step_off_geometry, share=0.5),
     Profile(name="split", config=SMALL, overrides=split_geometry, share=0.2),
 )
