@@ -20,15 +20,26 @@ class Gpu(NamedTuple):
 def find_gpu() -> Gpu | None:
     """The first NVIDIA GPU; None where there is none, or CUDA_VISIBLE_DEVICES hides all of them. The driver is asked,
     because importing torch would take seconds."""
-    if shutil.which("nvidia-smi") is None or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
-    command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    memory, _, name = asked.stdout.strip().partition("\n")[0].partition(",")
-    if asked.returncode != 0:
-        return None
+    first = next(iter(_driver_says("memory.total,name")), "")
+    memory, _, name = first.partition(",")
     if memory.startswith("["):  # [N/A] or [Insufficient Permissions]: a GPU whose memory is not known
         return Gpu(memory_gib=None, name=name.strip())
     if not memory.strip().isdecimal():  # No devices were found
         return None
     return Gpu(memory_gib=float(memory) / 1024, name=name.strip())
+
+
+def free_gpu_memory() -> list[float]:
+    """GiB that are free now on each NVIDIA GPU of this machine, visible or not, as far as the driver tells."""
+    return [float(memory) / 1024 for memory in _driver_says("memory.free") if memory.strip().isdecimal()]
+
+
+def _driver_says(query: str) -> list[str]:
+    """What nvidia-smi answers, a line for each GPU; nothing where there is no driver."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return asked.stdout.strip().splitlines() if asked.returncode == 0 else []

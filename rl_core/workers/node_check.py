@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from rl_core.config.cluster import ClusterConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.planning.problem import Problem
+from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_probe import NodeFacts, written_file
 from rl_core.workers.ray_cluster import RayCluster
 from rl_core.workers.versions import version_problems, versions
@@ -43,13 +44,13 @@ class CheckedNodes:
     problems: Sequence[Problem]
 
 
-def check_nodes(config: ClusterConfig, folder: Path, *, needed_gib: float | None) -> CheckedNodes:
+def check_nodes(config: ClusterConfig, folder: Path, *, needed: NeededMemory) -> CheckedNodes:
     """Reserve the machines of a run in a cluster, ask each what it has, and leave the cluster.
 
     Args:
         config: The section `cluster`.
         folder: The run's folder; it must exist.
-        needed_gib: Memory that the workers of a machine take by the forecast; None if it is not known.
+        needed: Memory that the run takes.
 
     Raises:
         ClusterUnavailable: the cluster cannot be reached, or has no room.
@@ -59,7 +60,7 @@ def check_nodes(config: ClusterConfig, folder: Path, *, needed_gib: float | None
         probes = cluster.probes()
         mark = folder / f".seen-by-all-{secrets.token_hex(4)}"
         try:
-            return _checked(probes, config, mark, needed_gib=needed_gib)
+            return _checked(probes, config, mark, needed)
         finally:
             for file in (mark, *(written_file(mark, machine) for machine in range(config.nodes))):
                 file.unlink(missing_ok=True)
@@ -69,7 +70,7 @@ def check_nodes(config: ClusterConfig, folder: Path, *, needed_gib: float | None
         cluster.close()
 
 
-def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, *, needed_gib: float | None) -> CheckedNodes:
+def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, needed: NeededMemory) -> CheckedNodes:
     token = secrets.token_hex(8)
     mark.write_text(token)
     try:
@@ -81,7 +82,8 @@ def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, *, needed
     problems = [
         *version_problems({node.host: node.versions for node in nodes}, here=versions()),
         *folder_problems(nodes, mark.parent, token=token, unseen=unseen),
-        *room_problems(nodes, needed_gib=needed_gib),
+        *room_problems(nodes, needed.machine_gib),
+        *gpu_room_problems(nodes, needed.gpu_gib, gpus=config.devices),
     ]
     if len(nodes) == 1 or any(problem.fatal for problem in problems):
         return CheckedNodes(nodes=nodes, link_gbit=None, problems=problems)
@@ -114,7 +116,7 @@ def folder_problems(
         )
 
 
-def room_problems(nodes: Sequence[NodeFacts], *, needed_gib: float | None) -> Iterator[Problem]:
+def room_problems(nodes: Sequence[NodeFacts], needed_gib: float | None) -> Iterator[Problem]:
     """Machines that have little memory or disk now; others may end and give it back, so these are warnings."""
     for node in nodes:
         if needed_gib is not None and node.free_memory_gib < needed_gib:
@@ -132,6 +134,21 @@ def room_problems(nodes: Sequence[NodeFacts], *, needed_gib: float | None) -> It
                 fix="free some space there, or start Ray with --temp-dir on another disk",
                 fatal=False,
             )
+
+
+def gpu_room_problems(nodes: Sequence[NodeFacts], needed_gib: float | None, *, gpus: int) -> Iterator[Problem]:
+    """Machines on which fewer than `gpus` GPUs have the memory free that a worker needs."""
+    for node in nodes:
+        enough = [free for free in node.free_gpus_gib if needed_gib is not None and free >= needed_gib]
+        if needed_gib is None or not node.free_gpus_gib or len(enough) >= gpus:
+            continue
+        yield Problem(
+            where=f"machine {node.host}",
+            what=f"{len(enough)} of its {len(node.free_gpus_gib)} GPUs have the {needed_gib:.1f} GiB free that each of "
+            f"{gpus} workers needs; the fullest one has {min(node.free_gpus_gib):.1f} GiB",
+            fix="end what else runs there (nvidia-smi names it), or lower cluster.devices",
+            fatal=False,
+        )
 
 
 def link_problems(gbit: float, config: ClusterConfig, nodes: Sequence[NodeFacts]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ import ray
 from rl_core.device import computing_device
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
+from rl_core.planning.gpu import free_gpu_memory
 from rl_core.workers.versions import versions
 
 _LINK_BYTES: Final = 32 << 20
@@ -35,6 +36,7 @@ class NodeFacts:
         versions: What computes there (rl_core.workers.versions).
         free_memory_gib: Memory that is free, GiB.
         free_disk_gib: Free space for temporary files, GiB.
+        free_gpus_gib: [GPU] -> memory of it that is free, GiB; empty without GPUs.
         seen: What the machine reads in the file of another one in the run's folder; None if it has no such file.
         why_unwritable: Why it cannot write into the run's folder; None if it can.
     """
@@ -43,6 +45,7 @@ class NodeFacts:
     versions: Mapping[str, str]
     free_memory_gib: float
     free_disk_gib: float
+    free_gpus_gib: Sequence[float]
     seen: str | None
     why_unwritable: str | None
 
@@ -72,6 +75,7 @@ class NodeProbe:
             versions=versions(),
             free_memory_gib=psutil.virtual_memory().available / _GIB,
             free_disk_gib=shutil.disk_usage(tempfile.gettempdir()).free / _GIB,
+            free_gpus_gib=free_gpu_memory(),
             seen=mark.read_text() if mark.is_file() else None,
             why_unwritable=why,
         )

@@ -8,6 +8,7 @@ from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
+from rl_core.workers.needed_memory import NeededMemory
 
 EVENT = "cluster-machines"
 """The kind of the event that tells which machines were checked, what each has, and how fast they exchange data."""
@@ -29,13 +30,14 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     # Imported here: Ray takes seconds to import.
     from rl_core.workers.node_check import check_nodes
 
-    checked = check_nodes(config.cluster, run.root, needed_gib=_needed_gib(config))
+    checked = check_nodes(config.cluster, run.root, needed=_needed(config))
     machines = [
         {
             "host": node.host,
             "versions": dict(node.versions),
             "free_memory_gib": round(node.free_memory_gib, 1),
             "free_disk_gib": round(node.free_disk_gib, 1),
+            "free_gpus_gib": [round(free, 1) for free in node.free_gpus_gib],
         }
         for node in checked.nodes
     ]
@@ -43,10 +45,13 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     return [*checked.problems]
 
 
-def _needed_gib(config: RunConfig) -> float | None:
-    """Memory that the workers of a machine take beside their GPUs, or in all without GPUs; None if it is not known."""
+def _needed(config: RunConfig) -> NeededMemory:
+    """The memory that the run takes on machines like this one, as far as the model's size is known."""
     sizes, gpu = model_sizes(config.model.source), find_gpu()
     if sizes is None:
-        return None
+        return NeededMemory()
     settled = settle(config, sizes, gpu).config
-    return memory_forecast(settled, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None).machine_gib
+    if gpu is None:
+        return NeededMemory(machine_gib=memory_forecast(settled, sizes).machine_gib)
+    forecast = memory_forecast(settled, sizes, gpu_gib=gpu.memory_gib or 0.0)
+    return NeededMemory(machine_gib=forecast.machine_gib, gpu_gib=forecast.peak_gib)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.gpu import Gpu, find_gpu, free_gpu_memory
 from tests.rl_core.planning.gpu_driver import put_driver
 
 
@@ -31,3 +31,14 @@ def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for nothing in ("", "-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
         assert find_gpu() is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "free"),
+    [("80896\n[N/A]\n512", 0, [79.0, 0.5]), ("No devices were found", 0, []), ("80896", 9, [])],
+)
+def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, free: list[float]
+) -> None:
+    put_driver(tmp_path, monkeypatch, answer, code)
+    assert free_gpu_memory() == free

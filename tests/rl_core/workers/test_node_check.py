@@ -12,10 +12,12 @@ import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
+from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_check import (
     SLOW_GBIT,
     check_nodes,
     folder_problems,
+    gpu_room_problems,
     link_problems,
     room_problems,
 )
@@ -28,6 +30,7 @@ GOOD = NodeFacts(
     versions={},
     free_memory_gib=64.0,
     free_disk_gib=100.0,
+    free_gpus_gib=(79.0, 78.5, 3.0),
     seen="token",
     why_unwritable=None,
 )
@@ -36,7 +39,8 @@ RUNS = Path("/data/runs/run")
 
 def test_a_machine_with_the_runs_folder_and_room_has_no_problem() -> None:
     assert [*folder_problems([GOOD], RUNS, token="token")] == []
-    assert [*room_problems([GOOD], needed_gib=60.0), *room_problems([GOOD], needed_gib=None)] == []
+    assert [*room_problems([GOOD], 60.0), *room_problems([GOOD], None)] == []
+    assert [*gpu_room_problems([GOOD], 72.0, gpus=2), *gpu_room_problems([GOOD], None, gpus=3)] == []
 
 
 @pytest.mark.parametrize(
@@ -57,9 +61,16 @@ def test_a_folder_that_is_not_shared_is_named(node: NodeFacts, unseen: list[int]
 
 def test_little_memory_and_little_disk_are_warnings() -> None:
     few = replace(GOOD, free_memory_gib=10.0, free_disk_gib=1.0)
-    memory, disk = room_problems([few], needed_gib=60.0)
+    memory, disk = room_problems([few], 60.0)
     assert not memory.fatal and "10.0 GiB of its memory are free" in memory.what and "60.0 GiB" in memory.what
     assert not disk.fatal and "1.0 GiB are free for temporary files" in disk.what
+
+
+def test_gpus_that_others_use_are_a_warning() -> None:
+    (problem,) = gpu_room_problems([GOOD], 72.0, gpus=3)
+    assert not problem.fatal and problem.where == "machine second"
+    assert "2 of its 3 GPUs have the 72.0 GiB free" in problem.what and "3.0 GiB" in problem.what
+    assert [*gpu_room_problems([replace(GOOD, free_gpus_gib=())], 72.0, gpus=3)] == [], "the driver tells nothing"
 
 
 def test_a_slow_link_is_a_warning_and_what_helps_depends_on_the_sharding() -> None:
@@ -105,7 +116,7 @@ def section(cluster: str) -> ClusterConfig:
 
 @pytest.mark.slow
 def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfig, tmp_path: Path) -> None:
-    checked = check_nodes(section, tmp_path, needed_gib=0.001)
+    checked = check_nodes(section, tmp_path, needed=NeededMemory(machine_gib=0.001))
     assert len(checked.nodes) == 2 and not any(problem.fatal for problem in checked.problems)
     assert checked.link_gbit is not None and checked.link_gbit > 0.01
     assert [dict(node.versions) for node in checked.nodes] == [versions()] * 2
@@ -116,7 +127,7 @@ def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfi
 def test_a_machine_that_has_another_folder_is_named(section: ClusterConfig, elsewhere: Path) -> None:
     if not may_mount():
         pytest.skip("no process may have mounts of its own here, so that both machines have the same folders")
-    apart = check_nodes(section, elsewhere, needed_gib=None)
+    apart = check_nodes(section, elsewhere, needed=NeededMemory())
     (problem,) = (problem for problem in apart.problems if problem.fatal)
     assert "does not see the run's folder" in problem.what
     assert apart.link_gbit is None, "not measured where the run cannot work"
