@@ -10,7 +10,7 @@ class Willing(RankActor):
     """Has nothing to load, and does every call at once."""
 
     def _open(self, message: RankOpening) -> None:
-        self._worker = AtOnce()  # type: ignore[assignment]
+        self._worker = AtOnce()
 
 
 class LateProcess(Willing):
@@ -31,7 +31,7 @@ class Hanging(Willing):
     """It never ends a call."""
 
     def _open(self, message: RankOpening) -> None:
-        self._worker = Asleep()  # type: ignore[assignment]
+        self._worker = Asleep()
 
 
 class AtOnce:
