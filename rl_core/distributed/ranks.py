@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from rl_core.device import take_device
 from rl_core.distributed.generator_ranks import GeneratorRanks
 from rl_core.distributed.interface import choose_interface
+from rl_core.distributed.meeting import meeting_store
 from rl_core.distributed.place import ALONE, Layout, RankPlace
 from rl_core.distributed.sendable import sendable
 
@@ -99,7 +100,7 @@ class Ranks:
         device = take_device(place.local_rank).type
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-            init_method=place.meeting,
+            store=meeting_store(place.meeting, number=place.rank, size=place.size),
             rank=place.rank,
             world_size=place.size,
         )

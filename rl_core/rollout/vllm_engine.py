@@ -17,6 +17,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.vllm_arguments import engine_arguments
+from rl_core.rollout.vllm_executor import take_name_off_shared_memory
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
@@ -76,6 +77,8 @@ class VllmEngine:
             import rl_core.rollout.vllm_cpu_layers  # noqa: F401  # registers them
         with contained_start():
             self._engine = LLMEngine.from_engine_args(arguments)
+        if ranks.size > 1:
+            take_name_off_shared_memory()
         self._engine.apply_model(share_prompt_positions)
         self._config = config
         self._ranks = ranks

@@ -33,3 +33,14 @@ def executor_of(ranks: GeneratorRanks) -> "type[Executor]":
             return f"{ranks.place.meeting}-{ranks.place.rank}", ranks.place.rank, device
 
     return RanksExecutor
+
+
+def take_name_off_shared_memory() -> None:
+    """Unlink the memory in which vLLM's ranks would hand each other objects. All of them have opened it by the end of
+    the start; without a name it is gone with the last of them, also when they are killed."""
+    from vllm.distributed.parallel_state import get_tp_group
+
+    queue = get_tp_group().mq_broadcaster
+    if queue is not None and queue.buffer.is_creator:
+        queue.buffer.shared_memory.unlink()
+        queue.buffer.is_creator = False  # who would unlink it at the end

@@ -3,7 +3,7 @@
 import logging
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import ray
@@ -20,6 +20,9 @@ _LOOK_SECONDS: Final = 1.0
 SECONDS_AFTER_ERROR: Final = 5.0
 """How long the other ranks have to end their call after one of them has raised an error. Those that meet the same error
 do so at about the same time; all others wait in an operation of all ranks that the first one has left, for ever."""
+
+_START: Final = "start"
+"""What the start of the ranks is called in messages; it has a limit of its own."""
 
 _END_SECONDS: Final = 30.0
 """Ranks that take longer to end their generators are killed."""
@@ -41,6 +44,7 @@ class Gang:
         self,
         actors: Sequence[Any],
         *,
+        start_seconds: float,
         hang_seconds: float,
         member: str = "worker",
         last_words: Callable[[int], str] = lambda pid: "",
@@ -49,6 +53,7 @@ class Gang:
 
         Args:
             actors: The actors of all ranks, in their order.
+            start_seconds: The longest time from now until `open` has ended.
             member: What a rank is called in messages, such as "generating worker".
             hang_seconds: The longest time of a call without any progress.
             last_words: Finds what a process of this id has written before it died, if that is known.
@@ -57,6 +62,8 @@ class Gang:
         self.sent_bytes = 0
         self._actors = actors
         self._member = member
+        self._start_seconds = start_seconds
+        self._start_deadline = time.monotonic() + start_seconds
         self._watch = WorkerWatch(
             actors, member=member, hang_seconds=hang_seconds, log=self._log, last_words=last_words
         )
@@ -72,13 +79,14 @@ class Gang:
         and its present one may take long."""
         partner._partner = self
 
-    def find_processes(self, *, seconds: float) -> None:
-        """Wait until all actors run, and learn where. Raises WorkerDied where one does not within `seconds`."""
+    def find_processes(self) -> None:
+        """Wait until all actors run, and learn where. Raises WorkerDied if they do not within `start_seconds`."""
         asked = [actor.process.remote() for actor in self._actors]
-        waiting = ray.wait(asked, num_returns=len(asked), timeout=seconds)[1]
+        waiting = ray.wait(asked, num_returns=len(asked), timeout=self._seconds_to_start)[1]
         if waiting:
-            self._end(f"{self._member} {asked.index(waiting[0])} did not start within {seconds:g} s")
-        self._watch.processes = [self._got(ref, rank, "start") for rank, ref in enumerate(asked)]
+            late = self._names(asked.index(ref) for ref in waiting)
+            self._end(f"the process of {late} did not start within {self._start_limit}")
+        self._watch.processes = [self._got(ref, rank, _START) for rank, ref in enumerate(asked)]
 
     @property
     def processes(self) -> Sequence[Process]:
@@ -91,11 +99,11 @@ class Gang:
         found: str = self._got(asked, 0, "meeting")
         return found
 
-    def open(self, openings: Sequence[object], *, seconds: float) -> None:
-        """Open the worker of each rank; raises its error, and WorkerDied if it takes longer than `seconds`."""
+    def open(self, openings: Sequence[object]) -> None:
+        """Open the worker of each rank. Raises its error, and WorkerDied if it has not ended within `start_seconds`."""
         messages = [self._packed(opening) for opening in openings]
         pending = {actor.open.remote(message): rank for rank, (actor, message) in self._with(messages)}
-        self._gathered(pending, "start", seconds=seconds)
+        self._gathered(pending, _START, seconds=self._seconds_to_start)
 
     def call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         """[rank] -> the result of the method, with the same arguments everywhere, which are sent to each machine
@@ -178,8 +186,9 @@ class Gang:
                         f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}"
                     )
                 if deadline is not None and time.monotonic() > deadline:
-                    doing = self._watch.stacks(pending.values())
-                    self._end(f"{method} took longer than {seconds:g} s; what the workers are doing:\n{doing}")
+                    late, doing = self._names(pending.values()), self._watch.stacks(pending.values())
+                    limit = self._start_limit if method == _START else f"{seconds:g} s"
+                    self._end(f"{late} did not end {method} within {limit}; what is being done:\n{doing}")
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
             raise
@@ -194,6 +203,20 @@ class Gang:
             )
         self.kill()
 
+    @property
+    def _seconds_to_start(self) -> float:
+        return max(0.0, self._start_deadline - time.monotonic())
+
+    @property
+    def _start_limit(self) -> str:
+        return (
+            f"{self._start_seconds:g} s (cluster.start_timeout_seconds: raise it if the machine or its disk is merely "
+            f"slow)"
+        )
+
+    def _names(self, ranks: Iterable[int]) -> str:
+        return ", ".join(map(self._watch.name, sorted({*ranks})))
+
     def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
         """The results in the order of the ranks; raises the first error. If the other ranks do not end after it, they
         are ended."""
@@ -206,7 +229,7 @@ class Gang:
             except WorkerDied:
                 if failed is None:
                     raise
-                names = ", ".join(map(self._watch.name, sorted(versions)))
+                names = self._names(versions)
                 self._problem = f"{names} raised {type(failed.error).__name__}: {failed.error}"
                 failed.error.add_note(
                     f"{names} raised this; the others waited for what it did not do, and have been ended"

@@ -28,8 +28,9 @@ _PRIORITY: Final = {"RAY_worker_niceness": "0"}
 """Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
 anything else, all would be as slow as the one that gets a core last."""
 
-_LONGEST_FOLDER: Final = 35
-"""Most characters of the folder in which the cluster's folder is made: the path of a socket in it may have 107."""
+_LONGEST_FOLDER: Final = 30
+"""Most characters of the folder in which the cluster's folder is made: the path of a socket in it may have 107, and
+`/ray-NAME/session_TIME_PROCESS/sockets/plasma_store` has up to 77."""
 
 
 class LocalRay:
@@ -40,7 +41,8 @@ class LocalRay:
     """
 
     def __init__(self, config: ClusterConfig) -> None:
-        """Start a cluster with room for the workers. Raises ConnectionError if it does not start in time."""
+        """Start a cluster with room for the workers. Raises ConnectionError if it does not start, or not in
+        time."""
         only_loopback()
         require_token()
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
@@ -84,11 +86,16 @@ class LocalRay:
         """The address that the process prints."""
         stdout, said = self._head.stdout, ""
         assert stdout is not None
-        while select.select([stdout], [], [], seconds)[0] and (line := stdout.readline()):
+        why = f"did not start within {seconds:g} s (cluster.start_timeout_seconds: raise it on a busy machine)"
+        while select.select([stdout], [], [], seconds)[0]:
+            line = stdout.readline()
             if line.startswith("127.0.0.1:"):
                 return line.strip()
+            if not line:
+                why = "ended while it started"
+                break
             said += line
-        raise ConnectionError(f"it did not start within {seconds:g} s: {said.strip()[-2000:] or 'it said nothing'}")
+        raise ConnectionError(f"it {why}: {said.strip()[-2000:] or 'it said nothing'}")
 
 
 def require_token() -> None:

@@ -97,12 +97,13 @@ class NodeProbe:
         import torch
         import torch.distributed as dist
 
+        from rl_core.distributed.meeting import meeting_store
+
         choose_interface(place, os.environ)
         device = computing_device()
         backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(
-            backend, init_method=place.meeting, rank=place.rank, world_size=place.size, timeout=_LINK_TIMEOUT
-        )
+        store = meeting_store(place.meeting, number=place.rank, size=place.size, timeout=_LINK_TIMEOUT)
+        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=_LINK_TIMEOUT)
         data = torch.ones(_LINK_BYTES // 4, device=device)
         dist.all_reduce(data[:1024])  # the first operation makes the connections
         seconds = []

@@ -68,6 +68,8 @@ class RayCluster:
             self._join(config.address if self._local is None else self._local.address)
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
+            if config.address == "local":
+                raise ClusterUnavailable(f"no Ray cluster could be started on this machine: {error}") from error
             raise ClusterUnavailable(
                 f"no Ray cluster at cluster.address {config.address}: {error}. Start one there (docs/cluster.md), or "
                 f"use `local`"

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,17 +88,17 @@ class RayWorkerGroup:
     def _opened_gang(self, actors: Sequence[Any], opening: Opening, *, role: Role) -> Gang:
         """A gang of these actors, equally many of each machine, whose workers are open."""
         cluster = self._cluster
-        config, began = cluster.config, time.monotonic()
+        config = cluster.config
         opening = replace(opening, config=opening.config.model_copy(update={"cluster": config}))
-
-        def left() -> float:
-            return max(0.0, began + config.start_timeout_seconds - time.monotonic())
-
         gang = Gang(
-            actors, member=_MEMBER[role], hang_seconds=config.hang_timeout_seconds, last_words=cluster.last_words
+            actors,
+            start_seconds=config.start_timeout_seconds,
+            member=_MEMBER[role],
+            hang_seconds=config.hang_timeout_seconds,
+            last_words=cluster.last_words,
         )
         try:
-            gang.find_processes(seconds=left())
+            gang.find_processes()
             machines = {process.host: process.versions for process in gang.processes}
             # One of them may have come after the preflight.
             raise_if_fatal([*version_problems(machines, here=versions())])
@@ -116,7 +115,7 @@ class RayWorkerGroup:
                 )
                 for rank in range(len(gang))
             ]
-            gang.open(openings, seconds=left())
+            gang.open(openings)
         except BaseException:
             gang.close()
             raise

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore
+
+from rl_core.distributed.meeting import meeting_store
 
 _BUCKET_BYTES: Final = 64 << 20
 """Weights are sent together up to this size: a broadcast of a small one takes no less time than of a large one."""
@@ -40,9 +40,8 @@ class WeightLink:
 
     def __init__(self, place: LinkPlace, device: torch.device) -> None:
         """Meet the others. Raises RuntimeError if they do not come in time."""
-        address, timeout = urlsplit(place.meeting), timedelta(seconds=place.seconds)
-        assert address.hostname is not None and address.port is not None, "as `LinkPlace.meeting` says"
-        store = TCPStore(address.hostname, address.port, place.size, place.number == 0, timeout)
+        timeout = timedelta(seconds=place.seconds)
+        store = meeting_store(place.meeting, number=place.number, size=place.size, timeout=timeout)
         self._device = device
         self._group: Any  # torch's stubs do not know `broadcast` of either class
         if device.type == "cuda":

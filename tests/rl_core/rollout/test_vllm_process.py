@@ -17,6 +17,7 @@ from rl_core.rollout.vllm_process import contained_start, prepare_process
 LIFE = """
 import os, sys, torch
 from pathlib import Path
+from rl_core.rollout.generator import Generator
 from tests.rl_core.rollout.engines import *
 
 policy = load_tiny_policy("qwen2_5_vl", Path(sys.argv[1]))
@@ -30,7 +31,16 @@ except RuntimeError as error:
     print("refused:", error)
 engine.load_weights(named_hf_weights(policy.model), policy_version=1)
 first = by_key(engine.generate(requests, training_sampling()))
-engine.close()
+
+core = engine._engine.engine_core
+end_core = core.shutdown
+core.shutdown = lambda: print("asleep at its end:", core.is_sleeping()) or end_core()
+engine._can_sleep = True  # as on a GPU
+generator = Generator(lambda: engine)
+generator.wake()
+generator.sleep()
+print("asleep:", core.is_sleeping())
+generator.close()
 assert not torch.distributed.is_initialized()
 
 engine = start_vllm(policy)
@@ -43,6 +53,8 @@ print("done")  # and the process ends with the engine open
 
 
 def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(tiny_folders: dict[str, Path]) -> None:
+    """The first one sleeps when it is closed, and is woken before its memory is freed. vLLM itself says whether it is
+    asleep; that a GPU's memory survives this order shows only on a GPU (`sightline doctor --device`)."""
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", LIFE, str(tiny_folders["qwen2_5_vl"])],
@@ -54,6 +66,7 @@ def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(tiny_fo
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.strip().splitlines()
     assert lines[0] == "refused: the engine has no weights: call load_weights before generate"
+    assert lines[1:3] == ["asleep: True", "asleep at its end: False"]
     assert lines[-1] == "done"
     for word in ("Traceback", "Error", "Exception", "leaked"):
         assert word not in ended.stderr, ended.stderr

@@ -1,7 +1,8 @@
 """A process that opens workers in a cluster: `python -m tests.rl_core.workers.group_run MODEL DATA CONFIG OVERRIDE...`.
 
-It prints the process of its first worker, and of a local cluster the process that holds it and its folder. It ends as
-many seconds after that as the line says that it reads.
+It prints the process of its first worker, and of a local cluster the process that holds it and its folder. Then it does
+what the lines say that it reads: `wake` starts the generators, `fail` is an error, a number of seconds is how long it
+waits until it ends.
 """
 
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from flows.process.temporary_folder import own_temporary_folder
 from rl_core.config.loading import load_config
 from rl_core.progress import SilentProgress
 from rl_core.workers.folders import WorkerFolders
@@ -18,6 +20,7 @@ from rl_core.workers.ray_group import RayWorkerGroup
 def main() -> None:
     # A test run in the background ignores Ctrl-C, and so would this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    own_temporary_folder()  # as each process of a flow
     model, data, config = map(Path, sys.argv[1:4])
     folders = WorkerFolders(model=model, base=model, data=data, images_per_prompt=1)
     loaded = load_config(config, sys.argv[4:])
@@ -27,7 +30,13 @@ def main() -> None:
         of_cluster = [] if local is None else [local._head.pid, local._folder]
         sys.stdout.write(f"{' '.join(map(str, [group.pids[0], *of_cluster]))}\n")
         sys.stdout.flush()
-        time.sleep(float(sys.stdin.readline()))
+        while (line := sys.stdin.readline().strip()) == "wake":
+            group.wake()
+            sys.stdout.write("awake\n")
+            sys.stdout.flush()
+        if line == "fail":
+            raise ValueError("an error in the middle of a run")
+        time.sleep(float(line))
     finally:
         group.close()
 

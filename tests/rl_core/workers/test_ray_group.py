@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import psutil
 import pytest
 import ray
 
+from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
 from rl_core.files import folder_hashes
 from rl_core.loop.step_metrics import update_metrics
@@ -454,38 +456,74 @@ def test_a_model_that_is_not_there_is_named_at_the_start(
     assert not ray.is_initialized()
 
 
+TOGETHER = ("cluster={devices: 2, tensor_parallel_size: 2}",)
+"""Two workers that hold a generator together."""
+
+
 @pytest.mark.parametrize(
-    "end", [*(pytest.param(end, marks=pytest.mark.slow) for end in (None, signal.SIGINT)), signal.SIGKILL]
+    ("end", "overrides"),
+    [
+        pytest.param("kill", (), id="killed alone"),
+        *(
+            pytest.param(end, overrides, marks=pytest.mark.slow, id=name)
+            for name, end, overrides in (
+                ("success", "success", ()),
+                ("Ctrl-C", "Ctrl-C", ()),
+                ("killed with its terminal", "kill all", ()),
+                ("generating, killed alone", "kill", TOGETHER),
+                ("generating, error", "error", TOGETHER),
+            )
+        ),
+    ],
 )
 def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
-    prepared_run: RunDirectory, folders: WorkerFolders, end: signal.Signals | None
+    prepared_run: RunDirectory, folders: WorkerFolders, end: str, overrides: tuple[str, ...]
 ) -> None:
-    """Neither after success, nor after Ctrl-C or a kill, which reach all that share the run's terminal."""
+    """No process, shared memory or temporary file: neither after success or an error, nor after a kill of the run
+    alone, nor after Ctrl-C or a kill that reach all that share the run's terminal. What only the killed process could
+    have removed, the next start removes."""
     config = REPOSITORY / "tests" / "e2e" / "configs" / "small.yaml"
+    temporary = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # the paths of sockets must be short
     run = subprocess.Popen(
-        [sys.executable, "-m", "tests.rl_core.workers.group_run", folders.model, folders.data, config],
+        [sys.executable, "-m", "tests.rl_core.workers.group_run", folders.model, folders.data, config, *overrides],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=REPOSITORY,
         start_new_session=True,
+        env={**os.environ, "TMPDIR": f"{temporary}"},
     )
     assert run.stdin is not None and run.stdout is not None
     try:
         worker, head, folder = run.stdout.readline().split()
+        if overrides:
+            run.stdin.write("wake\n")
+            run.stdin.flush()
+            assert run.stdout.readline() == "awake\n"
         processes = [psutil.Process(int(worker)), psutil.Process(int(head))]
         assert processes[0].nice() == psutil.Process().nice(), "a worker has another priority than its run"
         processes += processes[1].children(recursive=True)
         listening = {c.laddr.ip for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
-        run.stdin.write("0\n" if end is None else "600\n")
+        shared = {Path(m.path) for p in processes for m in p.memory_maps() if m.path.startswith("/dev/shm/")}
+        run.stdin.write({"success": "0\n", "error": "fail\n"}.get(end, "600\n"))
         run.stdin.flush()
-        if end is not None:
-            os.killpg(run.pid, end)
+        match end:
+            case "Ctrl-C":
+                os.killpg(run.pid, signal.SIGINT)
+            case "kill all":
+                os.killpg(run.pid, signal.SIGKILL)
+            case "kill":
+                run.kill()
         status = run.wait(60)
     finally:
         run.kill()
-    assert status == (0 if end is None else -end)
+    assert status == {"success": 0, "error": 1, "Ctrl-C": -signal.SIGINT}.get(end, -signal.SIGKILL)
     assert psutil.wait_procs(processes, timeout=60.0)[1] == [], "processes outlive their run"
     assert not Path(folder).exists()
+    if status == -signal.SIGKILL:
+        sweep(temporary)  # as at the next start
+    assert [*temporary.iterdir()] == []
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-    assert not [*Path("/dev/shm").glob("plasma*")]
+    assert shared, "the control: there was shared memory, which may have lost its name before"
+    assert [path for path in shared if path.exists()] == []
+    temporary.rmdir()

@@ -1,0 +1,103 @@
+"""A rank that does not start in time, or hangs, is named, with what it is doing and what to do; in real actors."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+import ray
+
+from rl_core.config.cluster import ClusterConfig
+from rl_core.workers.gang import Gang
+from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.rank_actor import RankActor
+from rl_core.workers.ray_cluster import _BESIDE, RayCluster
+from tests.machines import SOON
+from tests.rl_core.workers.sluggish import Hanging, LateModel, LateProcess, Willing
+
+LIMIT = 4.0
+"""Seconds of a limit that expires."""
+
+WHAT_TO_DO = r"within 4 s \(cluster\.start_timeout_seconds: raise it if"
+
+SECOND = r"worker 1 of 2 \(process \d+ on [^)]+\)"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A local cluster, which this process has joined."""
+    cluster = RayCluster(ClusterConfig(devices=2, device="cpu"))
+    yield
+    cluster.close()
+
+
+def gang_of(*kinds: type[RankActor], start_seconds: float = SOON, hang_seconds: float = SOON) -> Gang:
+    """A rank of each kind, whose process already runs if it ever will: no limit is for a busy machine."""
+    actors = [ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(kind).remote() for kind in kinds]
+    ray.get([actor.process.remote() for actor, kind in zip(actors, kinds, strict=True) if kind is not LateProcess])
+    return Gang(actors, start_seconds=start_seconds, hang_seconds=hang_seconds)
+
+
+def opened(*kinds: type[RankActor], **limits: float) -> Gang:
+    """A rank of each kind, ready for calls."""
+    gang = gang_of(*kinds, **limits)
+    gang.find_processes()
+    gang.open([None] * len(kinds))
+    return gang
+
+
+def assert_ended(gang: Gang) -> None:
+    """All ranks, those too that did what they should."""
+    assert gang.is_broken
+    pids = [process.pid for process in gang.processes]
+    assert psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=SOON)[1] == []
+
+
+def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:
+    gang = gang_of(Willing, LateProcess, start_seconds=LIMIT)
+    with pytest.raises(WorkerDied, match=rf"^the process of worker 1 of 2 did not start {WHAT_TO_DO}"):
+        gang.find_processes()
+    assert gang.is_broken
+
+
+def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster: None) -> None:
+    """The limit is that of both parts of the start together."""
+    gang = gang_of(Willing, LateModel, start_seconds=LIMIT)
+    gang.find_processes()
+    with pytest.raises(WorkerDied) as error:
+        gang.open([None, None])
+    said = f"{error.value}"
+    assert re.match(rf"{SECOND} did not end start {WHAT_TO_DO}", said)
+    assert "reads_from_a_dead_disk" in said
+    assert "worker 0" not in said
+    assert_ended(gang)
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "doing"),
+    [
+        (lambda gang: gang.call("update", None), "no worker has made any progress in update", "sleeps_in_an_update"),
+        pytest.param(
+            lambda gang: gang.call_beside("write_snapshot", None),
+            "write_snapshot has not ended",
+            "sleeps_in_a_snapshot",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(
+    cluster: None, call: Callable[[Gang], object], said: str, doing: str
+) -> None:
+    """In a call, and in one beside it."""
+    gang = opened(Willing, Hanging, hang_seconds=2.0)
+    began = time.monotonic()
+    with pytest.raises(WorkerDied) as error:
+        call(gang)
+    assert 2.0 <= time.monotonic() - began < SOON
+    message = f"{error.value}"
+    assert message.startswith(said)
+    assert "cluster.hang_timeout_seconds" in message
+    assert re.search(rf"{SECOND}:\n(.*\n)*.*{doing}", message)
+    assert "worker 0" not in message, "it had done its part"
+    assert_ended(gang)
