@@ -7,6 +7,7 @@ from rich.console import Console
 from flows.commands.run import carry_out
 from flows.commands.tables import print_summary
 from flows.request import ResolvedRun, RunRequest
+from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import stage_digests
 
@@ -22,16 +23,34 @@ def carry_out_report(request: RunRequest, console: Console) -> int:
         ValueError: a file that the config names cannot be read.
     """
     resolved = request.resolved(datetime.now(UTC))
-    if not has_report(resolved):
+    manifest = _manifest(resolved)
+    if manifest is None:
         return carry_out("baseline", request, console)
     console.print(f"[bold]{resolved.run.name}[/bold]", highlight=False)
     console.print("[green]✓[/green] report: finished before", highlight=False)
+    if manifest.digest != _digest(resolved):
+        console.print(
+            "it was made by a version of Sightline for which a stage depends on something else; `sightline run "
+            f"{resolved.run.name}` makes the stages anew that are not valid any more",
+            highlight=False,
+            soft_wrap=True,
+        )
     print_summary(resolved.run, console)
     return 0
 
 
-def has_report(resolved: ResolvedRun) -> bool:
-    """Whether the run has a report that is still valid. The report depends on every other stage, but nothing is made of
-    their files any more, so whether these are still there is not checked."""
-    digests = stage_digests(resolved.config, resolved.files(is_settled=True))
-    return valid_manifest(resolved.run, "report", digests["report"]) is not None
+def _manifest(resolved: ResolvedRun) -> StageManifest | None:
+    """The manifest of a report that can be shown; None if it has to be made. The report depends on every other stage,
+    but nothing is made of their files any more, so whether these are still there is not checked.
+
+    A run that is named itself, and not by a config file, has the report that it has: a command that prints results does
+    not train anew because a later version would.
+    """
+    manifest = read_manifest(resolved.run, "report")
+    if manifest is None or not (resolved.is_continued or manifest.digest == _digest(resolved)):
+        return None
+    return valid_manifest(resolved.run, "report", manifest.digest)
+
+
+def _digest(resolved: ResolvedRun) -> str:
+    return stage_digests(resolved.config, resolved.files(is_settled=True))["report"]

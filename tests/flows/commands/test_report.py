@@ -81,6 +81,15 @@ def test_a_report_that_does_not_stand_is_made(
     assert len(flows_called) == 1
 
 
+def test_the_report_of_an_earlier_version_is_shown_and_nothing_is_made_anew(
+    reported: RunDirectory, flows_called: list[RunRequest]
+) -> None:
+    finish_stage(reported, "report", {}, reported.report, reported.summary, digest="of an earlier version")
+    code, text = reported_of(reported.name, reported.root.parent)
+    assert code == 0 and not flows_called
+    assert "Held-out accuracy" in text and f"`sightline run {reported.name}` makes the stages anew" in text
+
+
 def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flows_called: list[RunRequest]) -> None:
     assert "With vLLM" in reported_of(reported.name, reported.root.parent)[1]
     shutil.rmtree(reported.merged_model)
