@@ -127,6 +127,7 @@ loaded, opened = set(sys.modules), []
 import sightline_startup
 sys.addaudithook(lambda event, details: opened.append(details[0]) if event == "open" else None)
 sightline_startup.close_binary_gaps({str(tmp_path)!r})
+sightline_startup.defer_scikit_learn()
 imported = [name for name, module in sys.modules.items() if module and name not in loaded]
 print(json.dumps([imported, opened]))
 """
@@ -134,6 +135,21 @@ print(json.dumps([imported, opened]))
         tmp_path / name for name in ("torchaudio/lib/_torchaudio.abi3.so", "torchcodec/libtorchcodec_core8.so")
     ]
     assert json.loads(run_python(code, "-S")) == [["sightline_startup"], [str(library) for library in libraries]]
+
+
+def test_transformers_loads_scikit_learn_when_it_calls_it() -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(STARTUP)!r})
+sys.modules.pop("sightline_startup", None)
+import sightline_startup
+sightline_startup.defer_scikit_learn()
+from transformers.generation import candidate_generator
+from transformers.utils import is_sklearn_available
+print("sklearn" in sys.modules, candidate_generator.is_sklearn_available is is_sklearn_available, is_sklearn_available())
+print([part.tolist() for part in candidate_generator.roc_curve([0, 1, 1], [0.1, 0.4, 0.8])][:2], "sklearn" in sys.modules)
+"""
+    assert run_python(code).splitlines() == ["False True True", "[[0.0, 0.0, 0.0, 1.0], [0.0, 0.5, 1.0, 1.0]] True"]
 
 
 def test_the_installed_copy_is_the_one_in_the_sources() -> None:
