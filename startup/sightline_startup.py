@@ -152,6 +152,6 @@ def find_candidate_generator(path: object) -> "ModuleSpec | None":
 
 def roc_curve(*arguments: object, **options: object) -> object:
     """scikit-learn's function of this name, which is imported now."""
-    from sklearn import metrics
+    from sklearn import metrics  # type: ignore[import-untyped]
 
     return metrics.roc_curve(*arguments, **options)

@@ -144,10 +144,10 @@ sys.path.insert(0, {str(STARTUP)!r})
 sys.modules.pop("sightline_startup", None)
 import sightline_startup
 sightline_startup.defer_scikit_learn()
-from transformers.generation import candidate_generator
-from transformers.utils import is_sklearn_available
-print("sklearn" in sys.modules, candidate_generator.is_sklearn_available is is_sklearn_available, is_sklearn_available())
-print([part.tolist() for part in candidate_generator.roc_curve([0, 1, 1], [0.1, 0.4, 0.8])][:2], "sklearn" in sys.modules)
+from transformers import utils
+from transformers.generation import candidate_generator as user
+print("sklearn" in sys.modules, user.is_sklearn_available is utils.is_sklearn_available, utils.is_sklearn_available())
+print([part.tolist() for part in user.roc_curve([0, 1, 1], [0.1, 0.4, 0.8])][:2], "sklearn" in sys.modules)
 """
     assert run_python(code).splitlines() == ["False True True", "[[0.0, 0.0, 0.0, 1.0], [0.0, 0.5, 1.0, 1.0]] True"]
 
