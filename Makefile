@@ -29,6 +29,9 @@ export RAY_USAGE_STATS_ENABLED = 0
 export VLLM_NO_USAGE_STATS = 1
 export WANDB_ERROR_REPORTING = false
 
+# Each of the hundreds of processes that tests start would compile the sources anew, and pytest every test.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
 # file costs one call of pip.

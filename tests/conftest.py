@@ -1,6 +1,8 @@
 """Settings of every test."""
 
+import gc
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +44,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tell what the tests of a folder share that another folder's are next."""
     enter(item.path.parent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing that the collection of tests makes is garbage, and nothing of it is looked through later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "tests/rl_core/training/")

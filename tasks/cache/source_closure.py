@@ -5,7 +5,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -90,8 +90,13 @@ def read_source(name: str, sources: Path = SOURCES) -> Source | None:
     file = _file(name, sources)
     if file is None:
         return None
-    tree = ast.parse(file.read_bytes())
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    return _source(file.read_bytes(), name if file.name == "__init__.py" else name.rpartition(".")[0])
+
+
+@lru_cache(maxsize=1024)
+def _source(code: bytes, package: str) -> Source:
+    """The module of this text. A copy of the packages has the same texts but for a few."""
+    tree = ast.parse(code)
     names = frozenset(_names(tree, package))
     return Source(digest=_hash(what_it_does(tree)), names=names)
 

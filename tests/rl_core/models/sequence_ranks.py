@@ -1,12 +1,11 @@
-"""What each rank of a group that shares its sequences computes: `python -m ... RANK SIZE FOLDER`."""
+"""What each rank of a group that shares its sequences computes."""
 
-import pickle
-import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from rl_core.distributed.place import RankPlace
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.value import ValueModel
@@ -64,18 +63,12 @@ def computed(folder: Path, family: str, kind: str, parallel: SequenceParallel | 
     return {name: value.detach() for name, value in outputs.items()} | {"gradient": gradient}
 
 
-def main() -> None:
-    """Compute every case with the other ranks, and write what came out."""
-    rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-{size}", rank=rank, world_size=size)
+def computed_together(place: RankPlace, folder: Path) -> dict[tuple[str, str], dict[str, torch.Tensor]]:
+    """Every case, computed with the other ranks."""
+    dist.init_process_group("gloo", init_method=place.meeting, rank=place.rank, world_size=place.size)
     group = dist.group.WORLD
     assert group is not None
     found = {case: computed(folder, *case, SequenceParallel.of(group)) for case in CASES}
-    (folder / f"found-{size}-{rank}.pickle").write_bytes(pickle.dumps(found))
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    return found

@@ -1,18 +1,13 @@
 """Ranks that share their sequences come to the outputs and the gradient of one."""
 
-import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import FAMILIES, relative_difference, write_small_model
-from tests.rl_core.models.sequence_ranks import CASES, computed
-
-ROOT = Path(__file__).parents[3]
+from tests.rl_core.models.sequence_ranks import CASES, computed, computed_together
 
 RANKS = 4
 
@@ -33,23 +28,10 @@ def alone(models: Path) -> Found:
 
 
 @pytest.fixture(scope="module")
-def ranks(models: Path) -> list[Found]:
+def ranks(models: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """What each rank computed. There are fewer key/value heads than ranks; with 2 ranks, where there are not, see
     tests/rl_core/training/test_ranks.py."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.rl_core.models.sequence_ranks", str(rank), str(RANKS), str(models)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
-    for process in started:
-        _, errors = process.communicate(timeout=250)
-        assert process.returncode == 0, errors
-    return [pickle.loads((models / f"found-{RANKS}-{rank}.pickle").read_bytes()) for rank in range(RANKS)]
+    return run_ranks(computed_together, tmp_path_factory.mktemp("ranks"), models, size=RANKS)
 
 
 @pytest.mark.parametrize("case", CASES, ids=", ".join)

@@ -1,11 +1,13 @@
-"""One running vLLM a family, shared by the tests of a module."""
+"""One running vLLM a family, shared by the tests of all modules of the folder."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.rl_core.rollout.engines import FAMILIES, Running, build_folders, load_tiny_policy, start_vllm
+from tests.shared_engines import ended_with_the_folder
 
 
 @pytest.fixture(scope="session")
@@ -13,12 +15,15 @@ def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return build_folders(tmp_path_factory.mktemp("tiny"))
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="session", params=FAMILIES)
 def running(request: pytest.FixtureRequest, tiny_folders: dict[str, Path]) -> Iterator[Running]:
+    """pytest runs the tests of a family one after the other, whatever their modules."""
     policy = load_tiny_policy(request.param, tiny_folders[request.param])
     engine = start_vllm(policy)
-    yield Running(policy=policy, engine=engine)
-    engine.close()
+    with ExitStack() as once:
+        once.callback(engine.close)
+        ended_with_the_folder(once.close)
+        yield Running(policy=policy, engine=engine)
 
 
 @pytest.fixture

@@ -209,6 +209,14 @@ def test_a_snapshot_is_written_in_the_middle_of_a_generation(
         group.write_snapshot(tmp_path / "again")
 
 
+def test_a_second_group_in_one_process_is_refused_and_the_first_one_goes_on(
+    group: RayWorkerGroup, cluster: str, config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup]
+) -> None:
+    with pytest.raises(ClusterUnavailable, match="joined a cluster already"):
+        RayWorkerGroup(on(config, cluster), folders, total_optimizer_steps=1, progress=SilentProgress())
+    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
+
+
 Responses = dict[RolloutKey, tuple[bytes, bytes, str]]
 """Token ids, log-probs and text."""
 
@@ -421,14 +429,6 @@ def test_a_worker_that_gets_no_further_is_shown_and_ended(groups: Groups, train_
         group.old_log_probs([groups_of(train_groups)])
     group.close()
     assert psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10.0)[1] == []
-
-
-def test_a_second_group_in_one_process_is_refused_and_the_first_one_goes_on(
-    group: RayWorkerGroup, cluster: str, config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup]
-) -> None:
-    with pytest.raises(ClusterUnavailable, match="joined a cluster already"):
-        RayWorkerGroup(on(config, cluster), folders, total_optimizer_steps=1, progress=SilentProgress())
-    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
 
 
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:
