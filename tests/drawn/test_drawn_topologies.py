@@ -51,15 +51,25 @@ def split(draw: DrawFn, together: int) -> Tree:
 
 @st.composite
 def trees_with_topologies(draw: DrawFn) -> Tree:
-    """Where the workers are split, mostly one step off, if the algorithm allows it. No loss has the absolute log-ratio
-    to the reference: at first the ratio is one, where its gradient is the sign of what rounding leaves."""
+    """Where the workers are split, mostly one step off, if the algorithm allows it."""
     tree, cluster = draw(fitting_trees(FLOAT32)), draw(topologies())
-    kl = tree["algorithm"]["kl"]
-    if kl is not None and kl["penalty"] == "abs":
-        kl["use_kl_loss"] = False
+    avoid_what_rounding_decides(tree["algorithm"])
     if is_split(cluster) and can_wait(tree["algorithm"]):
         tree["rollout"]["staleness"] = draw(one_of(0, 1, 1))
     return {**tree, "cluster": cluster}
+
+
+def avoid_what_rounding_decides(algorithm: Tree) -> None:
+    """At first policy, reference and generator have equal weights, and every ratio between them is one but for
+    rounding. The absolute log-ratio has a kink there. As a part of the reward, any estimate of the KL that is linear in
+    the log-ratio is divided by its own spread where the other rewards of a group are equal. And a bound at one masks
+    the tokens that were rounded down."""
+    kl, correction = algorithm["kl"], algorithm["correction"]
+    if kl is not None and (kl["penalty"] == "abs" or (kl["penalty"] == "kl" and not kl["use_kl_loss"])):
+        kl["penalty"] = "low_var_kl"
+    if correction is not None:
+        bounds = {"clip_min": 0.5, "clip_max": 2.0}
+        correction |= {name: bound for name, bound in bounds.items() if correction.get(name) == 1.0}
 
 
 def is_split(cluster: Tree) -> bool:
