@@ -2,8 +2,9 @@
 
 The rates come from runs that are none of the arrangements (`CALIBRATION`): one worker alone with the whole batch, and
 with half of it, which tells what does not grow with the work; and two workers with half the batch, in turn and one step
-off-policy, which tell what the exchange of gradients and the transfer of weights take, and how much busy cores slow
-each other down. The lengths of the responses, which a forecast is given, are those of the arrangement itself.
+off-policy, which tell what the exchange of gradients and the transfer of weights take, and how much longer workers take
+that share the cores with each other and with the run. The lengths of the responses, which a forecast is given, are
+those of the arrangement itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.side import CONFIG, SideResult
 from rl_core.config.loading import load_config
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
+from rl_core.planning.measured_rates import MeasuredStep, apart, measured_rates, slowness
 from rl_core.planning.step_time import StepTime, step_time
 from rl_core.planning.step_work import Lengths
 from tasks.results.measured_steps import measured_step
@@ -62,15 +63,14 @@ def calibrated(sides: Mapping[str, SideResult]) -> DeviceRates:
     alone = measured_rates([*steps["whole"], *steps["half"]])
     found = {name: measured_rates(own) for name, own in steps.items()}
     two = found["half, two workers"]
-    return replace(
-        alone,
+    several = replace(
+        apart(together, alone),
         exchange=two.exchange,
         sync_within=two.sync_within,
         sync_between=found["half, one step off"].sync_between,
         other=two.other + max(0.0, found["whole"].other - found["half"].other),
-        crowding=slowness(together, alone),
-        beside=slowness(ahead, alone),
     )
+    return replace(several, beside=slowness(ahead, several))
 
 
 def steps_of(side: SideResult, settings: Sequence[str] = ()) -> list[MeasuredStep]:

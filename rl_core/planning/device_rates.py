@@ -25,8 +25,9 @@ class DeviceRates:
         sync_within: Seconds until generators that share a device with the trainer have its weights, and sleep again.
         sync_between: Seconds until generators on other devices have the trainer's weights.
         other: Seconds of a step in which no device works: rewards, records, the loop itself, its calls of the workers.
-        crowding: Times as long as alone that a device takes while the others of its machine do the same work: 1 where
-            each has memory of its own; CPU cores share memory, caches and clock, and the run's own process needs one.
+        apart_generate: Further seconds of generating a rollout batch where several workers have processes of their own,
+            on the cores of one machine, which they share with the run's process.
+        apart_update: The same of an update's passes.
         beside: Times as long as alone that generators and trainers take while both work (one step off-policy).
     """
 
@@ -40,16 +41,13 @@ class DeviceRates:
     sync_within: float
     sync_between: float
     other: float
-    crowding: float = 1.0
+    apart_generate: float = 0.0
+    apart_update: float = 0.0
     beside: float = 1.0
 
     def slower(self, factor: float) -> Self:
         """The rates of a device on which everything takes `factor` times as long."""
-        return self.working(factor).waiting(factor)
-
-    def working(self, factor: float) -> Self:
-        """The rates with `factor` times the seconds of what the devices compute."""
-        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor)
+        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor).waiting(factor)
 
     def generating(self, *, fixed: float, growing: float) -> Self:
         """The rates with other seconds of generation: times `fixed` of each decode step, times `growing` of each
@@ -76,6 +74,8 @@ class DeviceRates:
         return replace(
             self,
             exchange=factor * self.exchange,
+            apart_generate=factor * self.apart_generate,
+            apart_update=factor * self.apart_update,
             sync_within=factor * self.sync_within,
             sync_between=factor * self.sync_between,
             other=factor * self.other,

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, sendings, step_time, update_seconds
+from rl_core.planning.step_time import Arrangement, decode_steps, generate_seconds, pass_seconds, sendings, step_time
 from rl_core.planning.step_work import StepWork
 from rl_core.planning.worker_share import Share
 
@@ -100,15 +100,26 @@ def measured_rates(steps: Sequence[MeasuredStep], shape: DeviceRates = EQUAL_PAR
     )
 
 
+def apart(steps: Sequence[MeasuredStep], rates: DeviceRates) -> DeviceRates:
+    """The rates of a worker alone with the seconds by which a step of several took longer, in the median. They are
+    never negative: what is faster together was disturbed when it was alone."""
+    alone = replace(rates, apart_generate=0.0, apart_update=0.0)
+    times = [(step, step_time(step.work, alone, step.arrangement)) for step in steps]
+    return replace(
+        rates,
+        apart_generate=max(0.0, median(step.generate - time.generate for step, time in times)),
+        apart_update=max(0.0, median(step.passes - (time.update - time.exchange) for step, time in times)),
+    )
+
+
 def slowness(steps: Sequence[MeasuredStep], rates: DeviceRates) -> float:
-    """Times as long as at these rates that the devices took in the median step: the `crowding` or `beside` of workers
-    that share cores, if the rates are those of a worker alone. Never less than 1: what is faster together was disturbed
-    when it was alone."""
-    alone = replace(rates, exchange=0.0, crowding=1.0, beside=1.0)
-    times = [step_time(step.work, alone, step.arrangement) for step in steps]
-    ratios = [
-        (step.generate + step.passes) / (time.generate + time.update) for step, time in zip(steps, times, strict=True)
-    ]
+    """Times as long as at these rates that workers took in the median step in which some generated while others
+    trained: their `beside`. Never less than 1."""
+    free = replace(rates, beside=1.0)
+    ratios = []
+    for step in steps:
+        time = step_time(step.work, free, step.arrangement)
+        ratios.append((step.generate + step.passes) / (time.generate + time.update - time.exchange))
     return max(1.0, median(ratios))
 
 
@@ -126,7 +137,7 @@ def _generation(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
 
 def _update(step: MeasuredStep, shape: DeviceRates) -> _Seconds:
     fixed = shape.update_fixed * step.work.optimizer_steps
-    whole = update_seconds(step.work, replace(shape, exchange=0.0), step.arrangement)
+    whole = pass_seconds(step.work, shape, step.arrangement)
     return _Seconds(fixed=fixed, growing=whole - fixed, measured=step.passes)
 
 

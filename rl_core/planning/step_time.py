@@ -9,9 +9,10 @@ an arrangement of workers (docs/cluster.md, "Which placement").
 
 The tokens are those of the generator and of the learner with the most. The exchange is that of k replicas of the
 weights: an all-reduce in a ring, in which each sends its gradients 2 (k - 1) / k times (Patarasuk and Yuan 2009).
-Workers that share a machine's cores take `crowding` times as long where several do the same, and `beside` times as long
-where some generate while others train. The calls of the workers are part of `other`: placements differ by one or two
-of them, which is less than 2 % of a step of half a second.
+Several workers that share a machine's cores with the run's process take some seconds longer for each batch and update,
+`apart_generate` and `apart_update`, whatever their size, and `beside` times as long where some generate while others
+train. The calls of the workers are part of `other`: placements differ by one or two of them, which is less than 2 % of
+a step of half a second.
 
 A sequence is in flight for as many decode steps as it has tokens, so the sum of the sequences in flight over all decode
 steps is the number of response tokens, however their number falls towards the end; and the longest response bounds the
@@ -63,6 +64,11 @@ class Arrangement:
             is_overlapped=cluster.is_split and staleness > 0,
         )
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether there are several workers, each in a process of its own."""
+        return self.is_split or self.generators > 1 or self.learners * self.learner_workers > 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTime:
@@ -96,12 +102,13 @@ class StepTime:
 
 def step_time(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> StepTime:
     """The forecast of a step's seconds."""
-    generating = _crowded(rates, devices_at_work=arrangement.generators, arrangement=arrangement)
-    training = _crowded(rates, devices_at_work=arrangement.learners, arrangement=arrangement)
+    apart = (rates.apart_generate, rates.apart_update) if arrangement.is_apart else (0.0, 0.0)
+    slower = rates.beside if arrangement.is_overlapped else 1.0
+    exchange = exchange_seconds(work, rates, arrangement)
     return StepTime(
-        generate=generate_seconds(work, generating, arrangement),
-        update=update_seconds(work, training, arrangement),
-        exchange=exchange_seconds(work, rates, arrangement),
+        generate=slower * (generate_seconds(work, rates, arrangement) + apart[0]),
+        update=slower * (pass_seconds(work, rates, arrangement) + apart[1]) + exchange,
+        exchange=exchange,
         sync=rates.sync_between if arrangement.is_split else rates.sync_within,
         compare=compare_seconds(work, rates, arrangement) if arrangement.is_overlapped else 0.0,
         other=rates.other,
@@ -127,15 +134,10 @@ def decode_steps(work: StepWork, sequences: int, in_flight: int) -> float:
     return waiting * work.lengths.response / in_flight + work.lengths.longest
 
 
-def update_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
-    """Seconds of the learner with the most groups."""
+def pass_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
+    """Seconds of the passes and optimizer steps of the learner with the most groups."""
     updated, forwarded = update_tokens(work, arrangement)
-    return (
-        rates.update_fixed * work.optimizer_steps
-        + rates.update_token * updated
-        + rates.forward_token * forwarded
-        + exchange_seconds(work, rates, arrangement)
-    )
+    return rates.update_fixed * work.optimizer_steps + rates.update_token * updated + rates.forward_token * forwarded
 
 
 def exchange_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
@@ -164,12 +166,4 @@ def compare_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement
         longest=min(COMPARED_TOKENS, work.lengths.longest),
     )
     compared = replace(work, prompts=min(COMPARED_GROUPS, work.prompts), lengths=short, updates=(), forwards=1)
-    return generate_seconds(compared, rates, arrangement) + update_seconds(compared, rates, arrangement)
-
-
-def _crowded(rates: DeviceRates, *, devices_at_work: int, arrangement: Arrangement) -> DeviceRates:
-    """The rates of a device beside the others that work at the same time. The gradients are exchanged by all that
-    train, so their seconds are what they are."""
-    if arrangement.is_overlapped:
-        return rates.working(rates.beside)
-    return rates.working(rates.crowding) if devices_at_work > 1 else rates
+    return generate_seconds(compared, rates, arrangement) + pass_seconds(compared, rates, arrangement)

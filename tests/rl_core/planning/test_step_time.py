@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.measured_rates import MeasuredStep, measured_rates, slowness
+from rl_core.planning.measured_rates import MeasuredStep, apart, measured_rates, slowness
 from rl_core.planning.step_time import Arrangement, StepTime, decode_steps, generate_seconds, step_time
 from rl_core.planning.step_work import Lengths, StepWork, Updates
 
@@ -145,18 +145,17 @@ def test_gradients_are_exchanged_by_those_that_each_have_all_weights() -> None:
     assert (spread.exchange, spread.update) == (0.0, pytest.approx(two.update - two.exchange))
 
 
-def test_workers_that_crowd_each_other_are_slower_only_at_the_same_time() -> None:
-    """By one factor where all do the same, and by another where some generate and others train."""
-    crowded = replace(RATES, crowding=1.5, beside=1.25)
-    alone, both, ahead = (step_time(WORK, crowded, placed) for placed in (ALONE, TOGETHER, AHEAD))
-    free = step_time(WORK, RATES, TOGETHER)
-    assert alone == step_time(WORK, RATES, ALONE)
-    assert both.generate == pytest.approx(1.5 * free.generate)
-    assert both.update - both.exchange == pytest.approx(1.5 * (free.update - free.exchange))
-    assert both.exchange == free.exchange, "all that exchange do so at the same time, whatever the rates are"
-    assert ahead.generate == pytest.approx(1.25 * alone.generate)
-    assert ahead.update == pytest.approx(1.25 * alone.update)
-    assert ahead.compare == step_time(WORK, RATES, AHEAD).compare, "the two take turns"
+def test_workers_that_share_cores_are_slower() -> None:
+    """By some seconds where there are several, and by a factor where some generate while others train."""
+    shared = replace(RATES, apart_generate=0.1, apart_update=0.2, beside=1.25)
+    in_the_run = arrangement(1, 1)
+    assert step_time(WORK, shared, in_the_run) == step_time(WORK, RATES, in_the_run)
+    for placed, factor in ((ALONE, 1.0), (TOGETHER, 1.0), (AHEAD, 1.25)):
+        free, found = step_time(WORK, RATES, placed), step_time(WORK, shared, placed)
+        assert found.generate == pytest.approx(factor * (free.generate + 0.1))
+        assert found.update - found.exchange == pytest.approx(factor * (free.update - free.exchange + 0.2))
+        assert found.exchange == free.exchange, "all that exchange do so at the same time, whatever the rates are"
+        assert found.compare == free.compare, "the two take turns"
 
 
 def measured(work: StepWork, rates: DeviceRates, placed: Arrangement) -> MeasuredStep:
@@ -203,35 +202,37 @@ def test_two_numbers_of_workers_tell_what_does_not_grow_with_the_work() -> None:
     )
 
 
-CROWDED = replace(RATES, crowding=1.5, beside=1.25)
+SHARED = replace(RATES, apart_generate=0.1, apart_update=0.2, beside=1.25)
 HALF = replace(WORK, prompts=32, updates=(Updates(steps=4, groups=8),))
 """Half the work, which tells what does not grow with it."""
 
 
-@pytest.mark.parametrize(("placed", "expected"), [(ALONE, 1.0), (TOGETHER, 1.5), (AHEAD, 1.25)])
-def test_how_workers_slow_each_other_down_is_measured(placed: Arrangement, expected: float) -> None:
+def test_what_workers_cost_each_other_is_measured() -> None:
     """A disturbed step does not change it."""
-    steps = [measured(HALF, CROWDED, placed)] * 3
-    steps[0] = replace(steps[0], generate=9.0)
-    assert slowness(steps, RATES) == slowness(steps, CROWDED) == pytest.approx(expected)
-    fast = replace(steps[1], generate=0.01, update=0.01, exchange=0.0)
-    assert slowness([fast], RATES) == 1.0
+    together, ahead = ([measured(HALF, SHARED, placed)] * 3 for placed in (TOGETHER, AHEAD))
+    together[0] = replace(together[0], generate=9.0)
+    ahead[0] = replace(ahead[0], generate=9.0)
+    found = apart(together, RATES)
+    assert (found.apart_generate, found.apart_update) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert slowness(ahead, found) == pytest.approx(1.25)
+    fast = replace(together[1], generate=0.01, update=0.01, exchange=0.0)
+    assert apart([fast], RATES) == RATES and slowness([fast], RATES) == 1.0
 
 
 def test_from_half_the_batch_the_whole_one_is_foretold() -> None:
-    """As the benchmark does: one worker alone with both, several with half of it."""
+    """As the benchmark does: one worker in the run's process with both, several with half of it."""
     shape = replace(RATES.slower(2.0), exchange=0.0)
-    alone = measured_rates([measured(work, RATES, ALONE) for work in (WORK, HALF)], shape)
-    together, ahead = (measured(HALF, CROWDED, placed) for placed in (TOGETHER, AHEAD))
-    rates = replace(
-        alone,
+    alone = measured_rates([measured(work, RATES, arrangement(1, 1)) for work in (WORK, HALF)], shape)
+    together, ahead = (measured(HALF, SHARED, placed) for placed in (TOGETHER, AHEAD))
+    several = replace(
+        apart([together], alone),
         exchange=measured_rates([together]).exchange,
         sync_within=together.sync,
-        crowding=slowness([together], alone),
-        beside=slowness([ahead], alone),
+        sync_between=ahead.sync,
     )
+    rates = replace(several, beside=slowness([ahead], several))
     for placed in (TOGETHER, ALONE, AHEAD):
-        assert step_time(WORK, rates, placed).step == pytest.approx(step_time(WORK, CROWDED, placed).step)
+        assert step_time(WORK, rates, placed).step == pytest.approx(step_time(WORK, SHARED, placed).step)
 
 
 def test_no_part_is_negative_however_the_seconds_are() -> None:
