@@ -124,14 +124,16 @@ class Killer:
         found[0].kill()
 
     def _wait_for(self, kill: Kill, has_ended: Callable[[], bool]) -> None:
+        """Wait for the phase, or until the run is past it: on a busy machine it may be over before it is seen."""
+
         def is_over() -> bool:
             return has_recorded(self._run, kill.step)
 
-        self._until(self._generates, has_ended)  # after a kill before this one the workers are new
+        self._until(lambda: is_over() or self._generates(), has_ended)  # the workers are new after another kill
         if kill.phase != "generation":
             self._until(lambda: is_over() or not self._generates(), has_ended)
         if kill.phase == "checkpoint":
-            self._until(lambda: self._writes_checkpoint(kill.step), has_ended)
+            self._until(lambda: self._writes_checkpoint(kill.step) or has_recorded(self._run, kill.step + 1), has_ended)
 
     def _generates(self) -> bool:
         machines = filter(None, (self._machines.head, self.other))
