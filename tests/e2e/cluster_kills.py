@@ -21,7 +21,7 @@ PHASES: Final[tuple[Phase, ...]] = ("generation", "update", "checkpoint")
 What = Literal["worker of the head", "worker of the other machine", "the other machine"]
 WORKERS: Final[tuple[What, ...]] = ("worker of the head", "worker of the other machine")
 
-_NOTICED = re.compile(r"worker \d of \d \(process \d+ on \S+\) ended during (\w+): (.*)")
+_NOTICED = re.compile(r"worker \d of \d \(process (\d+) on \S+\) ended during (\w+): (.*)")
 _LONGEST_CAUSE = 160
 _POLL_SECONDS = 0.01
 _TIMEOUT = 600.0
@@ -144,11 +144,14 @@ class Killer:
         return any(self._run.checkpoints.glob(f"*step-{step:06d}*"))
 
     def _causes(self) -> list[tuple[str, str]]:
+        """What the run has said of each worker that has died: during which call, and why. It says it several times."""
         if not self._run.log.is_file():
             return []
         lines = self._run.log.read_text(errors="replace").splitlines()
-        found = [match.group(1, 2) for line in lines if (match := _NOTICED.search(line))]
-        return [cause for number, cause in enumerate(found) if number == 0 or cause != found[number - 1]]
+        found: dict[str, tuple[str, str]] = {}
+        for match in filter(None, map(_NOTICED.search, lines)):
+            found.setdefault(match.group(1), (match.group(2), match.group(3)))
+        return [*found.values()]
 
     def _until(self, holds: Callable[[], bool], has_ended: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _TIMEOUT
