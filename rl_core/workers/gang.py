@@ -28,6 +28,10 @@ _END_SECONDS: Final = 30.0
 """Ranks that take longer to end their generators are killed."""
 
 
+class TookTooLong(WorkerDied):
+    """Ranks have been ended because they took too long; none had died before."""
+
+
 class Gang:
     """The actors of all ranks.
 
@@ -85,7 +89,7 @@ class Gang:
         waiting = ray.wait(asked, num_returns=len(asked), timeout=self._seconds_to_start)[1]
         if waiting:
             late = self._names(asked.index(ref) for ref in waiting)
-            self._end(f"the process of {late} did not start within {self._start_limit}")
+            self._end(f"the process of {late} did not start within {self._start_limit}", TookTooLong)
         self._watch.processes = [self._got(ref, rank, _START) for rank, ref in enumerate(asked)]
 
     @property
@@ -131,7 +135,8 @@ class Gang:
                 doing = self._watch.stacks(pending.values())
                 self._end(
                     f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
-                    f"those that it waits for are doing this:\n{doing}"
+                    f"those that it waits for are doing this:\n{doing}",
+                    TookTooLong,
                 )
             rank = pending.pop(ready[0])
             outcome = self._outcome(self._got(ready[0], rank, method))
@@ -183,12 +188,13 @@ class Gang:
                     doing = self._watch.stacks(pending.values())
                     self._end(
                         f"no {self._member} has made any progress in {method} for {self._watch.hang_seconds:g} s "
-                        f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}"
+                        f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}",
+                        TookTooLong,
                     )
                 if deadline is not None and time.monotonic() > deadline:
                     late, doing = self._names(pending.values()), self._watch.stacks(pending.values())
                     limit = self._start_limit if method == _START else f"{seconds:g} s"
-                    self._end(f"{late} did not end {method} within {limit}; what is being done:\n{doing}")
+                    self._end(f"{late} did not end {method} within {limit}; what is being done:\n{doing}", TookTooLong)
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
             raise
@@ -219,14 +225,14 @@ class Gang:
 
     def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
         """The results in the order of the ranks; raises the first error. If the other ranks do not end after it, they
-        are ended."""
+        are ended. Where one of them has died, WorkerDied says so: the error is that of a rank which missed it."""
         versions: dict[int, int] = {}
         values: dict[int, Any] = {}
         failed: Raised | None = None
         while pending:
             try:
                 found = self.ready(pending, method, seconds=SECONDS_AFTER_ERROR if failed else seconds)
-            except WorkerDied:
+            except TookTooLong:
                 if failed is None:
                     raise
                 names = self._names(versions)
@@ -262,9 +268,11 @@ class Gang:
         except RayTaskError:
             raise  # a mistake in the actor's own program
         except RayError as error:
-            self._end(self._watch.death(rank, error, method), error)
+            self._end(self._watch.death(rank, error, method), error=error)
 
-    def _end(self, problem: str, error: BaseException | None = None) -> NoReturn:
+    def _end(
+        self, problem: str, kind: type[WorkerDied] = WorkerDied, *, error: BaseException | None = None
+    ) -> NoReturn:
         """End all ranks, because one of them is lost: the others would wait for it for ever. If they have been ended
         before, the problem of that time is the one to report: an ended worker is lost to every other call."""
         self._problem = self._problem or problem
@@ -272,7 +280,7 @@ class Gang:
         if self._partner is not None:
             self._partner._problem = self._partner._problem or self._problem
             self._partner.kill()
-        raise WorkerDied(
+        raise kind(
             f"{self._problem}. The other workers have been ended; start the run again to continue from its last "
             f"checkpoint"
         ) from error
