@@ -8,8 +8,9 @@ from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.cluster_rules import placement_problems
 from rl_core.planning.device_rates import DeviceRates
+from rl_core.planning.fitting_changes import MemoryLimit
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import USABLE, memory_forecast
+from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.sequence_rules import sequence_problems
 from rl_core.planning.settings import settle
@@ -107,8 +108,7 @@ def _fits(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> bool:
     """Whether the placement fits into the GPUs, as far as their memory and the model's size are known."""
     if sizes is None or gpu is None or gpu.memory_gib is None:
         return True
-    forecast = memory_forecast(settle(config, sizes, gpu).config, sizes, gpu_gib=gpu.memory_gib)
-    return forecast.peak_gib <= USABLE * gpu.memory_gib and forecast.cached_sequences > 0
+    return MemoryLimit(gib=gpu.memory_gib, on_gpu=True).fits(config, sizes)
 
 
 def _placed(config: RunConfig, *, staleness: int, **cluster: object) -> RunConfig:

@@ -138,9 +138,11 @@ def room_problems(nodes: Sequence[NodeFacts], needed_gib: float | None) -> Itera
 
 def gpu_room_problems(nodes: Sequence[NodeFacts], needed_gib: float | None, *, gpus: int) -> Iterator[Problem]:
     """Machines on which fewer than `gpus` GPUs have the memory free that a worker needs."""
+    if needed_gib is None:
+        return
     for node in nodes:
-        enough = [free for free in node.free_gpus_gib if needed_gib is not None and free >= needed_gib]
-        if needed_gib is None or not node.free_gpus_gib or len(enough) >= gpus:
+        enough = [free for free in node.free_gpus_gib if free >= needed_gib]
+        if not node.free_gpus_gib or len(enough) >= gpus:
             continue
         yield Problem(
             where=f"machine {node.host}",
