@@ -109,7 +109,8 @@ def serve(pipe: Connection, open_side: Callable[[Path, RunConfig], Generate], wo
 
 
 def open_sightline(work: Path, config: RunConfig) -> Generate:
-    from rl_core.models.loading import load_model, load_processor, named_hf_weights
+    from rl_core.models.loading import load_model, load_processor
+    from rl_core.models.named_weights import named_hf_weights
     from rl_core.models.pixels import PixelCache
     from rl_core.rollout.starting import start_engine
 

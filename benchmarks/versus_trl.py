@@ -54,12 +54,13 @@ def pin_to_cores(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def prepared_work(folder: Path, threads: int) -> Path:
-    """The folder with rows and weights of the quickstart as configured now; made when it is not there."""
-    work = folder / digest_of(load_config(CONFIG))
+def prepared_work(folder: Path, threads: int, settings: Sequence[str] = ()) -> Path:
+    """The folder with rows and weights of the quickstart as configured now; made when it is not there. `settings`, each
+    KEY=VALUE, replace values of its config."""
+    work = folder / digest_of(load_config(CONFIG, settings))
     if not (work / "model" / "base").is_dir():
         print(f"preparing rows and cold-started weights in {work}", flush=True)
-        run_module(sys.executable, "preparation", [str(work)], threads=threads, log=None)
+        run_module(sys.executable, "preparation", [str(work), *settings], threads=threads, log=None)
     return work
 
 

@@ -3,7 +3,8 @@
 Both train the quickstart's model from the same rows and cold-started weights, with the same batch, on the same two
 processor cores: one worker in the process of the run, and two workers in a Ray cluster, each with a whole vLLM, which
 add up their gradients over gloo. A model so small is not worth spreading, so both have all weights; `--sharding full`
-spreads them (FSDP2). They run in turn, every run in a process of its own.
+spreads them (FSDP2). They run in turn, every run in a process of its own. `--set` trains another model, such as a
+larger one, whose arithmetic counts for more beside what a pass and a decode step take whatever their size.
 
 Two cores share caches, memory and clock, so each does less when the other works too. Therefore two runs of one worker,
 which have nothing to do with each other, are run side by side as well: what they do together is the most that two
@@ -55,7 +56,7 @@ def main() -> None:
     arguments = parse_arguments()
     pin_to_cores(max(NUMBERS))
     facts = machine_facts("benchmarks.workers", sys.argv[1:])
-    work = prepared_work(arguments.work, max(NUMBERS))
+    work = prepared_work(arguments.work, max(NUMBERS), arguments.settings)
     rounds = []
     for number, seed in enumerate(arguments.seeds):
         order = NUMBERS[:: -1 if number % 2 else 1]
@@ -75,6 +76,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--work", type=Path, default=Path("runs/versus-trl"))
     parser.add_argument("--sharding", choices=["none", "full"], default="none")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="other values of the quickstart's config, in all runs, such as the sizes of a larger model",
+    )
     parser.add_argument("--output", type=Path)
     return parser.parse_args()
 
@@ -92,6 +101,7 @@ def run(work: Path, workers: int, seed: int, arguments: argparse.Namespace) -> S
         "--sharding": arguments.sharding,
     }
     words = [str(word) for option in options.items() for word in option]
+    words += ["--set", *arguments.settings]
     run_module(sys.executable, "sightline_side", words, threads=1, log=out.with_suffix(".log"))
     return SideResult.read(out)
 

@@ -1,4 +1,4 @@
-"""Prepares the rows and the cold-started weights that both sides start from: `python -m ... WORK`."""
+"""Prepares the rows and the cold-started weights that all sides start from: `python -m ... WORK [KEY=VALUE ...]`."""
 
 import sys
 from pathlib import Path
@@ -9,4 +9,4 @@ from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 
 if __name__ == "__main__":
-    make_starting_point(load_config(CONFIG), RunDirectory(Path(sys.argv[1])))
+    make_starting_point(load_config(CONFIG, sys.argv[2:]), RunDirectory(Path(sys.argv[1])))

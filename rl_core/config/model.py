@@ -66,6 +66,11 @@ class LoraConfig(Section):
     exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
     """Linear layers that get no adapter after all, as a regular expression or a list; the default leaves out the vision
     tower."""
+    generator_weights: Literal["merged", "separate"] = "merged"
+    """What the generator samples with. `merged`: each adapter is added to its weight, and every step all weights go to
+    the generator; it is the faster at sampling. `separate`: the generator computes with frozen weights and adapters as
+    the trainer does, so that bfloat16 does not round an adapter away, and only adapters go to a generator that keeps
+    the frozen weights, as with `cluster.placement: split`."""
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod
@@ -103,6 +108,11 @@ class ModelConfig(Section):
     trains it nevertheless."""
     lora: LoraConfig | None = None
     """RL trains adapters only; null trains the weights themselves, as a cold start always does."""
+
+    @property
+    def generator_lora(self) -> LoraConfig | None:
+        """The adapters that the generator has beside its weights; None if it gets merged weights."""
+        return self.lora if self.lora is not None and self.lora.generator_weights == "separate" else None
 
     @property
     def recomputes_activations(self) -> bool:

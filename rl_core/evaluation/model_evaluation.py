@@ -20,7 +20,8 @@ from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_lookup import Dtype, FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.models.loading import load_model, load_processor, named_hf_weights
+from rl_core.models.loading import load_model, load_processor
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from transformers import (
 from transformers.initialization import no_init_weights
 
 from rl_core.config.model import ModelConfig
-from rl_core.distributed.shards import reshard, whole
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.faster_layers import use_faster_layers
 from rl_core.models.float32_head import use_float32_logits
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 from rl_core.models.vision_index import add_vision_index
 
@@ -122,35 +122,6 @@ def write_hf_folder(
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor_folder.glob(pattern)):
             shutil.copyfile(path, folder / path.name)
-
-
-def named_hf_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight once, detached, with its name in transformers' modules (`model.language_model.layers.0...`), which
-    vLLM's loaders accept besides the older names of checkpoint files. A tied output head is not listed again. Adapters
-    are merged into their weights, one layer at a time.
-
-    The weights of a sharded model are gathered one at a time: every rank takes all of them, in the order in which they
-    come. They have the number format in which the model computes.
-    """
-    reshard(model)
-    for name, weight in model.named_parameters():
-        if ".lora_" in name:
-            continue
-        layer, adapted, kind = name.rpartition(".base_layer.")
-        if adapted and kind == "weight":
-            yield f"{layer}.weight", _merged_weight(model.get_submodule(layer), weight, model.config.dtype)
-        else:
-            yield name.replace(".base_layer.", "."), whole(weight, dtype=model.config.dtype)
-
-
-@torch.no_grad()
-def _merged_weight(layer: Any, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The weight of a peft linear layer plus its adapter, computed in float32 and rounded once. `dtype` is the number
-    format in which a sharded model computes."""
-    inner, outer = (whole(part["default"].weight, dtype=dtype).float() for part in (layer.lora_A, layer.lora_B))
-    base = whole(weight, dtype=dtype)
-    merged: torch.Tensor = torch.addmm(base.float(), outer, inner, alpha=layer.scaling["default"])
-    return merged.to(base.dtype)
 
 
 def stop_token_ids(folder: Path) -> tuple[int, ...]:

@@ -1,9 +1,10 @@
 """LoRA: small matrices beside frozen weights, which RL trains instead of the weights (Hu et al. 2021,
 arXiv:2106.09685).
 
-The generator gets merged weights, with the same names and the same sync as any other policy. This is simple and works
-for every rank and layer, vision towers included, which vLLM's own adapters do not. In float32 it is exact up to
-rounding; in bfloat16 a merged weight is rounded once more than the sum that the trainer computes.
+By default the generator gets merged weights, with the same names and the same sync as any other policy. This works for
+every rank and layer, vision towers included, which vLLM's own adapters do not. In float32 it is exact up to rounding.
+In bfloat16 a merged weight is rounded once more than the sum that the trainer computes, which
+`model.lora.generator_weights` avoids.
 """
 
 import warnings

@@ -17,8 +17,12 @@ from rl_core.wording import shortened
 SECONDS: Final = 3.0
 """Time limit of matching a pattern. It takes milliseconds, unless the pattern backtracks without end."""
 
+HIGHEST_RANK: Final = 512
+"""The highest rank of an adapter in vLLM (vllm.config.lora.MaxLoRARanks)."""
+
 _MATCH = "import json, re, sys; p, ts = json.load(sys.stdin); r = re.compile(p); [r.fullmatch(t) for t in ts]"
 _SHOWN = 3
+_VISION = ".visual."
 _KNOWN_PATTERNS = ("all-linear", LoraConfig.model_fields["exclude_modules"].default)
 _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
 
@@ -48,7 +52,7 @@ def pattern_problems(lora: LoraConfig, sizes: ModelSizes | None) -> list[Problem
 
 
 def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
-    """Targets that match no layer, or something other than a linear layer."""
+    """Targets that match no layer, or something other than a linear layer, or that vLLM has no adapters for."""
     others = () if lora.target_modules == "all-linear" else sizes.other_modules
     wrong = sorted(name for name in others if is_adapted(name, lora))
     if wrong:
@@ -64,6 +68,19 @@ def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
             what=f"{_told(lora)} matches no linear layer of the model",
             fix=_FIX,
         )
+    elif lora.generator_weights == "separate":
+        yield from _problems_of_vllm(lora, sizes)
+
+
+def _problems_of_vllm(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
+    where, fix = "model.lora.generator_weights", "set it to merged"
+    if lora.rank > HIGHEST_RANK:
+        what = f"vLLM has adapters of rank {HIGHEST_RANK} at most, and model.lora.rank is {lora.rank}"
+        yield Problem(where=where, what=what, fix=f"{fix}, or lower model.lora.rank")
+    seeing = [name for name in sizes.linear_layers if _VISION in name and is_adapted(name, lora)]
+    if seeing:
+        what = f"vLLM has no adapters in a vision tower, and {_told(lora)} matches {', '.join(seeing[:_SHOWN])}"
+        yield Problem(where=where, what=what, fix=f'{fix}, or model.lora.exclude_modules to ".*visual.*"')
 
 
 @lru_cache(maxsize=16)

@@ -18,7 +18,13 @@ from rl_core.planning.engine_memory import (
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.shards import gathered_bytes, is_sharded, part_of, shards
-from rl_core.planning.training_state import BYTES, TrainingState, rl_training_state, whole_training_state
+from rl_core.planning.training_state import (
+    BYTES,
+    TrainingState,
+    adapter_parameters,
+    rl_training_state,
+    whole_training_state,
+)
 
 LIBRARIES_BYTES: Final = int(0.88 * GIB)
 """Resident memory of a process with torch, transformers, vLLM and an engine of a tiny model on a CPU: measured by
@@ -161,6 +167,8 @@ def _engine_rows(config: RunConfig, part: ModelSizes, *, cache: int, on_gpu: boo
     trains too."""
     phase: Phase = "generate" if on_gpu or config.cluster.is_split else "always"
     yield _row("engine weights", part.parameters * BYTES[config.model.dtype], phase)
+    if (lora := config.model.generator_lora) is not None:
+        yield _row("engine adapters", adapter_parameters(lora, part) * BYTES[config.model.dtype], phase)
     yield _row("engine KV cache", cache, phase)
     yield _row("engine forward pass", engine_work_bytes(config, part, on_gpu=on_gpu), "generate")
 

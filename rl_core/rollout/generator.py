@@ -34,6 +34,11 @@ class Generator:
         which drops them."""
         return None if self._engine is None else self._engine.policy_version
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the engine has weights, to which adapters can be loaded."""
+        return self._engine is not None and self._engine.has_weights
+
     def wake(self) -> None:
         """Take the device's memory. The first call starts the engine."""
         if self._engine is None:
@@ -55,6 +60,10 @@ class Generator:
             RuntimeError: the generator sleeps.
         """
         self._working_engine().load_weights(weights, policy_version=policy_version)
+
+    def load_adapters(self, adapters: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
+        """Load the adapters of the model, beside the weights that it has. Raises as `load_weights`."""
+        self._working_engine().load_adapters(adapters, policy_version=policy_version)
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield one rollout for each request, as they finish. Raises RuntimeError if the generator sleeps."""

@@ -16,9 +16,17 @@ class RolloutEngine(Protocol):
     def policy_version(self) -> int | None:
         """Version of the weights; None if there are none."""
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether weights are loaded. With `model.lora.generator_weights: separate`, these are the frozen weights, and
+        there is a version only when adapters are loaded, too."""
+
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
         """Load every weight of the model by its Hugging Face name, drop all caches computed with older weights, and
         keep `policy_version`. Raises ValueError if a name is missing or unknown."""
+
+    def load_adapters(self, adapters: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
+        """The same for the adapters, beside weights that are loaded. Raises RuntimeError if there are none."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield one rollout for each request, in the order in which they finish. Log-probs belong to the distribution

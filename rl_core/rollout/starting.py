@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, stop_token_ids
@@ -20,6 +21,7 @@ def start_engine(
     pixels: PixelCache,
     seed: int,
     ranks: GeneratorRanks = WHOLE,
+    lora: LoraConfig | None = None,
 ) -> RolloutEngine:
     """An engine that waits for its first weights. All ranks of a generator start it together.
 
@@ -33,6 +35,7 @@ def start_engine(
         pixels: The pixels of the prompts' images.
         seed: Seed of the engine; each request has a seed of its own.
         ranks: The ranks that hold the engine together.
+        lora: The adapters that it gets beside its weights; None if it gets merged weights.
     """
     # Imported here because importing vLLM takes seconds, and a cold start or a merge does not need it.
     from rl_core.rollout.vllm_engine import VllmEngine
@@ -49,4 +52,5 @@ def start_engine(
         pixels=pixels,
         seed=seed,
         ranks=ranks,
+        lora=lora,
     )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, PreTrainedConfig
 
+from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import has_vision
+from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.vllm_executor import executor_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def engine_arguments(
     videos_per_prompt: int,
     seed: int,
     ranks: GeneratorRanks = WHOLE,
+    lora: LoraConfig | None = None,
 ) -> "EngineArgs":
     """vLLM's arguments for a policy.
 
@@ -45,6 +48,7 @@ def engine_arguments(
         videos_per_prompt: Most videos of a prompt.
         seed: Seed of vLLM's global random generator, which no request uses.
         ranks: The ranks that hold the engine together.
+        lora: The adapters that it gets beside its weights; None if it gets merged weights.
     """
     from vllm import EngineArgs
     from vllm.platforms import current_platform
@@ -86,6 +90,8 @@ def engine_arguments(
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
     else:
         arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
+    if lora is not None:
+        arguments |= adapter_arguments(lora)
     if ranks.size > 1:
         arguments |= _tensor_parallel_arguments(ranks)
     return EngineArgs(**arguments)

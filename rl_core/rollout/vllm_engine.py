@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
+from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.vllm_arguments import engine_arguments
@@ -22,7 +24,7 @@ from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
 from rl_core.rollout.weight_loading import WeightLoader
-from rl_core.rollout.weight_names import expected_weight_names
+from rl_core.rollout.weight_names import expected_adapter_names, expected_weight_names
 from rl_core.types import FinishReason, GenerationRequest, Rollout, Sampling
 
 # Images are prepared for this many requests in advance, and for no more, because they need memory.
@@ -55,9 +57,10 @@ class VllmEngine:
         pixels: PixelCache,
         seed: int,
         ranks: GeneratorRanks = WHOLE,
+        lora: LoraConfig | None = None,
     ) -> None:
-        """Start the engine; it can generate after the first `load_weights`. `engine_arguments` describes the
-        arguments."""
+        """Start the engine; it can generate after the first `load_weights`, and with `lora` after `load_adapters`.
+        `engine_arguments` describes the arguments."""
         prepare_process()
         from vllm import LLMEngine
         from vllm.platforms import current_platform
@@ -72,6 +75,7 @@ class VllmEngine:
             videos_per_prompt=videos_per_prompt,
             seed=seed,
             ranks=ranks,
+            lora=lora,
         )
         if arguments.enforce_eager and current_platform.is_cpu():
             import rl_core.rollout.vllm_cpu_layers  # noqa: F401  # registers them
@@ -94,14 +98,25 @@ class VllmEngine:
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
         self._weights = WeightLoader(
-            self._engine, expected=expected_weight_names(model_folder), is_whole=ranks.size == 1
+            self._engine, expected=expected_weight_names(model_folder), is_plain=ranks.size == 1 and lora is None
         )
+        self._adapters = (
+            None
+            if lora is None
+            else AdapterLoader(self._engine, lora, expected=expected_adapter_names(model_folder, lora))
+        )
+        self._has_weights = False
         self._policy_version: int | None = None
 
     @property
     def policy_version(self) -> int | None:
         """Version of the weights; None before the first load, and after a `sleep` that dropped them."""
         return self._policy_version
+
+    @property
+    def has_weights(self) -> bool:
+        """See RolloutEngine."""
+        return self._has_weights
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         """Load every weight by its name in `named_hf_weights`, and drop all caches computed with older weights.
@@ -111,11 +126,32 @@ class VllmEngine:
             RuntimeError: requests are still running.
         """
         self._refuse_while_running("load weights")
-        self._policy_version = None
+        self._policy_version, self._has_weights = None, False
         try:
             self._weights.load(weights)
         finally:
             self._drop_caches()
+        self._has_weights = True
+        if self._adapters is None:
+            self._policy_version = policy_version
+
+    def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
+        """Load every adapter by its name in `named_adapters`, beside the weights that are loaded.
+
+        Raises:
+            ValueError: an adapter is missing, unknown or came twice; the engine does not generate before a complete
+                load.
+            RuntimeError: requests are still running, or the engine has no weights, or was started without adapters.
+        """
+        self._refuse_while_running("load adapters")
+        if self._adapters is None or not self._has_weights:
+            raise RuntimeError("start the engine with adapters, and load its weights first")
+        self._policy_version = None
+        try:
+            self._adapters.load(adapters)
+        finally:
+            self._drop_caches()
+        self._running.adapter = self._adapters.request
         self._policy_version = policy_version
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
@@ -148,7 +184,7 @@ class VllmEngine:
     def sleep(self) -> None:
         """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
         if self._can_sleep and not self._asleep:
-            self._policy_version = None
+            self._policy_version, self._has_weights = None, False
             self._engine.sleep(level=2)
             self._asleep = True
 

@@ -11,6 +11,7 @@ from rl_core.types import GenerationRequest, Prompt, Sampling
 
 if TYPE_CHECKING:
     from vllm import LLMEngine, SamplingParams
+    from vllm.lora.request import LoRARequest
     from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest
 
 
@@ -38,6 +39,9 @@ class Sample:
 class RunningRequests:
     """The requests that vLLM's core is working on; `len` is their number.
 
+    Attributes:
+        adapter: What requests name to be computed with the engine's adapters; None without any.
+
     They go to the core itself and not through `LLMEngine.add_request` and `LLMEngine.step`: these would check and copy
     a prompt for each of its n samples, and make several Python objects for each sampled token, in order to detokenise
     and stream what is needed here only as a whole. The core gets the same requests either way.
@@ -52,6 +56,7 @@ class RunningRequests:
         stop_token_ids: Sequence[int],
     ) -> None:
         """`token_ban` is added to the logits of the tokens that it names, by id."""
+        self.adapter: LoRARequest | None = None
         self._engine = engine
         self._core = engine.engine_core
         self._prompts = prompts
@@ -108,6 +113,7 @@ class RunningRequests:
                 "template",
                 self._prompts.render(prompt),
                 self._parameters(sampling),
+                lora_request=self.adapter,
                 supported_tasks=self._engine.get_supported_tasks(),
             )
             self._last = (prompt, sampling, template)

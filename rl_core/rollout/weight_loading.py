@@ -18,16 +18,18 @@ class WeightLoader:
 
     The first load goes through vLLM's loaders. On a CPU it is watched, and later loads copy each weight directly to
     where the first one put it, which for a small model takes less than half of the time. An engine with a part of the
-    model takes the ordinary way each time: what it leaves out of a weight could also be a mistake.
+    model, where what is left out of a weight could also be a mistake, or with adapters, whose weights hardly ever
+    change, takes the ordinary way each time.
 
     Attributes:
         places: Where the weights go; None if no load has told it, or if it is not certain.
     """
 
-    def __init__(self, engine: "LLMEngine", *, expected: frozenset[str], is_whole: bool = True) -> None:
-        """Load into this engine, each time all weights of these names; `is_whole` if it has the whole model."""
+    def __init__(self, engine: "LLMEngine", *, expected: frozenset[str], is_plain: bool = True) -> None:
+        """Load into this engine, each time all weights of these names; `is_plain` if it has the whole model, and no
+        adapters."""
         self._engine = engine
-        self._is_whole = is_whole
+        self._is_plain = is_plain
         self._expected = expected
         self.places: WeightPlaces | None = None
 
@@ -42,7 +44,7 @@ class WeightLoader:
         strict = StrictWeights(weights, expected=self._expected)
         if self.places is not None:
             self.places.fill(strict)
-        elif current_platform.is_cpu() and self._is_whole:
+        elif current_platform.is_cpu() and self._is_plain:
             self.places = self._watched(strict)
         else:
             self._reload(iter(strict))

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
+from rl_core.config.model import LoraConfig
 from rl_core.models.loading import has_vision
+from rl_core.models.lora import attach_lora
+from rl_core.models.named_weights import ADAPTER, plain_name
 
 _NAMES_SHOWN = 5
 
@@ -14,11 +17,24 @@ _NAMES_SHOWN = 5
 def expected_weight_names(model_folder: Path) -> frozenset[str]:
     """The names of the weights of the folder's architecture in transformers; a tied output head is not listed again. No
     weights are read."""
+    return frozenset(name for name, _ in _model(model_folder).named_parameters())
+
+
+def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[str]:
+    """The names of the matrices of the adapters that the folder's architecture gets."""
+    model = _model(model_folder)
+    with torch.device("meta"):
+        attach_lora(model, lora, run_seed=0)
+    return frozenset(plain_name(name) for name, _ in model.named_parameters() if ADAPTER in name)
+
+
+def _model(model_folder: Path) -> PreTrainedModel:
+    """A model of the folder's architecture without weights."""
     architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
-        model = factory.from_config(architecture)
-    return frozenset(name for name, _ in model.named_parameters())
+        model: PreTrainedModel = factory.from_config(architecture)
+    return model
 
 
 class StrictWeights:

@@ -14,8 +14,9 @@ from rl_core.config.training import experience_sequences
 from rl_core.device import computing_device
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.weight_broadcast import broadcast_weights, parameters_of
-from rl_core.models.loading import named_hf_weights, write_hf_folder
+from rl_core.models.loading import write_hf_folder
 from rl_core.models.lora import UnadaptedPolicy
+from rl_core.models.named_weights import named_adapters, named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.sequence_parallel import SequenceParallel
@@ -46,6 +47,7 @@ class Trainer:
         policy: The model that is trained.
         policy_version: Number of updates that led to its weights: 0 for the model that RL starts from.
         weight_changes: How often its weights have changed in any way, loading included.
+        frozen_changes: The same of the weights that RL does not train.
         reference: The frozen reference; None before `load_reference`, and with LoRA, where the base model without
             adapters is the reference.
         critic: None before `load_critic`.
@@ -87,7 +89,7 @@ class Trainer:
         self.pixels = pixels
         self.policy = self._load(model_folder)
         self.policy_version = 0
-        self.weight_changes = 0
+        self.weight_changes = self.frozen_changes = 0
         self.reference: PolicyModel | None = None
         self._reference_weights: HostWeights | None = None
         self.critic: Critic | None = None
@@ -97,6 +99,11 @@ class Trainer:
     def has_lora(self) -> bool:
         """Whether LoRA adapters are trained instead of the weights."""
         return self.config.model.lora is not None
+
+    @property
+    def sends_adapters(self) -> bool:
+        """Whether the generator gets the adapters separately, beside the frozen weights."""
+        return self.config.model.generator_lora is not None
 
     @property
     def _keeps_moments_in_host_memory(self) -> bool:
@@ -123,8 +130,13 @@ class Trainer:
         return self._optimizer
 
     def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """Every weight of the policy under its Hugging Face name, adapters merged."""
-        return named_hf_weights(self.policy.model)
+        """Every weight of the policy under its Hugging Face name, for the generator: with adapters merged, or without
+        them, if it gets them separately."""
+        return named_hf_weights(self.policy.model, merged=not self.sends_adapters)
+
+    def named_adapters(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """The matrices of the adapters, by their names in peft's files."""
+        return named_adapters(self.policy.model)
 
     def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         """[batch][group][rollout] -> [R] log-probs under the policy.
@@ -235,10 +247,12 @@ class Trainer:
         self.forget_optimizer()
         self._replace_policy(self.base_folder)
 
-    def weights_changed(self, *, policy_version: int) -> None:
-        """Note that the policy's weights have changed and now have this version."""
+    def weights_changed(self, *, policy_version: int, by_rl: bool = False) -> None:
+        """Note that the policy's weights have changed and now have this version. A change `by_rl` leaves the frozen
+        ones as they were."""
         self.policy_version = policy_version
         self.weight_changes += 1
+        self.frozen_changes += not by_rl
 
     def forget_optimizer(self) -> None:
         """Free the memory of the policy's optimizer; the next use creates a new one."""
@@ -340,7 +354,7 @@ class Trainer:
         )
         with self._reference_on_device() if update.needs_reference else nullcontext():
             reports = update.run(batch.policy, meter=meter, timer=timer)
-        self.weights_changed(policy_version=self.policy_version + 1)
+        self.weights_changed(policy_version=self.policy_version + 1, by_rl=True)
         return reports
 
     def _update_critic(self, batches: Sequence[OptimizerBatch], timer: PhaseTimer) -> list[OptimizerStepReport]:

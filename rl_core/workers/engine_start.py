@@ -22,4 +22,5 @@ def start_engine_of_run(
         pixels=pixels,
         seed=config.seed,
         ranks=ranks,
+        lora=config.model.generator_lora,
     )

@@ -59,6 +59,12 @@ class GeneratingWorker:
         with self._meter.time.at("sync"):
             self._generator.load_weights(self._link.receive(), policy_version=policy_version)
 
+    def receive_adapters(self, policy_version: int) -> None:
+        """Load the adapters that are being sent, whose version this is."""
+        assert self._link is not None, "joined first"
+        with self._meter.time.at("sync"):
+            self._generator.load_adapters(self._link.receive(), policy_version=policy_version)
+
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield rollouts as they finish."""
         return self._meter.time.spent_on("generate", self._generator.generate(requests, sampling))

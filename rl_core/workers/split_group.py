@@ -10,8 +10,11 @@ from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.weight_link import LinkPlace
 
-_CHANGE_WEIGHTS: Final = frozenset({"update", "imitate", "load_policy", "load_state", "load_saved_policy"})
+_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate", "load_policy", "load_state", "load_saved_policy"})
 """Calls after which the generators have other weights than the trainers."""
+
+_CHANGE_TRAINED_WEIGHTS: Final = frozenset({"update"})
+"""Calls after which the generators have other weights than the trainers, but for those that RL does not train."""
 
 
 class SplitWorkerGroup(RayWorkerGroup):
@@ -25,9 +28,11 @@ class SplitWorkerGroup(RayWorkerGroup):
     generates_beside_training = True
 
     _generators_gang: Gang | None = None
-    _have_the_weights = False
+    _have_the_frozen_weights = False
+    _have_the_trained_weights = False
 
     def _open(self, opening: Opening) -> None:
+        self._sends_adapters = opening.config.model.generator_lora is not None
         config, actors = self.cluster, self._cluster.actors()
         trains = [rank % config.devices < config.training_devices for rank in range(config.ranks)]
         training = [actor for actor, trains_here in zip(actors, trains, strict=True) if trains_here]
@@ -45,12 +50,13 @@ class SplitWorkerGroup(RayWorkerGroup):
             with self._progress.wait(f"start {len(self._generators)} generator(s) (vLLM) in the workers' processes"):
                 self._generators.call("wake")
             self._generator_has_started = True
-        if not self._have_the_weights:
-            version = self.policy_version
-            self._at_both(
-                lambda: self._generators.call("receive_weights", version), lambda: self._workers.call("send_weights")
-            )
-            self._have_the_weights = True
+        if self._have_the_trained_weights:
+            return
+        if not (self._sends_adapters and self._have_the_frozen_weights):
+            self._transfer("send_weights", "receive_weights")
+        if self._sends_adapters:
+            self._transfer("send_adapters", "receive_adapters")
+        self._have_the_frozen_weights = self._have_the_trained_weights = True
 
     def sleep(self) -> None:
         """See WorkerGroup."""
@@ -84,8 +90,15 @@ class SplitWorkerGroup(RayWorkerGroup):
 
     def _before(self, method: str) -> None:
         """Know whether the generators' weights are the trainers'. A generation goes on beside the method."""
-        if method in _CHANGE_WEIGHTS:
-            self._have_the_weights = False
+        if method in _CHANGE_ALL_WEIGHTS:
+            self._have_the_frozen_weights = False
+        if method in _CHANGE_ALL_WEIGHTS | _CHANGE_TRAINED_WEIGHTS:
+            self._have_the_trained_weights = False
+
+    def _transfer(self, send: str, receive: str) -> None:
+        """Have the trainers send weights, and the generators receive them as the present version."""
+        version = self.policy_version
+        self._at_both(lambda: self._generators.call(receive, version), lambda: self._workers.call(send))
 
     def _join_link(self) -> None:
         """Have the first trainer and all generators meet."""

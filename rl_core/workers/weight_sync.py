@@ -20,6 +20,7 @@ class InProcessSync:
         self._trainer = trainer
         self._generator = generator
         self._synced_changes: int | None = None
+        self._synced_frozen: int | None = None
 
     def sync(self) -> None:
         """See WeightSync."""
@@ -27,5 +28,15 @@ class InProcessSync:
         holds_them = generator.policy_version == trainer.policy_version
         if holds_them and self._synced_changes == trainer.weight_changes:
             return
-        generator.load_weights(trainer.named_weights(), policy_version=trainer.policy_version)
+        version = trainer.policy_version
+        if not (trainer.sends_adapters and self._has_frozen_weights):
+            generator.load_weights(trainer.named_weights(), policy_version=version)
+            self._synced_frozen = trainer.frozen_changes
+        if trainer.sends_adapters:
+            generator.load_adapters(trainer.named_adapters(), policy_version=version)
         self._synced_changes = trainer.weight_changes
+
+    @property
+    def _has_frozen_weights(self) -> bool:
+        """Whether the generator has the weights that RL does not train."""
+        return self._generator.has_weights and self._synced_frozen == self._trainer.frozen_changes

@@ -81,14 +81,18 @@ class WorkerWatch:
 
     def death(self, rank: int, error: RayError, method: str) -> str:
         """Which rank has died in `method`, of what, and its last words if there are any."""
-        cause = self._cause(rank, error)
+        return self._told(rank, method, self._cause(rank, error))
+
+    def _told(self, rank: int, method: str, cause: str) -> str:
         words = self._last_words(self.processes[rank].pid) if self.processes else ""
         said = f"; its last words were:\n{words}\n" if words else ""
         return f"{self.name(rank)} ended during {method}: {cause}{said}"
 
     def look(self, method: str) -> str | None:
         """Take the logs that came, and ask for the next sign of life. Returns which rank has died in `method`, and of
-        what; None if all live."""
+        what; None if all live. Ray may take half a minute to know of a machine that is gone, so the machine of a rank
+        that has been silent since the last look is looked for here."""
+        asked_before = {*self._asked}
         for rank, actor in enumerate(self._actors):
             if rank not in self._asked:
                 self._asked[rank] = actor.pulse.options(concurrency_group="watch").remote()
@@ -99,6 +103,9 @@ class WorkerWatch:
                     self._felt(rank, ray.get(ref))
                 except RayError as error:
                     return self.death(rank, error, method)
+        for rank in asked_before.intersection(self._asked):
+            if self._is_lost(rank):
+                return self._told(rank, method, _LOST)
         return None
 
     @property
@@ -116,7 +123,7 @@ class WorkerWatch:
         """Why a rank has died. Ray first says of some that they do not answer; then it is asked again."""
         deadline = time.monotonic() + _CAUSE_SECONDS
         while isinstance(error, ActorUnavailableError) and time.monotonic() < deadline:
-            if self.processes and is_lost(self.processes[rank].node_id):
+            if self._is_lost(rank):
                 return _LOST
             time.sleep(_CAUSE_SECONDS / 10)
             try:
@@ -126,6 +133,10 @@ class WorkerWatch:
             except RayError as later:
                 error = later
         return cause_of_death(error)
+
+    def _is_lost(self, rank: int) -> bool:
+        """Whether the machine of a rank is gone."""
+        return bool(self.processes) and is_lost(self.processes[rank].node_id)
 
     def _felt(self, rank: int, pulse: Pulse) -> None:
         if self._progress.get(rank) != pulse.progress:

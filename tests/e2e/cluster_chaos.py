@@ -102,7 +102,7 @@ def run_with(
             noticed = [killer.do(kill, lambda: process.poll() is not None) for kill in kills]
             wait_until(lambda: process.poll() is not None, "the run ends", seconds=TIMEOUT)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {log_of(output)}") from error
+            raise AssertionError(f"{error}\n{log_of(output)}\n{log_of(run.log)}") from error
     if killer.other is not None:
         killer.other.end()
     return run, noticed, [*faults_of(run, machines, noticed, status=process.returncode)]

@@ -13,7 +13,8 @@ from rl_core.evaluation.model_lookup import FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult
 from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V
-from rl_core.models.loading import banned_token_ids, load_model, named_hf_weights, stop_token_ids
+from rl_core.models.loading import banned_token_ids, load_model, stop_token_ids
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.counting import CountingSource

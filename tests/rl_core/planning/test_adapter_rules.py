@@ -64,6 +64,22 @@ def test_a_plan_refuses_what_the_worker_would(family: Family, lora: dict[str, An
         attach_lora(without_memory(source), config, run_seed=1)
 
 
+@pytest.mark.parametrize(
+    ("lora", "what"),
+    [
+        ({}, None),
+        ({"rank": 320}, None),
+        ({"rank": 513}, "rank 512 at most"),
+        ({"exclude_modules": None}, "no adapters in a vision tower"),
+        ({"exclude_modules": None, "generator_weights": "merged", "rank": 513}, None),
+    ],
+)
+def test_a_plan_knows_what_vllm_has_no_adapters_for(lora: dict[str, Any], what: str | None) -> None:
+    _, sizes = tiny("qwen2_5_vl")
+    found = [*adapter_problems(LoraConfig(**{"rank": 1, "generator_weights": "separate"} | lora), sizes)]
+    assert [what in problem.what for problem in found] == ([True] if what else [])
+
+
 def test_what_is_compared_within_seconds_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter_rules, "SECONDS", 60.0)
     assert ends_soon(r".*mlp\.\w+_proj", frozenset(f"layers.{number}.mlp.up_proj" for number in range(1000)))

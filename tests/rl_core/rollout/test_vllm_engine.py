@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.types import Sampling
 from tests.rl_core.rollout.engines import (
     MAX_NUM_SEQS,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
 from tests.rl_core.rollout.engines import FAMILIES, load_tiny_policy
 

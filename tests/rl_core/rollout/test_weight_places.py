@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.rollout.weight_copies import CopyRecorder
 from rl_core.rollout.weight_loading import WeightLoader
 from rl_core.rollout.weight_names import expected_weight_names

@@ -17,7 +17,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from rl_core.models.loading import load_processor, named_hf_weights
+from rl_core.models.loading import load_processor
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.weight_names import StrictWeights

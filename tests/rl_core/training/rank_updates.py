@@ -16,7 +16,7 @@ from rl_core.config.training import CriticConfig
 from rl_core.distributed.place import Layout, RankPlace
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.shards import whole
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.policy import PolicyModel
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.sharding import shard

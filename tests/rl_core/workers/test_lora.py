@@ -13,7 +13,8 @@ from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import Tolerance
 from rl_core.export.verification import verify_merged
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
+from rl_core.rollout.generator import Generator
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.workers.folders import WorkerFolders
@@ -75,6 +76,41 @@ def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
         lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     assert all(torch.equal(*pair) for pair in zip(base, frozen(lora_worker), strict=True))
     assert all(parameter.any() for parameter in adapters(lora_worker))
+
+
+@pytest.fixture(scope="module")
+def separate_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker) -> Iterator[LocalWorker]:
+    """Its generator has the adapters beside the frozen weights."""
+    lora = lora_config.model.lora.model_copy(update={"generator_weights": "separate"})
+    model = lora_config.model.model_copy(update={"lora": lora})
+    with open_worker(lora_config.model_copy(update={"model": model}), folders) as worker:
+        yield worker
+
+
+def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_same(
+    prompts, lora_config, separate_worker, rewards, folders, train_groups, monkeypatch
+) -> None:
+    sent = []
+    load_weights = Generator.load_weights
+    monkeypatch.setattr(
+        Generator, "load_weights", lambda *args, **kwargs: (sent.append("weights"), load_weights(*args, **kwargs))
+    )
+    load_adapters = Generator.load_adapters
+    monkeypatch.setattr(
+        Generator, "load_adapters", lambda *args, **kwargs: (sent.append("adapters"), load_adapters(*args, **kwargs))
+    )
+    worker = separate_worker
+    worker.load_policy(folders.base)
+    worker.load_reference(folders.base)
+    for number in (1, 2, 3):
+        record = take_step(prompts, step=number, config=lora_config, kl_coef=0.01, workers=worker, rewards=rewards)
+        assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
+        worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
+    assert sent == ["weights", "adapters", "adapters", "adapters"]
+    assert all(parameter.any() for parameter in adapters(worker))
+    worker.load_policy(folders.base)
+    take_step(prompts, step=4, config=lora_config, kl_coef=0.01, workers=worker, rewards=rewards)
+    assert sent[4:] == ["weights", "adapters"]
 
 
 def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, train_groups) -> None:

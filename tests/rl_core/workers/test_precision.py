@@ -8,7 +8,7 @@ import torch
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.models.loading import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.saved_model import master_weights

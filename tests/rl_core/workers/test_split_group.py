@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
@@ -166,9 +167,19 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # four workers start, on a busy machine
-@pytest.mark.parametrize("sharding", ["full", "none"])
+@pytest.mark.parametrize(
+    ("sharding", "lora", "sent"),
+    [
+        ("full", None, ["weights", "weights"]),
+        ("none", None, ["weights", "weights"]),
+        ("full", LoraConfig(rank=4, generator_weights="separate"), ["weights", "adapters", "adapters"]),
+    ],
+    ids=["full", "none", "adapters"],
+)
 def test_two_trainers_give_their_weights_to_two_generators(
     sharding: str,
+    lora: LoraConfig | None,
+    sent: list[str],
     config: RunConfig,
     prepared_run: RunDirectory,
     prompts: list[Prompt],
@@ -179,6 +190,13 @@ def test_two_trainers_give_their_weights_to_two_generators(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     update = UpdateBatch(policy=[OptimizerBatch.of(train_groups, longest_response=64)], check_agreement=False)
+    config = config.model_copy(update={"model": config.model.model_copy(update={"lora": lora})})
+    received, transfer = [], SplitWorkerGroup._transfer
+    monkeypatch.setattr(
+        SplitWorkerGroup,
+        "_transfer",
+        lambda self, send, receive: (received.append(receive.removeprefix("receive_")), transfer(self, send, receive)),
+    )
     with split_group(config, prepared_run, devices=4, generating_devices=2, sharding=sharding) as group:
         group.load_policy(prepared_run.initial_model)
         for version in (0, 1):
@@ -194,3 +212,4 @@ def test_two_trainers_give_their_weights_to_two_generators(
                 for rollout, log_probs in zip(each.rollouts, computed, strict=True):
                     np.testing.assert_allclose(rollout.log_probs, log_probs, atol=2e-5)
             group.update(update)
+    assert received == sent
