@@ -3,7 +3,7 @@
 import logging
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import ray
@@ -128,22 +128,38 @@ class Gang:
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
         pending = {ref: rank for rank, ref in enumerate(calls)}
         values: dict[int, Any] = {}
+        failed: Raised | None = None
         while pending:
             # The watch is left to those calls too: a death comes out of the reference, and this is the limit on hangs.
-            ready = ray.wait([*pending], num_returns=1, timeout=self._watch.hang_seconds)[0]
+            seconds = SECONDS_AFTER_ERROR if failed else self._watch.hang_seconds
+            ready = ray.wait([*pending], num_returns=1, timeout=seconds)[0]
             if not ready:
-                doing = self._watch.stacks(pending.values())
-                self._end(
-                    f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
-                    f"those that it waits for are doing this:\n{doing}",
-                    TookTooLong,
-                )
+                self._end_late(pending.values(), method, failed)
+                break
             rank = pending.pop(ready[0])
             outcome = self._outcome(self._got(ready[0], rank, method))
             if isinstance(outcome, Raised):
-                raise outcome.error from outcome.cause
-            values[rank] = outcome.value
+                failed = failed or outcome
+            else:
+                values[rank] = outcome.value
+        if failed is not None:
+            raise failed.error from failed.cause
         return [values[rank] for rank in sorted(values)]
+
+    def _end_late(self, ranks: Collection[int], method: str, failed: Raised | None) -> None:
+        """End all ranks, because these have not ended a call beside others in time. Raises WorkerDied, unless another
+        rank `failed` before and none of these is known to have died."""
+        if death := self._watch.on_lost_machine(ranks, method):
+            self._end(death)
+        if failed is not None:
+            self.kill()
+            return
+        doing = self._watch.stacks(ranks)
+        self._end(
+            f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
+            f"those that it waits for are doing this:\n{doing}",
+            TookTooLong,
+        )
 
     def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
         """Begin a generation at the ranks of a generator. Returns the references of their answers."""

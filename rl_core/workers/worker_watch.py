@@ -103,10 +103,11 @@ class WorkerWatch:
                     self._felt(rank, ray.get(ref))
                 except RayError as error:
                     return self.death(rank, error, method)
-        for rank in asked_before.intersection(self._asked):
-            if self._is_lost(rank):
-                return self._told(rank, method, _LOST)
-        return None
+        return self.on_lost_machine(asked_before.intersection(self._asked), method)
+
+    def on_lost_machine(self, ranks: Iterable[int], method: str) -> str | None:
+        """Which of these ranks has died in `method` with its machine; None if none of their machines is gone."""
+        return next((self._told(rank, method, _LOST) for rank in ranks if self._is_lost(rank)), None)
 
     @property
     def hangs(self) -> bool:

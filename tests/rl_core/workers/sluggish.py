@@ -1,5 +1,7 @@
-"""Ranks in real actors that sleep in one of their duties; see test_gang.py."""
+"""Ranks in real actors that sleep or die in one of their duties; see test_gang.py."""
 
+import os
+import signal
 import time
 
 from rl_core.workers.messages import RankOpening
@@ -34,6 +36,20 @@ class Hanging(Willing):
         self._worker = Asleep()
 
 
+class Bereft(Willing):
+    """It misses a rank that dies, and raises an error before that death is known."""
+
+    def _open(self, message: RankOpening) -> None:
+        self._worker = Missing()
+
+
+class Dying(Willing):
+    """It dies in a call."""
+
+    def _open(self, message: RankOpening) -> None:
+        self._worker = Killed()
+
+
 class AtOnce:
     """A worker that has nothing to do."""
 
@@ -54,6 +70,31 @@ class Asleep(AtOnce):
 
     def write_snapshot(self, folder: object) -> None:
         sleeps_in_a_snapshot()
+
+
+class Missing(AtOnce):
+    """A worker whose neighbour is gone."""
+
+    def update(self, batch: object) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    def write_snapshot(self, folder: object) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+
+class Killed(AtOnce):
+    """A worker that is killed."""
+
+    def update(self, batch: object) -> None:
+        dies_soon()
+
+    def write_snapshot(self, folder: object) -> None:
+        dies_soon()
+
+
+def dies_soon() -> None:
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def reads_from_a_dead_disk() -> None:

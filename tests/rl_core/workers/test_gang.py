@@ -14,7 +14,7 @@ from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
 from tests.machines import SOON
-from tests.rl_core.workers.sluggish import Hanging, LateModel, LateProcess, Willing
+from tests.rl_core.workers.sluggish import Bereft, Dying, Hanging, LateModel, LateProcess, Willing
 
 LIMIT = 4.0
 """Seconds of a limit that expires."""
@@ -71,6 +71,18 @@ def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_a
     assert re.match(rf"{SECOND} did not end start {WHAT_TO_DO}", said)
     assert "reads_from_a_dead_disk" in said
     assert "worker 0" not in said
+    assert_ended(gang)
+
+
+@pytest.mark.parametrize("kind", ["call", "call_beside"])
+@pytest.mark.parametrize("method", ["update", "write_snapshot"])
+def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
+    cluster: None, kind: str, method: str
+) -> None:
+    """Although the error comes first, as of a connection that is closed."""
+    gang = opened(Bereft, Dying)
+    with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
+        getattr(gang, kind)(method, None)
     assert_ended(gang)
 
 
