@@ -17,6 +17,15 @@ CHUNKS: Final = (1024, 512, 256)
 """Smaller values of `model.log_prob_chunk_tokens`. Below the last one the logits hardly count, and the output head
 computes slowly."""
 
+SHORTEST_PROMPT: Final = 256
+"""Prompts are not proposed to be shorter than this, in tokens: an image of 400 x 400 pixels and its question."""
+
+_IMAGE_SHARE: Final = 0.75
+"""The part of a prompt that an image may take, which leaves the rest to text."""
+
+_PIXELS_A_TOKEN: Final = {"qwen2_vl": 28 * 28, "qwen2_5_vl": 28 * 28, "qwen3_vl": 32 * 32}
+"""Pixels of an image that become one token, by the family of the model: 2 x 2 patches."""
+
 _MOST_GPUS: Final = 64
 """Most GPUs that are proposed."""
 
@@ -29,14 +38,16 @@ class Change:
         key: Its dotted key.
         value: What it is set to; `auto` leaves it to the forecast.
         shown: The value as a config file has it; with `auto`, what it becomes.
+        note: What has to be changed with it, for a person.
     """
 
     key: str
     value: Any
     shown: str
+    note: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key} to {self.shown}"
+        return f"{self.key} to {self.shown}{self.note}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +146,18 @@ def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
             yield _change("model.freeze_vision_tower", True)
         lora = LoraConfig()
         yield Change(key="model.lora", value=lora, shown=f"{{rank: {lora.rank}}}")
+    yield from _shorter_prompts(config, sizes)
+
+
+def _shorter_prompts(config: RunConfig, sizes: ModelSizes) -> Iterator[Change]:
+    """Prompts of a half, a quarter and so on of the length. Rows with longer ones are left out, and images have to be
+    made smaller with them (`data.max_pixels`)."""
+    tokens = config.data.max_prompt_length // 2
+    while tokens >= SHORTEST_PROMPT:
+        pixels = int(_IMAGE_SHARE * tokens * _PIXELS_A_TOKEN.get(sizes.family, 0))
+        note = f" with data.max_pixels {pixels}" if 0 < pixels < config.data.max_pixels else ""
+        yield Change(key="data.max_prompt_length", value=tokens, shown=f"{tokens}", note=note)
+        tokens //= 2
 
 
 def _change(key: str, value: Any) -> Change:

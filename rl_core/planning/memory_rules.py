@@ -72,7 +72,7 @@ def _fix(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> str:
         ways.append(f"set {', '.join(map(str, changes))} (then about {needed:.1f} GiB are needed)")
     if limit.on_gpu and (gpus := gpus_that_fit(config, sizes, limit)):
         ways.append(f"spread it over {gpus} such GPUs (section cluster)")
-    ways.append("give it shorter prompts (data.max_prompt_length, with data.max_pixels) or responses")
+    ways.append("give it shorter responses")
     return ", or ".join([*ways, "take a smaller model"])
 
 

@@ -77,6 +77,24 @@ def test_a_setting_that_is_left_to_the_forecast_is_shown_as_what_it_becomes(conf
     assert changes and all("auto" not in str(change) for change in changes)
 
 
+@pytest.mark.parametrize(("family", "side"), [("Qwen2.5-VL-3B", 28), ("Qwen3-VL-4B", 32)])
+def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(
+    configure: Configure, family: str, side: int
+) -> None:
+    source = f"model.source={{type: pretrained, path: Qwen/{family}-Instruct}}"
+    config = configure(source, "data.max_prompt_length=32768", "data.max_pixels=16777216", "model.dtype=bfloat16")
+    sizes = model_sizes(config.model.source)
+    assert sizes is not None
+    limits = (MemoryLimit(gib=float(gib), on_gpu=True) for gib in range(16, 80))
+    limit, changes = next((limit, found) for limit in limits if (found := fitting_changes(config, sizes, limit)))
+    shorter = changes[-1]
+    assert shorter.key == "data.max_prompt_length" and shorter.value < 32768
+    assert f"{shorter}".endswith(f" with data.max_pixels {int(0.75 * shorter.value * side * side)}")
+    small_images = config.data.model_copy(update={"max_pixels": 100_000})
+    same = fitting_changes(config.model_copy(update={"data": small_images}), sizes, limit)
+    assert same and same[-1].value == shorter.value and same[-1].note == ""
+
+
 def test_on_a_cpu_smaller_passes_come_first(configure: Configure) -> None:
     config, sizes = vision_model(configure, "3B", "actor.micro_batch_size_per_device_for_update=64")
     least = MemoryLimit(gib=1e4, on_gpu=False)
