@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
-from rl_core.config.model import TinyModel
+from rl_core.config.model import LoraConfig, TinyModel
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
@@ -196,7 +196,12 @@ def load_tiny_policy(family: str, folder: Path) -> TinyPolicy:
 
 
 def start_vllm(
-    policy: TinyPolicy, *, videos_per_prompt: int = 0, ranks: GeneratorRanks = WHOLE, **settings: int
+    policy: TinyPolicy,
+    *,
+    videos_per_prompt: int = 0,
+    ranks: GeneratorRanks = WHOLE,
+    lora: LoraConfig | None = None,
+    **settings: int,
 ) -> VllmEngine:
     config = {"max_response_length": MAX_RESPONSE_LENGTH, "max_num_seqs": MAX_NUM_SEQS} | settings
     return VllmEngine(
@@ -211,6 +216,7 @@ def start_vllm(
         pixels=PixelCache(policy.processor, DrawnImages()),
         seed=1,
         ranks=ranks,
+        lora=lora,
     )
 
 

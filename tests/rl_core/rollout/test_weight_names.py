@@ -6,8 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rl_core.models.named_weights import named_hf_weights
-from rl_core.rollout.weight_names import StrictWeights, expected_weight_names
+from rl_core.config.model import LoraConfig
+from rl_core.models.lora import attach_lora
+from rl_core.models.named_weights import named_adapters, named_hf_weights
+from rl_core.rollout.weight_names import StrictWeights, expected_adapter_names, expected_weight_names
 from tests.rl_core.rollout.engines import FAMILIES, load_tiny_policy
 
 EXPECTED = frozenset({"a.weight", "a.bias", "b.weight"})
@@ -23,6 +25,18 @@ def test_the_expected_names_are_those_that_the_trainer_gives(family: str, tiny_f
     names = expected_weight_names(policy.folder)
     assert names == {name for name, _ in named_hf_weights(policy.model)}
     assert len(names) == len(load_file(policy.folder / "model.safetensors"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_expected_adapters_are_those_that_the_trainer_gives(family: str, tiny_folders: dict[str, Path]) -> None:
+    lora = LoraConfig(rank=2, target_modules=("q_proj", "down_proj"))
+    policy = load_tiny_policy(family, tiny_folders[family])
+    names = expected_weight_names(policy.folder)
+    attach_lora(policy.model, lora, run_seed=1)
+    adapters = expected_adapter_names(policy.folder, lora)
+    assert adapters == {name for name, _ in named_adapters(policy.model)}
+    assert names == {name for name, _ in named_hf_weights(policy.model, merged=False)}
+    assert len(adapters) == 2 * 2 * 2  # matrices x layers x blocks
 
 
 def test_complete_weights_pass_unchanged() -> None:
