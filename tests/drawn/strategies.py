@@ -278,16 +278,17 @@ def models(draw: DrawFn, base: Tree) -> Tree:
     }
 
 
-def adapters() -> SearchStrategy[Tree]:
-    """The section `lora`."""
-    return st.fixed_dictionaries(
-        {
-            "rank": one_of(1, 4, 64),
-            "alpha": one_of(1.0, 16.0),
-            "target_modules": one_of("all-linear", ["q_proj", "v_proj"], r".*mlp\.\w+_proj"),
-            "exclude_modules": one_of(".*visual.*", None, ["o_proj"]),
-        }
-    )
+@st.composite
+def adapters(draw: DrawFn) -> Tree:
+    """The section `lora`. The generator has no adapters of its own in a vision tower."""
+    excluded = draw(one_of(".*visual.*", None, ["o_proj"]))
+    return {
+        "rank": draw(one_of(1, 4, 64)),
+        "alpha": draw(one_of(1.0, 16.0)),
+        "target_modules": draw(one_of("all-linear", ["q_proj", "v_proj"], r".*mlp\.\w+_proj")),
+        "exclude_modules": excluded,
+        "generator_weights": draw(one_of("merged", "separate")) if excluded == ".*visual.*" else "merged",
+    }
 
 
 @st.composite
