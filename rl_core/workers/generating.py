@@ -19,6 +19,9 @@ class Generation:
 
     A response depends on its request alone, so it does not matter which generator answers which block, nor when. All
     ranks of a generator get its blocks, and the first of them gives the rollouts.
+
+    Attributes:
+        is_running: Whether `rollouts` is being iterated over, and has neither ended nor been closed.
     """
 
     def __init__(
@@ -47,14 +50,11 @@ class Generation:
         self._answers: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}
         self._taking: dict[Any, int] = {}
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a worker is still generating."""
-        return bool(self._answers)
+        self.is_running = False
 
     def rollouts(self) -> Iterator[Rollout]:
         """Yield rollouts as they finish. When the iterator is closed, the workers stop."""
+        self.is_running = True
         try:
             for first in range(0, len(self._gang), self._ranks_a_generator):
                 self._begin_block(first)
@@ -82,6 +82,7 @@ class Generation:
     def end(self, *, seconds: float | None = None) -> None:
         """Stop all workers, and drop what they still generate. Does nothing after the end. Where `seconds` are given,
         workers that take longer are ended."""
+        self.is_running = False
         self._taking = {}
         answers, self._answers = self._answers, {}
         if not answers or self._gang.is_broken:

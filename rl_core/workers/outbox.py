@@ -1,16 +1,22 @@
 """The rollouts of a generation on their way from the thread that generates to the thread that sends them."""
 
 import threading
+from typing import Final
 
 from rl_core.types import Rollout
 from rl_core.workers.messages import Taken
+
+_GATHERING_SECONDS: Final = 0.1
+"""How long a message waits for further rollouts. In each decode step a few responses end, and a message for each step
+would take both processes a millisecond, which the generator on a CPU could use."""
 
 
 class Outbox:
     """Holds finished rollouts until they are taken. Generations are numbered, and each number is larger than the one
     before, so that a message about an earlier generation is told from one about the current one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gathering_seconds: float = _GATHERING_SECONDS) -> None:
+        self._gathering_seconds = gathering_seconds
         self._changed = threading.Condition()
         self._number = 0
         self._stopped = 0
@@ -27,7 +33,8 @@ class Outbox:
         """Put a rollout in. Returns whether more of them are wanted."""
         with self._changed:
             self._rollouts.append(rollout)
-            self._changed.notify_all()
+            if len(self._rollouts) == 1:
+                self._changed.notify_all()
             return self._number > self._stopped
 
     def end(self) -> None:
@@ -42,9 +49,11 @@ class Outbox:
             self._stopped = number
 
     def take(self, number: int) -> Taken:
-        """Wait until the generation of this number has a rollout or its end, and take what is there."""
+        """Wait until the generation of this number has a rollout or its end, then a little longer for further rollouts,
+        and take what is there."""
         with self._changed:
             self._changed.wait_for(lambda: self._number >= number and (self._rollouts or self._has_ended))
+            self._changed.wait_for(lambda: self._has_ended, timeout=self._gathering_seconds)
             taken = Taken(rollouts=self._rollouts, is_last=self._has_ended)
             self._rollouts = []
             return taken

@@ -12,7 +12,7 @@ from tests.rl_core.builders import make_rollout
 @given(sizes=st.lists(st.integers(0, 4), max_size=4))
 def test_every_rollout_is_taken_once_and_the_end_is_told(sizes: list[int]) -> None:
     """However many are put in between two looks."""
-    outbox, found, made = Outbox(), [], 0
+    outbox, found, made = Outbox(gathering_seconds=0.0), [], 0
     outbox.begin(1)
     for size in sizes:
         for _ in range(size):
@@ -40,6 +40,20 @@ def test_who_asks_before_the_generation_begins_waits_for_its_rollouts() -> None:
     outbox.put(make_rollout("p", 7))
     asking.join(5.0)
     assert [rollout.sample_index for rollout in taken[0].rollouts] == [7]
+
+
+def test_rollouts_that_come_soon_after_each_other_are_taken_together_and_the_end_is_not_waited_for() -> None:
+    outbox, taken = Outbox(gathering_seconds=60.0), []
+    asking = threading.Thread(target=lambda: taken.append(outbox.take(1)))
+    asking.start()
+    outbox.begin(1)
+    for index in range(3):
+        outbox.put(make_rollout("p", index))
+        asking.join(0.02)
+    assert not taken
+    outbox.end()
+    asking.join(5.0)
+    assert [rollout.sample_index for rollout in taken[0].rollouts] == [0, 1, 2] and taken[0].is_last
 
 
 def test_a_stop_ends_this_generation_even_before_it_begins_and_not_the_next_one() -> None:
