@@ -155,8 +155,8 @@ _ACTOR: tuple[Key, ...] = (
         "all-linear",
         lora_targets,
         "model.lora.target_modules",
-        remark="Names separated by commas become a list. vLLM gets merged weights, so any linear layer can have an "
-        "adapter.",
+        remark="Names separated by commas become a list. By default vLLM gets merged weights, so any linear layer can "
+        "have an adapter.",
     ),
     converted(
         "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"

@@ -1,7 +1,7 @@
 """vLLM in this process: one request for each rollout, and rollouts are yielded as they finish."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -125,12 +125,9 @@ class VllmEngine:
             ValueError: a weight is missing, unknown or came twice; the engine does not generate before a complete load.
             RuntimeError: requests are still running.
         """
-        self._refuse_while_running("load weights")
-        self._policy_version, self._has_weights = None, False
-        try:
+        with self._loading("load weights"):
+            self._has_weights = False
             self._weights.load(weights)
-        finally:
-            self._drop_caches()
         self._has_weights = True
         if self._adapters is None:
             self._policy_version = policy_version
@@ -143,14 +140,10 @@ class VllmEngine:
                 load.
             RuntimeError: requests are still running, or the engine has no weights, or was started without adapters.
         """
-        self._refuse_while_running("load adapters")
         if self._adapters is None or not self._has_weights:
             raise RuntimeError("start the engine with adapters, and load its weights first")
-        self._policy_version = None
-        try:
+        with self._loading("load adapters"):
             self._adapters.load(adapters)
-        finally:
-            self._drop_caches()
         self._running.adapter = self._adapters.request
         self._policy_version = policy_version
 
@@ -247,6 +240,17 @@ class VllmEngine:
             finish_reason=_FINISH_REASONS[reason],
             policy_version=policy_version,
         )
+
+    @contextmanager
+    def _loading(self, what: str) -> Iterator[None]:
+        """A `with` block that changes weights: there is no version in it, nor after an error, and nothing is left that
+        was computed with the weights before."""
+        self._refuse_while_running(what)
+        self._policy_version = None
+        try:
+            yield
+        finally:
+            self._drop_caches()
 
     def _drop_caches(self) -> None:
         # The features of images and the keys and values of cached prefixes were computed with older weights.

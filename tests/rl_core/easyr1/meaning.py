@@ -252,6 +252,7 @@ def _model(e: Reference) -> Flat:
     with_adapters = e[f"{model}.lora.rank"] > 0
     lora = {f"model.lora.{name}": e[f"{model}.lora.{name}"] for name in ("rank", "alpha", "target_modules")}
     lora["model.lora.exclude_modules"] = e[f"{model}.lora.exclude_modules"]
+    lora["model.lora.generator_weights"] = "merged"
     return {
         "model.source.path": e[f"{model}.model_path"],
         "model.dtype": {"bf16": "bfloat16", "fp32": "float32"}[e["worker.actor.fsdp.mp_param_dtype"]],
