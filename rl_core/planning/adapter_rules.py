@@ -17,8 +17,8 @@ from rl_core.wording import shortened
 SECONDS: Final = 3.0
 """Time limit of matching a pattern. It takes milliseconds, unless the pattern backtracks without end."""
 
-HIGHEST_RANK: Final = 512
-"""The highest rank of an adapter in vLLM (vllm.config.lora.MaxLoRARanks)."""
+VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks for which vLLM reserves memory; an adapter may have a lower one (vllm.config.lora.MaxLoRARanks)."""
 
 _MATCH = "import json, re, sys; p, ts = json.load(sys.stdin); r = re.compile(p); [r.fullmatch(t) for t in ts]"
 _SHOWN = 3
@@ -74,8 +74,8 @@ def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
 
 def _problems_of_vllm(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
     where, fix = "model.lora.generator_weights", "set it to merged"
-    if lora.rank > HIGHEST_RANK:
-        what = f"vLLM has adapters of rank {HIGHEST_RANK} at most, and model.lora.rank is {lora.rank}"
+    if lora.rank > VLLM_RANKS[-1]:
+        what = f"vLLM has adapters of rank {VLLM_RANKS[-1]} at most, and model.lora.rank is {lora.rank}"
         yield Problem(where=where, what=what, fix=f"{fix}, or lower model.lora.rank")
     seeing = [name for name in sizes.linear_layers if _VISION in name and is_adapted(name, lora)]
     if seeing:

@@ -10,14 +10,12 @@ import torch
 from safetensors.torch import save_file
 
 from rl_core.config.model import LoraConfig
+from rl_core.planning.adapter_rules import VLLM_RANKS
 from rl_core.rollout.weight_names import StrictWeights
 
 if TYPE_CHECKING:
     from vllm import LLMEngine
     from vllm.lora.request import LoRARequest
-
-VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks for which vLLM reserves memory; an adapter may have a lower one (vllm.config.lora.MaxLoRARanks)."""
 
 _NUMBER: Final = 1
 """vLLM's number of the only adapter."""
