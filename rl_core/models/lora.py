@@ -16,6 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from rl_core.config.model import LoraConfig
+from rl_core.models.named_weights import ADAPTER
 from rl_core.models.output_head import EntropyMode, HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import PolicyModel
@@ -97,7 +98,7 @@ class UnadaptedPolicy(PolicyModel):
 def _check_targets(model: PreTrainedModel) -> None:
     """Refuse adapters of weights that two layers may share: they would be merged into both, but peft trains them in
     one."""
-    names = {name.partition(".lora_")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    names = {name.partition(ADAPTER)[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     refused = sorted(name for name in names if model.get_submodule(name) in ends)
     if refused:

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
+from rl_core.planning.activations import PATCHES_A_TOKEN
 from rl_core.planning.changes import changed, configured
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.settings import auto_keys, settle
+from rl_core.planning.tiny_model import vision_patch_size
 
 CHUNKS: Final = (1024, 512, 256)
 """Smaller values of `model.log_prob_chunk_tokens`. Below the last one the logits hardly count, and the output head
@@ -22,9 +24,6 @@ SHORTEST_PROMPT: Final = 256
 
 _IMAGE_SHARE: Final = 0.75
 """The part of a prompt that an image may take, which leaves the rest to text."""
-
-_PIXELS_A_TOKEN: Final = {"qwen2_vl": 28 * 28, "qwen2_5_vl": 28 * 28, "qwen3_vl": 32 * 32}
-"""Pixels of an image that become one token, by the family of the model: 2 x 2 patches."""
 
 _MOST_GPUS: Final = 64
 """Most GPUs that are proposed."""
@@ -152,9 +151,10 @@ def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
 def _shorter_prompts(config: RunConfig, sizes: ModelSizes) -> Iterator[Change]:
     """Prompts of a half, a quarter and so on of the length. Rows with longer ones are left out, and images have to be
     made smaller with them (`data.max_pixels`)."""
+    pixels_a_token = PATCHES_A_TOKEN * vision_patch_size(sizes.family) ** 2 if sizes.vision_parameters else 0
     tokens = config.data.max_prompt_length // 2
     while tokens >= SHORTEST_PROMPT:
-        pixels = int(_IMAGE_SHARE * tokens * _PIXELS_A_TOKEN.get(sizes.family, 0))
+        pixels = int(_IMAGE_SHARE * tokens * pixels_a_token)
         note = f" with data.max_pixels {pixels}" if 0 < pixels < config.data.max_pixels else ""
         yield Change(key="data.max_prompt_length", value=tokens, shown=f"{tokens}", note=note)
         tokens //= 2

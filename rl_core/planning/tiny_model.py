@@ -44,7 +44,7 @@ def tiny_fields(source: TinyModel, *, vocab_size: int) -> dict[str, Any]:
     return fields | {"text_config": text, "vision_config": _vision_fields(source)}
 
 
-def vision_patch_size(family: Family) -> int:
+def vision_patch_size(family: str) -> int:
     """Side of a vision patch in pixels, as in the published models."""
     return 16 if family == "qwen3_vl" else 14
 

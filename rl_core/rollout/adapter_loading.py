@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from rl_core.config.model import LoraConfig
+from rl_core.models.named_weights import ADAPTER
 from rl_core.planning.adapter_rules import VLLM_RANKS
 from rl_core.rollout.weight_names import StrictWeights
 
@@ -61,5 +62,5 @@ class AdapterLoader:
             self.request = LoRARequest("policy", _NUMBER, folder)
 
     def _peft_config(self, matrices: Iterable[str]) -> dict[str, Any]:
-        layers = sorted({name.rpartition(".lora_")[0].rpartition(".")[2] for name in matrices})
+        layers = sorted({name.rpartition(ADAPTER)[0].rpartition(".")[2] for name in matrices})
         return {"peft_type": "LORA", "r": self._lora.rank, "lora_alpha": self._lora.alpha, "target_modules": layers}

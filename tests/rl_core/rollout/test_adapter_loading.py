@@ -10,7 +10,7 @@ import torch
 
 from rl_core.config.model import LoraConfig
 from rl_core.models.lora import attach_lora
-from rl_core.models.named_weights import named_adapters, named_hf_weights
+from rl_core.models.named_weights import ADAPTER, named_adapters, named_hf_weights
 from tests.rl_core.rollout.engines import (
     FAMILIES,
     Running,
@@ -41,7 +41,7 @@ def train(policy: TinyPolicy, *, seed: int) -> None:
     """Adapters of noise, as if they had been trained for long."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in policy.model.named_parameters():
-        if ".lora_" in name:
+        if ADAPTER in name:
             parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator)
 
 

@@ -35,6 +35,7 @@ def machines() -> Iterator[Machines]:
 
 
 def compute_for_ever(group: RayWorkerGroup, batches: list[list[Group]]) -> None:
+    """A lost worker goes on for a moment, and then ends in the middle of a pass."""
     while True:
         group.old_log_probs(batches)
 
@@ -63,9 +64,7 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
         other.kill()
         began = time.monotonic()
         with pytest.raises(WorkerDied, match=rf"worker {lost} of 2 .* ended during old_log_probs: its machine is gone"):
-            compute_for_ever(
-                two, batches
-            )  # the lost worker goes on for a moment, and then ends in the middle of a pass
+            compute_for_ever(two, batches)
         assert time.monotonic() - began < SOON
         with pytest.raises(WorkerDied, match=r"its machine is gone.*open new ones"):
             two.old_log_probs(batches)
