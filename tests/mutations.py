@@ -40,9 +40,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="mask",
-        file="rl_core/models/shared_prompt_attention.py",
-        before="causal, to_prompt = _Call(True, None, scale)",
-        after="causal, to_prompt = _Call(False, None, scale)",
+        file="rl_core/models/short_attention.py",
+        before=".triu_(1)",
+        after=".triu_(2)",
         tests="tests/rl_core/models/test_plain.py",
     ),
     Mutation(

@@ -6,6 +6,7 @@ Writes what `sightline_side` writes, and beside it OUT.parts.json: part -> [star
 import json
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from rl_core.rollout.vllm_process import prepare_process
 Calls = dict[str, list[tuple[float, float]]]
 
 
-def measure(owner: type, method: str, calls: list[tuple[float, float]]) -> None:
-    """Let a method of a class note when it is called and how long it takes."""
+def measure(owner: type | ModuleType, method: str, calls: list[tuple[float, float]]) -> None:
+    """Let a method of a class, or a function of a module, note when it is called and how long it takes."""
     inner: Callable[..., Any] = getattr(owner, method)
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +53,7 @@ def measure_parts() -> Calls:
         "generate: new requests": (RunningRequests, "add"),
         "generate: texts of the responses": (VllmEngine, "_rollout"),
         "forward_backward: packing and forward pass": (PolicyUpdate, "_forward"),
-        "forward_backward: backward pass": (torch.Tensor, "backward"),
+        "forward_backward: backward pass": (torch.autograd, "backward"),
     }
     calls: Calls = {part: [] for part in methods}
     for part, (owner, method) in methods.items():

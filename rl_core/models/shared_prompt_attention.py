@@ -6,14 +6,15 @@ Staats 2021, arXiv:2112.05682, section 2). The backward pass of flash attention 
 the scores and the log-sum-exp (Dao et al. 2022, arXiv:2205.14135, algorithm 4). If it is given the merged output and
 the merged log-sum-exp, each set's call therefore returns exactly the gradient's part of this set.
 
-Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt. Each kernel call splits
-its work into whole heads, so equal inputs give equal bits with any number of threads.
+Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt. Threads share
+the work by whole heads, so equal inputs give equal bits with any number of threads.
 """
 
 from typing import Any, NamedTuple
 
 import torch
 
+from rl_core.models.short_attention import ShortRows, are_short
 from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
 
 
@@ -68,15 +69,16 @@ class _SharedPrompt(torch.autograd.Function):
     ) -> torch.Tensor:
         slots = [states.index_select(0, index.slot_tokens) for states in (query, key, value)]
         q, k, v = (_Blocks.of(states, index) for states in slots)
-        causal, to_prompt = _Call(True, None, scale), _Call(False, index.prompt_mask, scale)
-        parts = [causal.forward(q.prompts, k.prompts, v.prompts)]
+        in_prompt, in_response = (_causal(queries, scale) for queries in (q.prompts, q.responses))
+        to_prompt = _Kernel(is_causal=False, mask=index.prompt_mask, scale=scale)
+        parts = [in_prompt.forward(q.prompts, k.prompts, v.prompts)]
         if index.has_responses:
-            own = causal.forward(q.responses, k.responses, v.responses)
+            own = in_response.forward(q.responses, k.responses, v.responses)
             shared = to_prompt.forward(q.by_prompt, k.prompts, v.prompts)
             parts.append(_merged(own, shared))
         out, lse = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
         ctx.save_for_backward(*slots, out, lse)
-        ctx.index, ctx.calls = index, (causal, to_prompt)
+        ctx.index, ctx.calls = index, (in_prompt, in_response, to_prompt)
         return out.index_select(0, index.token_slot)
 
     @staticmethod
@@ -85,11 +87,11 @@ class _SharedPrompt(torch.autograd.Function):
         # Unused slots hold copies of a token; without a gradient they add nothing to keys and values.
         slot_grad = grad.index_select(0, index.slot_tokens).index_fill_(0, index.unused_slots, 0.0)
         q, k, v, out, lse, g = (_Blocks.of(part, index) for part in (*ctx.saved_tensors, slot_grad))
-        causal, to_prompt = ctx.calls
-        dq, dk, dv = causal.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
+        in_prompt, in_response, to_prompt = ctx.calls
+        dq, dk, dv = in_prompt.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
         parts = [(dq, dk, dv)]
         if index.has_responses:
-            own = causal.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
+            own = in_response.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
             shared = to_prompt.backward(g.by_prompt, q.by_prompt, k.prompts, v.prompts, out.by_prompt, lse.by_prompt)
             own[0].add_(shared[0])
             dk.add_(shared[1])
@@ -99,9 +101,14 @@ class _SharedPrompt(torch.autograd.Function):
         return *grads, None, None
 
 
-class _Call(NamedTuple):
-    """A call of the kernel that `scaled_dot_product_attention` uses on a CPU; only the kernel itself returns the
-    log-sum-exp. States are [rows, slots, heads, D]; results are joined to [rows * slots, heads, D]."""
+def _causal(query: torch.Tensor, scale: float) -> "ShortRows | _Kernel":
+    """Attention in which each slot of a row sees the row's slots up to itself."""
+    return ShortRows(scale) if are_short(query) else _Kernel(is_causal=True, mask=None, scale=scale)
+
+
+class _Kernel(NamedTuple):
+    """The kernel that `scaled_dot_product_attention` uses on a CPU; only the kernel itself returns the log-sum-exp.
+    States are [rows, slots, heads, D]; results are joined to [rows * slots, heads, D]."""
 
     is_causal: bool
     mask: torch.Tensor | None

@@ -10,12 +10,13 @@ from tests.rl_core.busy import busy_cores, threads_of_torch
 
 PROMPTS = [40, 37, 44, 40]
 RESPONSES = [[9, 12, 0, 7, 11, 12], [12] * 6, [3, 12, 12], [8] * 5]
+LONG_RESPONSES = [[9, 32, 0, 27, 31, 32], [32] * 6, [3, 32, 32], [28] * 5]
 
 
-def outputs(dtype: torch.dtype) -> tuple[bytes, ...]:
+def outputs(responses: list[list[int]], dtype: torch.dtype) -> tuple[bytes, ...]:
     """Output and gradients as bytes."""
-    layout = TreeLayout(TreeSpans(PROMPTS, RESPONSES), device=torch.device("cpu"))
-    num_tokens = sum(PROMPTS) + sum(map(sum, RESPONSES))
+    layout = TreeLayout(TreeSpans(PROMPTS, responses), device=torch.device("cpu"))
+    num_tokens = sum(PROMPTS) + sum(map(sum, responses))
     generator = torch.Generator().manual_seed(0)
     shapes = [(num_tokens, heads, 32) for heads in (4, 2, 2)]
     states = [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
@@ -26,8 +27,9 @@ def outputs(dtype: torch.dtype) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_equal_bits_in_every_run_on_a_busy_machine(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("responses", [RESPONSES, LONG_RESPONSES], ids=["products", "kernel"])
+def test_equal_bits_in_every_run_on_a_busy_machine(responses: list[list[int]], dtype: torch.dtype) -> None:
     with threads_of_torch(1):
-        expected = outputs(dtype)
+        expected = outputs(responses, dtype)
     with threads_of_torch(8), busy_cores():
-        assert {outputs(dtype) for _ in range(40)} == {expected}
+        assert {outputs(responses, dtype) for _ in range(40)} == {expected}

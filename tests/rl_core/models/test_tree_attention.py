@@ -1,4 +1,4 @@
-"""Both forms of tree attention against attention with the full mask, gradients included."""
+"""Every form of tree attention against attention with the full mask, gradients included."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from rl_core.models import tree_attention
+from rl_core.models import shared_prompt_attention, tree_attention
 from rl_core.models.shared_prompt_attention import tree_shared_prompt
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
@@ -43,8 +43,15 @@ def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:  # type: ignore[no-untype
         return tree_sdpa(*args, **options)
 
 
+def shared_prompt_by_the_kernel(*args, **options) -> torch.Tensor:  # type: ignore[no-untyped-def]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_prompt_attention, "are_short", lambda query: False)
+        return tree_shared_prompt(*args, **options)
+
+
 FORMS = {
-    "shared prompt": tree_shared_prompt,
+    "shared prompt, short rows": tree_shared_prompt,
+    "shared prompt, long rows": shared_prompt_by_the_kernel,
     "sdpa": tree_sdpa,
     "sdpa as on CUDA": sdpa_as_on_cuda,
     "varlen": partial(tree_varlen, attend=varlen_attention),
