@@ -178,7 +178,10 @@ def test_the_installed_copy_is_the_one_in_the_sources() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["from transformers import Qwen2_5_VLProcessor, Qwen3VLProcessor; import torchvision", "from vllm import LLM"],
+    [
+        "from transformers import Qwen2_5_VLProcessor, Qwen3VLProcessor; import torchvision",
+        pytest.param("from vllm import LLM", marks=pytest.mark.slow),
+    ],
 )
 def test_libraries_import_in_a_process_that_knows_nothing_of_sightline(statement: str, tmp_path: Path) -> None:
     code = f"{statement}\nimport sys; print('imported', any(name.startswith('rl_core') for name in sys.modules))"

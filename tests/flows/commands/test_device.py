@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKS = {
     "attention over trees",
     "generator and trainer agree in float32",
@@ -20,6 +22,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow  # tests/tasks/device_check makes most of the checks in this process
 def test_every_check_is_made_and_none_fails(tmp_path: Path) -> None:
     output = tmp_path / "device.json"
     command = [str(Path(sys.executable).with_name("sightline")), "doctor", "--device", "--output", str(output)]

@@ -29,6 +29,7 @@ def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_
     return folder
 
 
+@pytest.mark.slow  # the finished run of tests/e2e is proven by both
 def test_a_faithful_folder_is_proven_by_both_engines(merged: GetMerged) -> None:
     family = merged("qwen2_5_vl")
     verified = verify_merged(family.folder, family.probe_folder, TOLERANCE)

@@ -225,16 +225,24 @@ def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, 
     assert len(coefs) == len(set(coefs)) == 6
 
 
+FILTERS = {
+    "discard": BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None),
+    "keep": BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
+    "small draws": BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
+}
+
+
 @pytest.mark.parametrize(
-    "filtering",
+    ("filtering", "staleness"),
     [
-        BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None),
-        BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
-        BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
+        pytest.param(FILTERS["discard"], 0, id="discard"),
+        pytest.param(FILTERS["keep"], 1, id="keep, one step off"),
+        pytest.param(FILTERS["small draws"], 0, id="small draws"),
+        pytest.param(FILTERS["discard"], 1, id="discard, one step off", marks=pytest.mark.slow),
+        pytest.param(FILTERS["keep"], 0, id="keep", marks=pytest.mark.slow),
+        pytest.param(FILTERS["small draws"], 1, id="small draws, one step off", marks=pytest.mark.slow),
     ],
-    ids=["discard", "keep", "small-draws"],
 )
-@pytest.mark.parametrize("staleness", [0, 1])
 def test_group_filtering_continues_where_it_was_in_the_data(
     open_loop, validating, tmp_path, filtering, staleness
 ) -> None:

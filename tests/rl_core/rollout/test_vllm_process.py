@@ -52,6 +52,7 @@ print("done")  # and the process ends with the engine open
 """
 
 
+@pytest.mark.slow
 def test_two_engines_live_one_after_another_and_the_process_ends_cleanly(tiny_folders: dict[str, Path]) -> None:
     """The first one sleeps when it is closed, and is woken before its memory is freed. vLLM itself says whether it is
     asleep; that a GPU's memory survives this order shows only on a GPU (`sightline doctor --device`)."""

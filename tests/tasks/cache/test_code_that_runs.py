@@ -49,16 +49,16 @@ def noting(modules: set[str]) -> Iterator[None]:
     seen: dict[CodeType, None] = {}
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            seen.setdefault(frame.f_code)
+        seen.setdefault(frame.f_code)  # once a call: without a result, the call itself is not traced
 
-    threading.setprofile(note)
-    sys.setprofile(note)
+    tracing = sys.gettrace()
+    threading.settrace(note)
+    sys.settrace(note)
     try:
         yield
     finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        sys.settrace(tracing)
+        threading.settrace(tracing)  # type: ignore[arg-type]
         modules |= {name for code in seen if code.co_flags & CO_OPTIMIZED and (name := _module_of(code))}
 
 

@@ -10,6 +10,7 @@ from rl_core.config import tolerances
 from tasks.device_check import checks, generation
 from tasks.device_check.finding import Finding
 from tasks.device_check.generation import agreement_findings
+from tasks.device_check.training import training_findings
 from tasks.device_check.trial import prepare_trial
 
 
@@ -19,6 +20,12 @@ def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.Mon
     (finding,) = agreement_findings(prepare_trial(tmp_path / "run", "float32"))
     assert finding.verdict == "fails"
     assert "bound 1e-12" in finding.measured
+
+
+def test_three_steps_run_and_the_third_is_repeated_from_its_checkpoint(tmp_path: Path) -> None:
+    steps, repeated = training_findings(prepare_trial(tmp_path / "run", "float32"))
+    assert (steps.verdict, repeated.verdict) == ("ok", "ok"), (steps, repeated)
+    assert "equal to the bit" in repeated.measured
 
 
 def test_a_check_that_breaks_off_fails_and_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
