@@ -54,9 +54,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="token-ban",
-        file="rl_core/rollout/vllm_engine.py",
-        before="dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS)",
-        after="{}",
+        file="rl_core/rollout/token_ban.py",
+        before="logits[:, self._token_ids] += BANNED_LOGIT_BIAS",
+        after="logits[:, self._token_ids] += 0.0",
         tests="tests/rl_core/rollout/test_vllm_engine.py",
     ),
     Mutation(

@@ -1,6 +1,7 @@
 """The engine arguments of vLLM, each with its reason."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import has_vision
 from rl_core.rollout.adapter_loading import adapter_arguments
+from rl_core.rollout.token_ban import token_ban
 from rl_core.rollout.vllm_executor import executor_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def engine_arguments(
     images_per_prompt: int,
     videos_per_prompt: int,
     seed: int,
+    banned_token_ids: Sequence[int] = (),
     ranks: GeneratorRanks = WHOLE,
     lora: LoraConfig | None = None,
 ) -> "EngineArgs":
@@ -47,6 +50,7 @@ def engine_arguments(
         images_per_prompt: Most images of a prompt.
         videos_per_prompt: Most videos of a prompt.
         seed: Seed of vLLM's global random generator, which no request uses.
+        banned_token_ids: Tokens that no request may sample.
         ranks: The ranks that hold the engine together.
         lora: The adapters that it gets beside its weights; None if it gets merged weights.
     """
@@ -90,6 +94,8 @@ def engine_arguments(
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
     else:
         arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
+    if banned_token_ids:
+        arguments["logits_processors"] = [token_ban(banned_token_ids)]
     if lora is not None:
         arguments |= adapter_arguments(lora)
     if ranks.size > 1:

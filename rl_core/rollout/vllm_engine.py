@@ -13,12 +13,12 @@ from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
-from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.vllm_arguments import engine_arguments
+from rl_core.rollout.vllm_cpu import with_cpu_classes
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
@@ -74,11 +74,12 @@ class VllmEngine:
             images_per_prompt=images_per_prompt,
             videos_per_prompt=videos_per_prompt,
             seed=seed,
+            banned_token_ids=banned_token_ids,
             ranks=ranks,
             lora=lora,
         )
-        if arguments.enforce_eager and current_platform.is_cpu():
-            import rl_core.rollout.vllm_cpu_layers  # noqa: F401  # registers them
+        if current_platform.is_cpu():
+            arguments = with_cpu_classes(arguments)
         with contained_start():
             self._engine = LLMEngine.from_engine_args(arguments)
         if ranks.size > 1:
@@ -92,7 +93,6 @@ class VllmEngine:
         self._running = RunningRequests(
             self._engine,
             PromptRenderer(self._engine, pixels),
-            token_ban=dict.fromkeys(banned_token_ids, BANNED_LOGIT_BIAS),
             stop_token_ids=stop_token_ids,
         )
         self._pixels = pixels

@@ -52,15 +52,12 @@ class RunningRequests:
         engine: "LLMEngine",
         prompts: PromptRenderer,
         *,
-        token_ban: dict[int, float],
         stop_token_ids: Sequence[int],
     ) -> None:
-        """`token_ban` is added to the logits of the tokens that it names, by id."""
         self.adapter: LoRARequest | None = None
         self._engine = engine
         self._core = engine.engine_core
         self._prompts = prompts
-        self._token_ban = token_ban
         self._stop_token_ids = list(stop_token_ids)
         self._ids = map(str, count())
         self._samples: dict[str, Sample] = {}
@@ -130,9 +127,8 @@ class RunningRequests:
             max_tokens=sampling.max_tokens,
             seed=0,
             logprobs=0,  # of the sampled token only
-            logit_bias=self._token_ban,
             stop_token_ids=self._stop_token_ids,
             ignore_eos=True,  # only the stop tokens above count
             detokenize=False,
-            skip_clone=True,  # these parameters are made for one prompt, so vLLM need not copy the ban
+            skip_clone=True,  # these parameters are made for one prompt, so vLLM need not copy them
         )

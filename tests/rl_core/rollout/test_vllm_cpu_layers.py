@@ -48,3 +48,13 @@ def test_attention_within_images_is_that_of_vllm_to_the_bit(running: Running) ->
         assert torch.equal(attention(*parts, bounds), expected)
 
     check()
+
+
+@vision
+def test_pixels_are_normalised_as_by_vllm_to_the_bit(running: Running) -> None:
+    norm = _layer(running, "InPlaceInputNorm")
+    pixels = torch.randint(0, 256, (30, 3 * 392), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    for dtype in (torch.float32, torch.bfloat16):
+        expected = norm.forward_native(pixels.clone(), dtype)
+        assert torch.equal(norm(pixels, dtype), expected)
+    assert pixels.float().std() > 50, "the engine's pixels are left as they are"
