@@ -1,6 +1,7 @@
 """What forward and backward passes keep in memory, from the sizes of a model."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from rl_core.config.run import RunConfig
@@ -89,8 +90,16 @@ def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 def _block_numbers(sizes: ModelSizes) -> dict[str, int]:
     """[number of a block of the vision tower] -> numbers that it keeps of a patch."""
-    blocks: dict[str, int] = {}
-    for name, ends in sizes.linear_layers.items():
+    layers = sizes.linear_layers
+    return {block: sum(layers[name] for name in names) for block, names in _block_names(tuple(layers)).items()}
+
+
+@lru_cache(maxsize=64)
+def _block_names(names: tuple[str, ...]) -> dict[str, list[str]]:
+    """[number of a block of the vision tower] -> its linear layers. Kept, because a plan makes hundreds of forecasts
+    for the layers of one model."""
+    blocks: dict[str, list[str]] = {}
+    for name in names:
         if (match := _VISION_BLOCK.match(name)) is not None:
-            blocks[match[1]] = blocks.get(match[1], 0) + ends
+            blocks.setdefault(match[1], []).append(name)
     return blocks

@@ -26,6 +26,8 @@ def is_sharded(cluster: ClusterConfig) -> bool:
 
 def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
     """What one of several workers holds of a model that is spread evenly; a head's keys and values are not divided."""
+    if parts == 1:
+        return sizes
     return replace(
         sizes,
         parameters=-(-sizes.parameters // parts),

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rl_core.config.model import LoraConfig, ModelConfig
 from rl_core.config.training import OptimConfig
@@ -59,7 +60,14 @@ def whole_training_state(
 
 def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
     """Parameters of all adapters: on a layer of I inputs and O outputs, rank * (I + O)."""
-    return sum(lora.rank * ends for name, ends in sizes.linear_layers.items() if is_adapted(name, lora))
+    adapted = _adapted_names(tuple(sizes.linear_layers), lora)
+    return lora.rank * sum(sizes.linear_layers[name] for name in adapted)
+
+
+@lru_cache(maxsize=64)
+def _adapted_names(names: tuple[str, ...], lora: LoraConfig) -> list[str]:
+    """Kept, because a plan makes hundreds of forecasts for the layers of one model."""
+    return [name for name in names if is_adapted(name, lora)]
 
 
 def is_adapted(name: str, lora: LoraConfig) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import pickle
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import ray
@@ -126,40 +126,7 @@ class Gang:
         """As `call`, in the middle of other calls and in another thread. The ranks' logs are left to those calls."""
         message = self._packed(Call(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
-        pending = {ref: rank for rank, ref in enumerate(calls)}
-        values: dict[int, Any] = {}
-        failed: Raised | None = None
-        while pending:
-            # The watch is left to those calls too: a death comes out of the reference, and this is the limit on hangs.
-            seconds = SECONDS_AFTER_ERROR if failed else self._watch.hang_seconds
-            ready = ray.wait([*pending], num_returns=1, timeout=seconds)[0]
-            if not ready:
-                self._end_late(pending.values(), method, failed)
-                break
-            rank = pending.pop(ready[0])
-            outcome = self._outcome(self._got(ready[0], rank, method))
-            if isinstance(outcome, Raised):
-                failed = failed or outcome
-            else:
-                values[rank] = outcome.value
-        if failed is not None:
-            raise failed.error from failed.cause
-        return [values[rank] for rank in sorted(values)]
-
-    def _end_late(self, ranks: Collection[int], method: str, failed: Raised | None) -> None:
-        """End all ranks, because these have not ended a call beside others in time. Raises WorkerDied, unless another
-        rank `failed` before and none of these is known to have died."""
-        if death := self._watch.on_lost_machine(ranks, method):
-            self._end(death)
-        if failed is not None:
-            self.kill()
-            return
-        doing = self._watch.stacks(ranks)
-        self._end(
-            f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
-            f"those that it waits for are doing this:\n{doing}",
-            TookTooLong,
-        )
+        return self._values(self._outcomes({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
 
     def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
         """Begin a generation at the ranks of a generator. Returns the references of their answers."""
@@ -240,42 +207,79 @@ class Gang:
         return ", ".join(map(self._watch.name, sorted({*ranks})))
 
     def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
-        """The results in the order of the ranks; raises the first error. If the other ranks do not end after it, they
-        are ended. Where one of them has died, WorkerDied says so: the error is that of a rank which missed it."""
-        versions: dict[int, int] = {}
-        values: dict[int, Any] = {}
-        failed: Raised | None = None
+        """The results in the order of the ranks; raises the first error. See `_outcomes`."""
+        outcomes = self._outcomes(pending, method, self.ready, seconds=seconds, logs=True)
+        versions = [outcomes[rank].policy_version for rank in sorted(outcomes)]
+        self.policy_version = max(versions)
+        values = self._values(outcomes)
+        the_same(versions, "version of the weights")
+        return values
+
+    def _outcomes(
+        self,
+        pending: dict[Any, int],
+        method: str,
+        ready: Callable[..., list[Any]],
+        *,
+        seconds: float | None = None,
+        logs: bool = False,
+    ) -> dict[int, Returned | Raised]:
+        """[rank] -> what its call has come to, in the order in which they have ended. If the other ranks do not end
+        after an error, they are ended. Where one of them has died, WorkerDied says so: the error is that of a rank
+        which missed it.
+
+        Args:
+            pending: [reference] -> rank of the calls; those that have ended are taken out of it.
+            method: What is called.
+            ready: Waits for the next of them.
+            seconds: Limit on the time until the next one ends; see `ready`.
+            logs: Whether what the ranks have logged is logged here.
+        """
+        outcomes: dict[int, Returned | Raised] = {}
         while pending:
+            failed = _raised(outcomes)
             try:
-                found = self.ready(pending, method, seconds=SECONDS_AFTER_ERROR if failed else seconds)
+                found = ready(pending, method, seconds=SECONDS_AFTER_ERROR if failed else seconds)
             except TookTooLong:
-                if failed is None:
+                if not failed:
                     raise
-                names = self._names(versions)
-                self._problem = f"{names} raised {type(failed.error).__name__}: {failed.error}"
-                failed.error.add_note(
-                    f"{names} raised this; the others waited for what it did not do, and have been ended"
-                )
+                self._note_ended(failed)
                 break
             for ref in found:
                 rank = pending.pop(ref)
-                outcome = self._outcome(self._got(ref, rank, method), rank)
-                versions[rank] = outcome.policy_version
-                if isinstance(outcome, Raised):
-                    failed = failed or outcome
-                else:
-                    values[rank] = outcome.value
-        if failed is not None:
-            self.policy_version = max(versions.values())
-            raise failed.error from failed.cause
-        self.policy_version = the_same([versions[rank] for rank in sorted(versions)], "version of the weights")
-        return [values[rank] for rank in sorted(values)]
+                answer: Answer = pickle.loads(self._got(ref, rank, method))  # noqa: S301 - our own
+                if logs:
+                    self._log(rank, answer.logs)
+                outcomes[rank] = answer.outcome
+        return outcomes
 
-    def _outcome(self, answer: bytes, rank: int | None = None) -> Returned | Raised:
-        found: Answer = pickle.loads(answer)  # noqa: S301 - our own
-        if rank is not None:
-            self._log(rank, found.logs)
-        return found.outcome
+    def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
+        """As `ready`, for a call beside others. The watch is left to those: a death comes out of a reference, and
+        `seconds`, or else the limit on hangs, hold until the next one ends."""
+        found: list[Any] = ray.wait([*pending], num_returns=1, timeout=seconds or self._watch.hang_seconds)[0]
+        if not found:
+            if death := self._watch.on_lost_machine(pending.values(), method):
+                self._end(death)
+            doing = self._watch.stacks(pending.values())
+            self._end(
+                f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
+                f"those that it waits for are doing this:\n{doing}",
+                TookTooLong,
+            )
+        return found
+
+    def _note_ended(self, failed: Mapping[int, Raised]) -> None:
+        """Note at the first error that the other ranks have been ended after it."""
+        names, error = self._names(failed), next(iter(failed.values())).error
+        self._problem = f"{names} raised {type(error).__name__}: {error}"
+        error.add_note(f"{names} raised this; the others waited for what it did not do, and have been ended")
+
+    @staticmethod
+    def _values(outcomes: Mapping[int, Returned | Raised]) -> list[Any]:
+        """The results in the order of the ranks. Raises the first error."""
+        for failed in _raised(outcomes).values():
+            raise failed.error from failed.cause
+        return [outcome.value for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Returned)]
 
     def _got(self, ref: Any, rank: int, method: str) -> Any:
         """What a reference has become. Raises WorkerDied if its rank has died."""
@@ -321,3 +325,8 @@ class Gang:
             if rank == 0 or record.level >= logging.WARNING:
                 prefix = "" if len(self) == 1 else f"{self._member} {rank}: "
                 logging.getLogger(record.name).log(record.level, "%s%s", prefix, record.text)
+
+
+def _raised(outcomes: Mapping[int, Returned | Raised]) -> dict[int, Raised]:
+    """[rank] -> its error, in the order of time."""
+    return {rank: outcome for rank, outcome in outcomes.items() if isinstance(outcome, Raised)}
