@@ -1,6 +1,7 @@
 """One finished small run, made from the command line, shared by the end-to-end tests."""
 
 import shutil
+import time
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ def addresses(home: Path) -> set[str]:
     with started(command(*run_arguments(home)), environment(home), home / "output.txt") as process:
 
         def ended() -> bool:
+            time.sleep(1.0)  # to look at all connections of all processes takes its time
             found.update(listening(psutil.Process(process.pid)) if process.poll() is None else ())
             return process.poll() is not None
 

@@ -1,4 +1,5 @@
-"""A data source, a loss, an advantage estimator and a group filter of one's own train in one run, from the terminal."""
+"""A data source, a loss, an advantage estimator and a group filter of one's own in one run, from the terminal and through
+all stages, with one worker and with two. tests/flows/test_extensions.py trains with them in every test run."""
 
 import json
 import shutil
@@ -13,7 +14,7 @@ from rl_core.run_directory import RunDirectory
 from tests.e2e.processes import prefect_server
 from tests.e2e.runs import REPOSITORY, SMALL, run_arguments, sightline, the_run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 EXTENSIONS = REPOSITORY / "configs" / "extensions"
 
@@ -26,7 +27,7 @@ IN_SHORT = (
 )
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(workers: int, new_home: Path) -> None:
     mine = shutil.copytree(EXTENSIONS, new_home / "mine")
     source = (mine / "drawn_sums.py").rename(mine / "sums_of_mine.py")

@@ -65,15 +65,17 @@ def test_a_run_that_is_killed_and_stopped_and_loses_its_servers_ends_as_an_unbro
     assert leaks(new_home) == []
 
     with mlflow_server(new_home, port):
-        sightline(*run_arguments(new_home, SMALL, mlflow_uri), home=new_home)
+        again = sightline(*run_arguments(new_home, SMALL, mlflow_uri), home=new_home).stdout
         client = MlflowClient(tracking_uri=f"http://127.0.0.1:{port}")
         runs = mlflow_runs(client)
         history = client.get_metric_history(runs["train"].info.run_id, "reward/overall")
         (version,) = client.search_model_versions("name = 'small'")
+    stages = [line for line in again.splitlines() if line.startswith("✓")]
+    assert stages and all("finished before" in line for line in stages), again
     written = [(record["step"], record["reward/overall"]) for record in read(run.metrics) if "reward/overall" in record]
     assert [(point.step, point.value) for point in history] == written
-    stages = {path.stem for path in run.stage_manifest("any").parent.glob("*.json")}
-    assert {stage for stage in stages if not stage.startswith("train")} | {"train", "pipeline"} == runs.keys()
+    made = {path.stem for path in run.stage_manifest("any").parent.glob("*.json")}
+    assert {stage for stage in made if not stage.startswith("train")} | {"train", "pipeline"} == runs.keys()
     assert {stage.info.status for stage in runs.values()} == {"FINISHED"}
     assert version.tags["sightline.run"] == run.name
     assert version.tags["champion.decision"]

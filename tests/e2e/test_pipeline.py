@@ -33,6 +33,7 @@ def test_metrics_hold_each_step_once_and_the_engines_agreement(finished: RunDire
     assert all("val/accuracy" in lines[step] for step in (0, 3, 6))
 
 
+@pytest.mark.slow
 def test_a_second_call_finds_every_stage_finished_without_the_databases_too(
     finished: RunDirectory, tmp_path: Path
 ) -> None:

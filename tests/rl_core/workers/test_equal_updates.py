@@ -26,7 +26,7 @@ VARIANTS = {
     "full KL and entropy": ["algorithm.kl={coef: 0.1, penalty: full}", "algorithm.entropy_coef=0.01"],
     "critic": ["critic={}", "algorithm.advantage.type=gae"],
 }
-IN_EVERY_TEST_RUN = ("float32", "qwen3_vl", "adapters", "critic")
+IN_EVERY_TEST_RUN = ("qwen3_vl", "critic")
 """Of the variants; the others are slow tests."""
 
 Prepared = Callable[[RunConfig], RunDirectory]
