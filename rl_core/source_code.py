@@ -1,6 +1,22 @@
-"""The code of a Python module without comments, docstrings and layout."""
+"""The code of a Python module: its tree, and its text without comments, docstrings and layout."""
 
 import ast
+import gc
+
+
+def parse(code: str | bytes, *, filename: str = "<unknown>") -> ast.Module:
+    """`ast.parse` without a search for garbage in the middle.
+
+    A search runs code of any object, and with it perhaps another thread. If that parses too, Python 3.11 raises
+    "SystemError: AST constructor recursion depth mismatch" here (python/cpython#106905).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(code, filename=filename)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def what_it_does(tree: ast.Module) -> str:

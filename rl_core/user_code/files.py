@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rl_core.source_code import parse
+
 
 def files_of(path: Path) -> list[Path]:
     """A file and all files that it imports from its own folder, directly or not, sorted. They are read and not run.
@@ -74,7 +76,7 @@ def _imported(file: Path, root: Path) -> Iterator[str]:
     """Dotted names in the imports of a file, including imports inside functions; some name functions and lead to no
     file."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parse(file.read_bytes())
     except (SyntaxError, RecursionError, MemoryError):  # loading the file will say what is wrong with it
         return
     for node in ast.walk(tree):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl_core.source_code import parse
+
 _ANY_NAME = "*"
 
 
@@ -44,7 +46,7 @@ def read_source(path: Path) -> SourceText:
     """Parse a file. Raises ValueError where it is no Python, and names the line, or where its encoding is wrong."""
     text = _text_of(path)
     try:
-        tree = ast.parse(text, filename=str(path))
+        tree = parse(text, filename=str(path))
     except SyntaxError as error:
         raise ValueError(f"{path} is no Python: line {error.lineno}: {error.msg}") from None
     except (RecursionError, MemoryError):  # of Python's parser

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
-from rl_core.source_code import what_it_does
+from rl_core.source_code import parse, what_it_does
 
 SOURCES: Final = Path(__file__).parents[2]
 """The folder of the packages of this project, installed or not."""
@@ -96,7 +96,7 @@ def read_source(name: str, sources: Path = SOURCES) -> Source | None:
 @lru_cache(maxsize=1024)
 def _source(code: bytes, package: str) -> Source:
     """The module of this text. A copy of the packages has the same texts but for a few."""
-    tree = ast.parse(code)
+    tree = parse(code)
     names = frozenset(_names(tree, package))
     return Source(digest=_hash(what_it_does(tree)), names=names)
 

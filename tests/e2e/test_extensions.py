@@ -1,5 +1,5 @@
-"""A data source, a loss, an advantage estimator and a group filter of one's own in one run, from the terminal and through
-all stages, with one worker and with two. tests/flows/test_extensions.py trains with them in every test run."""
+"""A data source, a loss, an advantage estimator and a group filter of one's own in one run, from the terminal and
+through all stages, with one worker and with two. tests/flows/test_extensions.py trains with them in every test run."""
 
 import json
 import shutil

@@ -66,9 +66,7 @@ def scheduled_states() -> list[str]:
         return [run.state_name for run in client.read_flow_runs() if run.auto_scheduled]
 
 
-def test_a_worker_carries_out_what_is_scheduled(
-    home: Path, finished: RunDirectory, new_home: Path
-) -> None:
+def test_a_worker_carries_out_what_is_scheduled(home: Path, finished: RunDirectory, new_home: Path) -> None:
     settings = [f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db", "evaluation.temperature=0.5"]
     parameters = {
         "config": str(SMALL),

@@ -1,6 +1,5 @@
 """An evaluation protocol: what a model is asked, how it answers, and how the answers are graded."""
 
-import ast
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from rl_core.config.stages import EvaluationConfig
 from rl_core.digests import digest_of
 from rl_core.evaluation.items import Mode
 from rl_core.files import read_utf8
-from rl_core.source_code import what_it_does
+from rl_core.source_code import parse, what_it_does
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
 
@@ -167,4 +166,4 @@ def code_digest(modules: tuple[str, ...]) -> str:
 def _read(module: str) -> str:
     spec = find_spec(module)
     assert spec is not None and spec.origin is not None, f"{module} is a module of this project"
-    return what_it_does(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return what_it_does(parse(Path(spec.origin).read_text(encoding="utf-8")))

@@ -1,0 +1,74 @@
+"""Parsing beside another thread that parses, and while objects that take their time become garbage."""
+
+import ast
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rl_core.source_code import parse
+
+CODE = "\n".join(f"value_{number} = [{number}, ({number} + 1) * 2]" for number in range(300))
+
+
+class SlowlyEnding:
+    """Garbage in a circle, whose end lets other threads run."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(1e-4)
+
+
+@contextmanager
+def another_thread_that_parses(parsing: Callable[[str], ast.Module]) -> Iterator[None]:
+    ended = threading.Event()
+
+    def parse_deeper(depth: int = 40) -> None:
+        if depth:
+            parse_deeper(depth - 1)
+        while not ended.is_set():
+            parsing(CODE[:2000].rpartition("\n")[0])
+
+    thread = threading.Thread(target=parse_deeper)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.fixture
+def often_collecting() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(20, 2, 2)
+    yield
+    gc.set_threshold(*thresholds)
+
+
+def parse_often(parsing: Callable[[str], ast.Module]) -> None:
+    with another_thread_that_parses(parsing):
+        for _ in range(40):
+            garbage = [SlowlyEnding() for _ in range(5)]
+            del garbage
+            assert len(parsing(CODE).body) == 300
+
+
+@pytest.mark.usefixtures("often_collecting")
+def test_two_threads_parse_beside_each_other() -> None:
+    parse_often(parse)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="corrected in Python 3.12")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.usefixtures("often_collecting")
+def test_they_could_not_with_pythons_own_function() -> None:
+    with pytest.raises(SystemError, match="recursion depth mismatch"):
+        parse_often(ast.parse)
