@@ -153,35 +153,32 @@ def test_a_snapshot_is_written_there_while_it_does_something_else(
         apart.write_snapshot(tmp_path / "again")
 
 
-def test_its_death_while_a_snapshot_is_written_is_an_error_that_names_the_folder(
-    config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup], tmp_path: Path
-) -> None:
-    worker = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
-    worker.take_snapshot(model_only=True, probe=groups_of(train_groups)[:1])
-    os.kill(worker.pid, signal.SIGSTOP)  # so that it dies before it has written anything
-    threading.Timer(0.5, os.kill, (worker.pid, signal.SIGKILL)).start()
-    with pytest.raises(WorkerDied, match=rf"{worker.pid} ended before it had written {tmp_path}"):
-        worker.write_snapshot(tmp_path)
-    worker.close()
-
-
 def test_its_death_is_an_error_that_says_how_and_another_one_starts_clean(
-    config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup]
+    config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup], tmp_path: Path
 ) -> None:
     groups = groups_of(train_groups)
     worker = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
     expected = worker.old_log_probs([groups])[0]
-    os.kill(worker.pid, signal.SIGSTOP)  # so that it dies in the middle of the call
-    threading.Timer(0.5, os.kill, (worker.pid, signal.SIGKILL)).start()
+    kill_in_its_next_call(worker)
     with pytest.raises(WorkerDied, match=rf"{worker.pid} ended by signal 9 during old_log_probs"):
         worker.old_log_probs([groups])
     worker.close()
     other = ProcessWorker(config, folders, total_optimizer_steps=100, progress=SilentProgress())
     found = other.old_log_probs([groups])[0]
-    other.close()
     assert [part.tobytes() for group in found for part in group] == [
         part.tobytes() for group in expected for part in group
     ]
+    other.take_snapshot(model_only=True, probe=groups[:1])
+    kill_in_its_next_call(other)
+    with pytest.raises(WorkerDied, match=rf"{other.pid} ended before it had written {tmp_path}"):
+        other.write_snapshot(tmp_path)
+    other.close()
+
+
+def kill_in_its_next_call(worker: ProcessWorker) -> None:
+    """The worker stands still until it dies."""
+    os.kill(worker.pid, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (worker.pid, signal.SIGKILL)).start()
 
 
 def test_a_model_that_is_not_there_is_named_at_the_start(config: RunConfig, folders: WorkerFolders) -> None:
