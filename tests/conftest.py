@@ -28,11 +28,16 @@ settings.register_profile("search", deadline=None, max_examples=200)
 settings.load_profile("sightline")
 
 
+APART = ("tests/rl_core/workers/test_gang.py", "tests/rl_core/workers/test_ray_group.py")
+"""Modules that share nothing with their folder and wait for minutes."""
+
+
 class FolderScheduling(LoadScopeScheduling):
     """One process runs all tests of a folder: they share what is costly to start (an engine, a finished run)."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0].rpartition("/")[0]
+        module = nodeid.partition("::")[0]
+        return module if module in APART else module.rpartition("/")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
