@@ -8,7 +8,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from rl_core.rollout.vllm_cpu_scheduler import DecodeScheduler, SlotsOfABlock
-from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
+from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 
 
 @pytest.fixture
@@ -61,3 +61,28 @@ def test_images_are_looked_for_in_prompts_only(
     monkeypatch.setattr(scheduler, "_try_schedule_encoder_inputs", ask_both)
     synced.generate(make_requests(synced.policy.prompts(), 4), training_sampling())
     assert asked[False] > 0 < asked[True]
+
+
+@pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
+def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(
+    synced: Running, scheduler: DecodeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their seeds, positions and blocks too: the rollouts are those of a large cache."""
+    requests = make_requests(synced.policy.prompts()[:3], 8)
+    expected = synced.generate(requests, training_sampling())
+    synced.sync()
+    put_back, pool = Counter(), scheduler.kv_cache_manager.block_pool
+    preempt = scheduler._preempt_request
+
+    def counted(request: Request, *args: Any, **kwargs: Any) -> None:
+        put_back[request.request_id] += 1
+        preempt(request, *args, **kwargs)
+
+    monkeypatch.setattr(scheduler, "_preempt_request", counted)
+    taken = pool.get_new_blocks(pool.get_num_free_blocks() - 12)
+    try:
+        found = synced.generate(requests, training_sampling())
+    finally:
+        pool.free_blocks(taken)
+    assert len(put_back) > 1
+    assert_same_rollouts(found, expected)
