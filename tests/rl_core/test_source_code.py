@@ -25,14 +25,15 @@ class SlowlyEnding:
 
 
 @contextmanager
-def another_thread_that_parses(parsing: Callable[[str], ast.Module]) -> Iterator[None]:
+def another_thread_that_parses() -> Iterator[None]:
     ended = threading.Event()
 
     def parse_deeper(depth: int = 40) -> None:
         if depth:
             parse_deeper(depth - 1)
+            return
         while not ended.is_set():
-            parsing(CODE[:2000].rpartition("\n")[0])
+            parse(CODE[:2000].rpartition("\n")[0])
 
     thread = threading.Thread(target=parse_deeper)
     thread.start()
@@ -51,17 +52,13 @@ def often_collecting() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-def parse_often(parsing: Callable[[str], ast.Module]) -> None:
-    with another_thread_that_parses(parsing):
+@pytest.mark.usefixtures("often_collecting")
+def test_two_threads_parse_beside_each_other() -> None:
+    with another_thread_that_parses():
         for _ in range(40):
             garbage = [SlowlyEnding() for _ in range(5)]
             del garbage
-            assert len(parsing(CODE).body) == 300
-
-
-@pytest.mark.usefixtures("often_collecting")
-def test_two_threads_parse_beside_each_other() -> None:
-    parse_often(parse)
+            assert len(parse(CODE).body) == 300
     assert gc.isenabled()
 
 
