@@ -256,14 +256,14 @@ class Gang:
     def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
         """As `ready`, for a call beside others. The watch is left to those: a death comes out of a reference, and
         `seconds`, or else the limit on hangs, hold until the next one ends."""
-        found: list[Any] = ray.wait([*pending], num_returns=1, timeout=seconds or self._watch.hang_seconds)[0]
+        limit, key = (self._watch.hang_seconds, " (cluster.hang_timeout_seconds)") if seconds is None else (seconds, "")
+        found: list[Any] = ray.wait([*pending], num_returns=1, timeout=limit)[0]
         if not found:
             if death := self._watch.on_lost_machine(pending.values(), method):
                 self._end(death)
             doing = self._watch.stacks(pending.values())
             self._end(
-                f"{method} has not ended after {self._watch.hang_seconds:g} s (cluster.hang_timeout_seconds); "
-                f"those that it waits for are doing this:\n{doing}",
+                f"{method} has not ended after {limit:g} s{key}; those that it waits for are doing this:\n{doing}",
                 TookTooLong,
             )
         return found
