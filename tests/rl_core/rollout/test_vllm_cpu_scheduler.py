@@ -1,13 +1,16 @@
-"""What the scheduler answers without asking vLLM is what vLLM would have answered."""
+"""What the scheduler decides in decoding steps is what vLLM would have decided."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import Request
 
-from rl_core.rollout.vllm_cpu_scheduler import DecodeScheduler, SlotsOfABlock
+from rl_core.rollout.vllm_cpu_scheduler import DecodeScheduler
+from rl_core.types import GenerationRequest
 from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 
 
@@ -18,49 +21,115 @@ def scheduler(synced: Running) -> DecodeScheduler:
     return scheduler
 
 
+@dataclass
+class Decisions:
+    """What a scheduler decided in each step of a generation. Requests are numbered from the generation's first one."""
+
+    steps: list[Any] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+    decoding_steps: int = 0
+
+
+def number_of(request_id: str, first: int) -> int:
+    return int(request_id) - first
+
+
+def as_values(step: SchedulerOutput, first: int) -> dict[str, Any]:
+    """What a step says of its requests. Blocks are counted: their numbers depend on what was freed before."""
+    cached = step.scheduled_cached_reqs
+    return {
+        "new": [number_of(request.req_id, first) for request in step.scheduled_new_reqs],
+        "tokens": [(number_of(request, first), count) for request, count in step.num_scheduled_tokens.items()],
+        "total": step.total_num_scheduled_tokens,
+        "cached": [number_of(request, first) for request in cached.req_ids],
+        "resumed": sorted(number_of(request, first) for request in cached.resumed_req_ids),
+        "all tokens": cached.all_token_ids,
+        "new blocks": [blocks and [len(group) for group in blocks] for blocks in cached.new_block_ids],
+        "computed": cached.num_computed_tokens,
+        "sampled": cached.num_output_tokens,
+        "new tokens": cached.new_token_ids,
+        "ended": sorted(number for request in step.finished_req_ids if (number := number_of(request, first)) >= 0),
+        "images": {number_of(request, first): places for request, places in step.scheduled_encoder_inputs.items()},
+        "structured": step.has_structured_output_requests,
+    }
+
+
+def as_row(output: EngineCoreOutput, first: int) -> tuple[Any, ...]:
+    assert output.new_logprobs is not None
+    sampled = [array.tolist() for array in output.new_logprobs[:3]]
+    return (
+        number_of(output.request_id, first),
+        output.new_token_ids,
+        sampled,
+        output.finish_reason,
+        output.stop_reason,
+        output.num_nans_in_logits,
+    )
+
+
+def state_of(scheduler: DecodeScheduler, first: int) -> list[Any]:
+    pool = scheduler.kv_cache_manager.block_pool
+    requests = [
+        (
+            number_of(request.request_id, first),
+            request.status,
+            request.num_computed_tokens,
+            request.num_in_flight_tokens,
+            request.is_prefill_chunk,
+            list(request.all_token_ids),
+            len(request.block_hashes),
+        )
+        for request in scheduler.running
+    ]
+    return [requests, pool.get_num_free_blocks(), len(pool.cached_block_hash_to_block)]
+
+
+def decisions(
+    synced: Running, scheduler: DecodeScheduler, requests: list[GenerationRequest], monkeypatch: pytest.MonkeyPatch
+) -> Decisions:
+    """Generate from fresh caches, and note what is decided."""
+    found, firsts = Decisions(), []
+    schedule, update = scheduler.schedule, scheduler.update_from_output
+
+    def noted_schedule(*args: Any) -> SchedulerOutput:
+        firsts.append(min(map(int, scheduler.requests), default=0))
+        step = schedule(*args)
+        found.steps.append(as_values(step, firsts[0]))
+        found.decoding_steps += scheduler._decoding_step is not None
+        return step
+
+    def noted_update(*args: Any) -> Any:
+        outputs = update(*args)
+        found.outputs.append([as_row(output, firsts[0]) for client in outputs.values() for output in client.outputs])
+        found.states.append(state_of(scheduler, firsts[0]))
+        return outputs
+
+    synced.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler, "schedule", noted_schedule)
+        patch.setattr(scheduler, "update_from_output", noted_update)
+        synced.generate(requests, training_sampling())
+    return found
+
+
 @pytest.mark.parametrize("running", ["qwen2_5_vl", "llama"], indirect=True)
-def test_a_token_within_its_block_needs_nothing(
+def test_decoding_steps_are_those_of_vllm(
     synced: Running, scheduler: DecodeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = scheduler.kv_cache_manager
-    slots, asked = manager.allocate_slots, Counter()
-    assert isinstance(slots, SlotsOfABlock)
-
-    def state(request: Request) -> tuple[int, Any, Any]:
-        cached = dict(manager.coordinator.single_type_managers[0].num_cached_block)
-        return manager.block_pool.get_num_free_blocks(), manager.get_block_ids(request.request_id), cached
-
-    def ask_both(request: Request, num_new_tokens: int, *args: Any, **kwargs: Any) -> Any:
-        is_within, before = slots.is_within_block(request, num_new_tokens), state(request)
-        answer = slots._allocate_slots(request, num_new_tokens, *args, **kwargs)
-        if is_within:
-            assert answer.get_block_ids(allow_none=True) is None
-            assert state(request) == before
-        asked["within" if is_within else "at a bound" if request.num_output_tokens else "prompt"] += 1
-        return answer
-
-    monkeypatch.setattr(manager, "allocate_slots", ask_both)
-    synced.generate(make_requests(synced.policy.prompts(), 8), training_sampling())
-    assert asked["prompt"] >= 16
-    assert asked["within"] > asked["at a bound"] > 0, asked
-
-
-@pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
-def test_images_are_looked_for_in_prompts_only(
-    synced: Running, scheduler: DecodeScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = Counter()
-
-    def ask_both(request: Request, computed: int, *rest: Any, **kwargs: Any) -> Any:
-        answer = DecodeScheduler._try_schedule_encoder_inputs(scheduler, request, computed, *rest, **kwargs)
-        if computed >= request.num_prompt_tokens:
-            assert answer == Scheduler._try_schedule_encoder_inputs(scheduler, request, computed, *rest, **kwargs)
-        asked[computed >= request.num_prompt_tokens] += 1
-        return answer
-
-    monkeypatch.setattr(scheduler, "_try_schedule_encoder_inputs", ask_both)
-    synced.generate(make_requests(synced.policy.prompts(), 4), training_sampling())
-    assert asked[False] > 0 < asked[True]
+    requests = make_requests(synced.policy.prompts(), 8)
+    ours = decisions(synced, scheduler, requests, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler, "_is_decoding", lambda: False)
+        theirs = decisions(synced, scheduler, requests, monkeypatch)
+    assert theirs.decoding_steps == 0
+    assert 0 < ours.decoding_steps < len(ours.steps)
+    assert any(any(step["new blocks"]) for step in ours.steps), "some need a block"
+    for our_step, their_step in zip(ours.steps, theirs.steps, strict=True):
+        assert our_step == their_step
+    for our_rows, their_rows in zip(ours.outputs, theirs.outputs, strict=True):
+        assert our_rows == their_rows
+    assert ours.states == theirs.states
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
