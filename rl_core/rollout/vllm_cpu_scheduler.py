@@ -99,7 +99,10 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
         index = sampled.req_id_to_index[request.request_id]
         token_ids = sampled.sampled_token_ids[index]
         request.num_in_flight_tokens -= 1
-        request.append_output_token_ids(token_ids)
+        request._output_token_ids.extend(token_ids)
+        request._all_token_ids.extend(token_ids)
+        if request.num_tokens % self.block_size == 0:
+            request.update_block_hashes()
         finish_reason = None
         if check_stop(request, self.max_model_len):
             finish_reason = request.get_finished_reason()
