@@ -29,11 +29,17 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> 
         time.sleep(0.1)
 
 
-def answers(address: str) -> bool:
-    try:
-        return httpx.get(address, timeout=5.0).is_success
-    except httpx.TransportError:
-        return False
+def wait_for_answer(address: str) -> None:
+    """Wait until a server is up."""
+
+    def answers() -> bool:
+        try:
+            return client.get(address).is_success
+        except httpx.TransportError:
+            return False
+
+    with httpx.Client(timeout=5.0) as client:  # one for all calls, because each reads the certificates of the system
+        wait_until(answers, f"{address} answers")
 
 
 @contextmanager
@@ -60,5 +66,5 @@ def mlflow_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     arguments += ["--artifacts-destination", str(folder / "artifacts")]
     variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with started(arguments, variables, folder / "mlflow.txt") as process:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), "MLflow's server is up")
+        wait_for_answer(f"http://127.0.0.1:{port}/health")
         yield process

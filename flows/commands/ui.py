@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, Self
@@ -180,13 +180,12 @@ def _say_why(server: PageServer, said: IO[bytes], console: Console) -> None:
 
 def _is_up(server: PageServer, process: "subprocess.Popen[bytes]") -> bool:
     until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            if httpx.get(server.address + server.health, timeout=5.0).is_success:
-                return True
-        except httpx.TransportError:
-            pass
-        time.sleep(0.2)
+    with httpx.Client(timeout=5.0) as client:  # one for all calls, because each reads the certificates of the system
+        while time.monotonic() < until and process.poll() is None:
+            with suppress(httpx.TransportError):
+                if client.get(server.address + server.health).is_success:
+                    return True
+            time.sleep(0.2)
     return False
 
 

@@ -3,12 +3,14 @@
 python -m rl_core.config.reference docs/configuration.md
 """
 
+import ast
 import inspect
 import json
 import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -18,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from rl_core.choice import kind_of
 from rl_core.config.run import RunConfig
+from rl_core.source_code import parse
 
 INTRODUCTION = """# Configuration
 
@@ -79,16 +82,33 @@ def _chapter(place: Place, described: Mapping[type[BaseModel], Place]) -> str:
     title = f"`{place.key}`" if place.key else "The top level"
     heading = f"## {title}" + (f" with `type: {place.kind}`" if place.kind else "")
     header = ["| key | type | default | bounds | meaning |", "|---|---|---|---|---|"]
-    rows = [_row(name, field, place, described) for name, field in place.section.model_fields.items()]
+    texts = meanings(place.section)
+    rows = [_row(name, field, place, described, texts[name]) for name, field in place.section.model_fields.items()]
     return "\n".join([heading, "", _one_line(place.section.__doc__ or ""), "", *header, *rows, ""])
 
 
-def _row(name: str, field: FieldInfo, place: Place, described: Mapping[type[BaseModel], Place]) -> str:
+def meanings(section: type[BaseModel]) -> dict[str, str]:
+    """[field] -> the text below it in the source of its class. pydantic can do this too (`use_attribute_docstrings`),
+    but at every start of every process, for 0.1 s."""
+    sections = [one for one in reversed(section.__mro__) if issubclass(one, BaseModel) and one is not BaseModel]
+    return {name: text for one in sections for name, text in _texts_in(one)}
+
+
+def _texts_in(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    (tree,) = parse(inspect.getsource(section)).body
+    assert isinstance(tree, ast.ClassDef)
+    for statement, following in pairwise(tree.body):
+        match statement, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, text
+
+
+def _row(name: str, field: FieldInfo, place: Place, described: Mapping[type[BaseModel], Place], text: str) -> str:
     kind = type_words(field.annotation)
     for section in _sections_in(field.annotation)[:1]:
         home = described[section].key
         kind += f", as `{home}`" if home != f"{place.key}.{name}".lstrip(".") else ""
-    cells = [f"`{name}`", kind, _default(field), _bounds(field), _one_line(field.description or "")]
+    cells = [f"`{name}`", kind, _default(field), _bounds(field), _one_line(text)]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

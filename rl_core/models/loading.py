@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,13 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
         ValueError: the configured attention does not run here.
         OSError: the folder has no loadable checkpoint.
     """
-    architecture = _architecture(folder)
+    architecture = load_architecture(folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     dtype = getattr(torch, config.dtype)
-    model = _with_weights(factory, folder, dtype) if with_weights else _without_weights(factory, architecture, dtype)
+    if with_weights:
+        model = _with_weights(factory, folder, architecture, dtype)
+    else:
+        model = _without_weights(factory, architecture, dtype)
     use_tree_attention(model, attention_backend(config))
     use_faster_layers(model)
     use_float32_logits(model)
@@ -72,9 +77,11 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     return model
 
 
-def _with_weights(factory: Any, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+def _with_weights(factory: Any, folder: Path, architecture: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     try:
-        model: PreTrainedModel = factory.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
+        model: PreTrainedModel = factory.from_pretrained(
+            folder, config=architecture, dtype=dtype, trust_remote_code=False
+        )
     except SafetensorError as error:  # which names no file
         raise OSError(f"the weights in {folder} are damaged ({error}): copy or download the model again") from error
     return model
@@ -90,13 +97,25 @@ def _without_weights(factory: Any, architecture: PreTrainedConfig, dtype: torch.
 
 def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
     """The processor of a vision-language model, or the tokenizer of a text model."""
-    loader = AutoProcessor if has_vision(_architecture(folder)) else AutoTokenizer
+    loader = AutoProcessor if has_vision(load_architecture(folder)) else AutoTokenizer
     processor: ProcessorMixin | PreTrainedTokenizerBase = loader.from_pretrained(folder, trust_remote_code=False)
     return processor
 
 
-def _architecture(folder: Path) -> PreTrainedConfig:
-    """The model's config. Without an explicit False, transformers asks at the terminal whether to run its code."""
+def load_architecture(folder: Path) -> PreTrainedConfig:
+    """The model's config, for each caller one of its own. Raises OSError if the folder has none.
+
+    It is read once for all of them, because transformers also writes what it reads as a text, for its log, which takes
+    far longer than to read it.
+    """
+    file = folder / "config.json"
+    return deepcopy(_read_architecture(folder, file.read_bytes() if file.exists() else b""))
+
+
+@lru_cache(maxsize=8)
+def _read_architecture(folder: Path, content: bytes) -> PreTrainedConfig:
+    """The config whose file has this content. Without an explicit False, transformers asks at the terminal whether to
+    run the model's own code."""
     architecture: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return architecture
 
@@ -143,8 +162,10 @@ def stop_token_ids(folder: Path) -> tuple[int, ...]:
 def banned_token_ids(folder: Path) -> tuple[int, ...]:
     """Ids that must never be sampled, in ascending order: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
     forward pass), the padding token unless it ends a sequence, and ids of the padded embedding without a token."""
-    architecture = _architecture(folder)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    architecture = load_architecture(folder)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        folder, config=architecture, trust_remote_code=False
+    )
     vocabulary = tokenizer.get_vocab()
     banned = {getattr(architecture, field, None) for field in _VISION_TOKEN_FIELDS}
     banned |= {vocabulary.get(token) for token in VISION_SPECIAL_TOKENS}

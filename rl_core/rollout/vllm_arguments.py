@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
-from rl_core.models.loading import has_vision
+from rl_core.models.loading import has_vision, load_architecture
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.token_ban import token_ban
 from rl_core.rollout.vllm_executor import executor_of
@@ -78,7 +78,7 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
+    architecture = load_architecture(model_folder)
     if has_vision(architecture):
         # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
         arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": videos_per_prompt}

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from rl_core.config.model import LoraConfig
-from rl_core.models.loading import has_vision
+from rl_core.models.loading import has_vision, load_architecture
 from rl_core.models.lora import attach_lora
 from rl_core.models.named_weights import ADAPTER, plain_name
 
@@ -30,7 +30,7 @@ def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[st
 
 def _model(model_folder: Path) -> PreTrainedModel:
     """A model of the folder's architecture without weights."""
-    architecture = AutoConfig.from_pretrained(model_folder, trust_remote_code=False)
+    architecture = load_architecture(model_folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(architecture)

@@ -14,7 +14,7 @@ from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import run_name
 from tests.e2e.runs import SMALL, command, environment, run_arguments
-from tests.servers import answers, free_port, started, wait_until
+from tests.servers import free_port, started, wait_for_answer
 
 PREFECT = [sys.executable, "-m", "prefect"]
 
@@ -29,7 +29,7 @@ def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[byt
     }
     arguments = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with started(arguments, variables, log) as process:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/api/health"), "Prefect's server is up")
+        wait_for_answer(f"http://127.0.0.1:{port}/api/health")
         yield process, variables
 
 

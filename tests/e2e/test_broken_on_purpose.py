@@ -39,7 +39,7 @@ from tests.e2e.runs import (
     the_run,
 )
 from tests.results import differences
-from tests.servers import answers, free_port, started, wait_until
+from tests.servers import free_port, started, wait_for_answer, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -101,7 +101,7 @@ class Office:
     def server(self) -> Iterator[subprocess.Popen[bytes]]:
         arguments = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
         with started(arguments, self.variables, self.home / "server.txt") as process:
-            wait_until(lambda: answers(f"http://127.0.0.1:{self.port}/api/health"), "Prefect's server is up")
+            wait_for_answer(f"http://127.0.0.1:{self.port}/api/health")
             yield process
 
     @contextmanager

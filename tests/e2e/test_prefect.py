@@ -60,10 +60,9 @@ def schedule_soon(parameters: Mapping[str, Any]) -> None:
         client.create_deployment_schedules(deployment.id, [schedule])
 
 
-def scheduled_states() -> list[str]:
+def scheduled_states(client: SyncPrefectClient) -> list[str]:
     """Names of the states of the flow runs that the scheduler made."""
-    with get_client(sync_client=True) as client:
-        return [run.state_name for run in client.read_flow_runs() if run.auto_scheduled]
+    return [run.state_name for run in client.read_flow_runs() if run.auto_scheduled]
 
 
 def test_a_worker_carries_out_what_is_scheduled(home: Path, finished: RunDirectory, new_home: Path) -> None:
@@ -84,13 +83,16 @@ def test_a_worker_carries_out_what_is_scheduled(home: Path, finished: RunDirecto
 
         prefect("work-pool", "create", "local", "--type", "process")
         prefect("deploy", "--all", "--no-prompt")
-        with temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}):
+        with (
+            temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}),
+            get_client(sync_client=True) as client,
+        ):
             # Before there is a worker: both write to the server's SQLite file, which made a request wait for a minute.
             assert_deployed_as_written()
             with started([*PREFECT, "worker", "start", "--pool", "local"], variables, new_home / "worker.txt"):
-                assert scheduled_states() == []
+                assert scheduled_states(client) == []
                 schedule_soon(parameters)
-                wait_until(lambda: "Completed" in scheduled_states(), "a scheduled run is carried out")
+                wait_until(lambda: "Completed" in scheduled_states(client), "a scheduled run is carried out")
     run = run_of(home, "evaluation.temperature=0.5")[1]
     assert json.loads(run.stage_manifest("train-epoch-002").read_text())["reused_from"] == finished.name
     assert json.loads(run.stage_manifest("evaluate-trained").read_text())["reused_from"] is None
