@@ -52,8 +52,9 @@ install-image: | $(BIN)/pip ## what the Dockerfile installs: no tools of develop
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
 
+# Several processes on few cores, so each computes with one thread; a test that is about threads sets their number.
 test: lint ## every check and every test but the slow ones
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder $(if $(COVERAGE_MIN),--cov=rl_core --cov-fail-under=$(COVERAGE_MIN))
 
 lint: $(STAMP)-dev ## format, style, types, the contracts between the packages, and the files of containers and CI
 	$(BIN)/ruff check .

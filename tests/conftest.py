@@ -62,6 +62,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """pytest looks for garbage five times at its end, each time among everything in the process."""
+    gc.freeze()
+
+
 LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "tests/rl_core/training/")
 """They are run first, so that no process goes on long after the others have ended."""
 

@@ -9,18 +9,22 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from wandb.proto.wandb_internal_pb2 import Record
 
 from rl_core.config.stages import WandbConfig
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.tracker import STEP_KEY, TrackerUnavailable
-from rl_core.tracking.wandb_tracker import WandbTracker
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 from tests.servers import free_port
+
+if TYPE_CHECKING:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    from rl_core.tracking.wandb_tracker import WandbTracker
 
 ROOT = Path(__file__).parents[3]
 OFFLINE = WandbConfig(mode="offline")
@@ -33,7 +37,10 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "counting-abc")
 
 
-def tracker(run: RunDirectory, config: WandbConfig = OFFLINE) -> WandbTracker:
+def tracker(run: RunDirectory, config: WandbConfig = OFFLINE) -> "WandbTracker":
+    # Every process that collects tests would take seconds to import it.
+    from rl_core.tracking.wandb_tracker import WandbTracker
+
     return WandbTracker(config, run.root, experiment="counting", run_name=run.name, run_config={"seed": 7})
 
 
@@ -52,8 +59,10 @@ def without_service() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(path: Path) -> "Iterator[Record]":
     """The records of a `.wandb` file: LevelDB's log format after a header of seven bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
     data, place, whole = path.read_bytes(), FILE_HEADER, b""
     while place + 7 <= len(data):
         left = BLOCK - place % BLOCK
@@ -68,7 +77,7 @@ def records(path: Path) -> Iterator[Record]:
             whole = b""
 
 
-def written(run: RunDirectory) -> list[Record]:
+def written(run: RunDirectory) -> "list[Record]":
     files = sorted(run.root.glob("wandb/offline-run-*/*.wandb"))
     return [record for file in files for record in records(file)]
 
