@@ -6,10 +6,11 @@ generated for it, with the loader's place and the surplus before them: everythin
 way as when it was collected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ class BatchQueue:
         Raises:
             StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
         """
-        batch = self._pending or self._collect(step, timer)
+        batch = self._pending or self._collection(step, timer)()
         self._place, self._surplus = self._loader.state_dict(), batch.surplus
         if self._config.rollout.staleness:
             # Also in the last step of a run: a longer run that continues it finds the batch that it would have had.
@@ -122,25 +123,21 @@ class BatchQueue:
         if self._config.rollout.staleness:
             pending = read_batch(folder / PENDING_FILE, self._loader.find)
             (version,) = policy_versions(pending.groups)
-            collector = self._collector(step + 1, PhaseTimer(), recorded=pending, version=version)
-            self._pending = collector.collect(self._loader.next_batch, kept=self._surplus)
-
-    def _collect(self, step: int, timer: PhaseTimer) -> Collected:
-        return self._collector_now(step, timer).collect(self._loader.next_batch, kept=self._surplus)
+            self._pending = self._collection_of(step + 1, PhaseTimer(), recorded=pending, version=version)()
 
     def _collect_ahead(self, step: int, timer: PhaseTimer, *, prompts: Sequence[Prompt]) -> None:
         """Collect the batch of the next step, or begin to; `prompts` are some to compare generator and trainer on."""
         if not self._workers.generates_beside_training:
-            self._pending = self._collect(step, timer)
+            self._pending = self._collection(step, timer)()
             self._sampled_now = self._pending.generated.groups
             return
         with timer.phase("agreement"):
             self._sampled_now = self._short_responses(prompts[:COMPARED_GROUPS], step=step)
         # What is seen of the timer here is the time that the update leaves to wait.
-        collect = self._collector_now(step, PhaseTimer()).collect
+        collect = self._collection(step, PhaseTimer())
         thread = ThreadPoolExecutor(1, thread_name_prefix="collecting")
         # In the caller's context, so that messages of the thread belong to the same flow run.
-        self._collecting = thread.submit(copy_context().run, collect, self._loader.next_batch, kept=self._surplus)
+        self._collecting = thread.submit(copy_context().run, collect)
         thread.shutdown(wait=False)  # the thread ends with this batch
 
     def _short_responses(self, prompts: Sequence[Prompt], *, step: int) -> list[Group]:
@@ -151,12 +148,15 @@ class BatchQueue:
         requests = requests_for(prompts, n, run_seed=self._config.seed, step=step)
         return collect_groups(prompts, list(self._workers.generate(requests, short)), n)
 
-    def _collector_now(self, step: int, timer: PhaseTimer) -> Collector:
+    def _collection(self, step: int, timer: PhaseTimer) -> Callable[[], Collected]:
+        """What collects the batch of a step with the weights of now."""
         recorded = self._recorder.recorded_rollouts(step, self._loader.find)  # by an interrupted attempt
-        return self._collector(step, timer, recorded=recorded, version=self._workers.policy_version)
+        return self._collection_of(step, timer, recorded=recorded, version=self._workers.policy_version)
 
-    def _collector(self, step: int, timer: PhaseTimer, *, recorded: RolloutBatch, version: int) -> Collector:
-        return Collector(
+    def _collection_of(
+        self, step: int, timer: PhaseTimer, *, recorded: RolloutBatch, version: int
+    ) -> Callable[[], Collected]:
+        collector = Collector(
             step=step,
             config=self._config,
             workers=self._workers,
@@ -165,3 +165,4 @@ class BatchQueue:
             policy_version=version,
             recorded=recorded,
         )
+        return partial(collector.collect, self._loader.next_batch, kept=self._surplus)

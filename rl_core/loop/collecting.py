@@ -89,16 +89,19 @@ class Collector:
             TooFewInformativeGroups: the configured number of draws did not fill the batch.
         """
         filtering = self.config.algorithm.online_filtering
-        collected = self._whole(next_prompts()) if filtering is None else self._filtered(next_prompts, kept, filtering)
+        if filtering is None:
+            prompts = next_prompts()
+            collected = self._unfiltered(self._sampled(prompts, every_group()), prompts)
+        else:
+            collected = self._filtered(next_prompts, kept, filtering)
         if self.config.algorithm.advantage.uses_greedy:
             collected = self._with_greedy_rewards(collected)
         if not collected.batch.groups:
             raise TooManyFailedRewards("too many rewards failed: no group has enough scored rollouts to learn from")
         return collected
 
-    def _whole(self, prompts: Sequence[Prompt]) -> Collected:
-        """A batch without filtering: every group with enough scores."""
-        generated = self._sampled(prompts, every_group())
+    def _unfiltered(self, generated: RolloutBatch, prompts: Sequence[Prompt]) -> Collected:
+        """A batch of every group with enough scores."""
         scored = self._scored(generated)
         return Collected(
             generated=generated, scored=scored, batch=RolloutBatch.of(scored, generated.scores), prompts=prompts
@@ -113,13 +116,15 @@ class Collector:
         wanted = self.config.data.rollout_batch_size
         missing = wanted - len(stale.groups)
         generated, draws = self._sampled(first, self._quota(missing, filtering)), 1
-        while len(informative := self._informative(generated, filtering)) < missing:
+        informative = self._informative(generated, filtering)
+        while len(informative) < missing:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
                 raise too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
             prompts = _unseen(next_prompts(), [*generated.groups, *stale.groups])
             more = self._sampled(prompts, self._quota(missing - len(informative), filtering))
             generated, draws = generated + more, draws + 1
+            informative += self._informative(more, filtering)
         scored = self._scored(generated)
         batch = RolloutBatch.of(informative[:missing], generated.scores) + stale
         collected = Collected(
@@ -138,7 +143,7 @@ class Collector:
         """Add one greedy response for each prompt, scored like the others. A group whose greedy response has no score
         is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
-        greedy = self._generate(prompts, every_group(), greedily=True)
+        greedy = self._sampled(prompts, every_group(), greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
         groups = [group for group in collected.batch.groups if group.prompt.uid in rewards]
         return replace(
@@ -163,11 +168,29 @@ class Collector:
             is_informative=lambda group, scores: bool(self._informative(RolloutBatch.of([group], scores), filtering)),
         )
 
-    def _sampled(self, prompts: Sequence[Prompt], quota: Quota) -> RolloutBatch:
-        """The rollouts of the first of some prompts that meet the quota, or of all of them: recorded, or generated and
-        scored now."""
-        recorded = self._recorded(prompts, replace(quota))
-        return self._generate(prompts, quota) if recorded is None else recorded
+    def _sampled(self, prompts: Sequence[Prompt], quota: Quota, *, greedily: bool = False) -> RolloutBatch:
+        """The rollouts of the first of some prompts that meet the quota, or of all of them: recorded, or generated now
+        and scored meanwhile.
+
+        Args:
+            prompts: In the order of the loader.
+            quota: When the groups are enough; it counts them here.
+            greedily: One greedy response for each prompt, which is never recorded.
+        """
+        if not greedily and (recorded := self._recorded(prompts, replace(quota))) is not None:
+            return recorded
+        n, sampling = self.config.rollout.n, training_sampling(self.config)
+        if greedily:
+            n, sampling = 1, replace(sampling, temperature=0.0)
+        requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
+        scoring = DrawScores(self.rewards, prompts, n, quota)
+        with self.timer.phase("generate"), closing(self.workers.generate(requests, sampling)) as rollouts:
+            scoring.watch(rollouts)
+        with self.timer.phase("reward_wait"):
+            generated = scoring.wait()
+        assert_fresh(generated.groups, self.policy_version)
+        check_failed_share(generated.scores, max_failed_share=self.config.reward.max_failed_share)
+        return generated
 
     def _recorded(self, prompts: Sequence[Prompt], quota: Quota) -> RolloutBatch | None:
         """Recorded rollouts of the weights that would sample now; None if some of them are missing."""
@@ -183,23 +206,6 @@ class Collector:
         if policy_versions(taken) != {self.policy_version}:
             return None
         return RolloutBatch.of(taken, self.recorded.scores).in_order_of_keys()
-
-    def _generate(self, prompts: Sequence[Prompt], quota: Quota, *, greedily: bool = False) -> RolloutBatch:
-        """Generate the rollouts of some prompts, or one greedy response for each, and score them meanwhile, until the
-        quota is met."""
-        n = 1 if greedily else self.config.rollout.n
-        sampling = training_sampling(self.config)
-        if greedily:
-            sampling = replace(sampling, temperature=0.0)
-        requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
-        scoring = DrawScores(self.rewards, prompts, n, quota)
-        with self.timer.phase("generate"), closing(self.workers.generate(requests, sampling)) as rollouts:
-            scoring.watch(rollouts)
-        with self.timer.phase("reward_wait"):
-            generated = scoring.wait()
-        assert_fresh(generated.groups, self.policy_version)
-        check_failed_share(generated.scores, max_failed_share=self.config.reward.max_failed_share)
-        return generated
 
 
 def training_sampling(config: RunConfig) -> Sampling:

@@ -9,10 +9,11 @@ import pytest
 
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import has_recorded, run_of, started, wait_until
+from tests.e2e.processes import has_recorded, run_of
 from tests.e2e.runs import environment, fingerprint
 from tests.machines import workers_below
 from tests.results import differences
+from tests.servers import started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -11,10 +11,11 @@ from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
 from tasks.storage.contents import PROGRESS
-from tests.e2e.processes import run_of, started, wait_until
+from tests.e2e.processes import run_of
 from tests.e2e.runs import environment, fingerprint, sightline
 from tests.results import differences
 from tests.rl_core.storage.servers import s3_server
+from tests.servers import started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -9,9 +9,10 @@ import pytest
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import read_manifest
-from tests.e2e.processes import has_recorded, run_of, started, wait_until
+from tests.e2e.processes import has_recorded, run_of
 from tests.e2e.runs import environment
 from tests.machines import Machines
+from tests.servers import started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 

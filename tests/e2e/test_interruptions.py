@@ -9,9 +9,10 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from tests.e2e.chaos import KILLER
-from tests.e2e.processes import flow_run_states, has_recorded, openings, prefect_server, run_of, started, wait_until
+from tests.e2e.processes import flow_run_states, has_recorded, openings, prefect_server, run_of
 from tests.e2e.runs import command, environment, fingerprint, run_arguments
 from tests.results import differences
+from tests.servers import started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

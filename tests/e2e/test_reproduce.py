@@ -9,9 +9,10 @@ import psutil
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import has_recorded, started, wait_until
+from tests.e2e.processes import has_recorded
 from tests.e2e.runs import REPOSITORY, command, environment, fingerprint, sightline
 from tests.results import differences
+from tests.servers import started, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(1800)]
 
