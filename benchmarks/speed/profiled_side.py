@@ -35,21 +35,20 @@ def measure(owner: type | ModuleType, method: str, calls: list[tuple[float, floa
 def measure_parts() -> Calls:
     """Measure every part from now on. No part contains another one."""
     prepare_process()
-    from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
+    from rl_core.rollout.vllm_cpu_scheduler import DecodeScheduler
+    from rl_core.rollout.vllm_cpu_worker import DecodeRunner
     from rl_core.rollout.vllm_engine import VllmEngine
     from rl_core.rollout.vllm_requests import RunningRequests
     from rl_core.training.policy_update import PolicyUpdate
 
     methods = {
-        "generate: language model": (GPUModelRunner, "_model_forward"),
-        "generate: vision tower": (GPUModelRunner, "_execute_mm_encoder"),
-        "generate: choice of the requests of a step": (Scheduler, "schedule"),
-        "generate: results of a step": (Scheduler, "update_from_output"),
-        "generate: state of the requests": (GPUModelRunner, "_update_states"),
-        "generate: input tensors": (GPUModelRunner, "_prepare_inputs"),
-        "generate: sampling": (GPUModelRunner, "sample_tokens"),
+        "generate: language model": (DecodeRunner, "_model_forward"),
+        "generate: vision tower": (DecodeRunner, "_execute_mm_encoder"),
+        "generate: choice of the requests of a step": (DecodeScheduler, "schedule"),
+        "generate: results of a step": (DecodeScheduler, "update_from_output"),
+        "generate: state of the requests": (DecodeRunner, "_update_states"),
+        "generate: input tensors": (DecodeRunner, "_prepare_inputs"),
+        "generate: sampling": (DecodeRunner, "sample_tokens"),
         "generate: new requests": (RunningRequests, "add"),
         "generate: texts of the responses": (VllmEngine, "_rollout"),
         "forward_backward: packing and forward pass": (PolicyUpdate, "_forward"),
