@@ -47,7 +47,7 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
             req_ids=ids,
             resumed_req_ids=set(),
             new_token_ids=[],
-            all_token_ids={},
+            all_token_ids={},  # read with asynchronous scheduling only
             new_block_ids=[self._new_blocks(request) for request in running],
             num_computed_tokens=[request.num_computed_tokens for request in running],
             num_output_tokens=[len(request.output_token_ids) for request in running],
@@ -78,7 +78,8 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
         return {0: EngineCoreOutputs(outputs=outputs)}
 
     def _is_decoding(self) -> bool:
-        """Whether the next step is a decoding step."""
+        """Whether the next step is a decoding step. A running request whose prompt is computed has one token that is
+        not: the last one that was sampled."""
         if self.waiting or self.kv_holding_waiting or not self._has_full_attention:
             return False
         if any(request.is_prefill_chunk for request in self.running):

@@ -100,7 +100,7 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
             return kept
         sampled = sampler_output.sampled_token_ids
         token_ids = self._keep(sampled)
-        without = replace(sampler_output, sampled_token_ids=sampled[:0])
+        without = replace(sampler_output, sampled_token_ids=sampled[:0])  # which leaves vLLM's loop nothing to do
         *before, _, prompt_logprobs, request_ids, places, invalid = super()._bookkeeping_sync(
             scheduler_output, without, *args
         )
@@ -109,10 +109,10 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
     def _keep(self, sampled: torch.Tensor) -> list[list[int]]:
         """Add the sampled tokens, [B, 1] int, to the batch. Returns them as lists."""
         batch = self.input_batch
-        places = np.arange(len(sampled)), batch.num_tokens_no_spec[: len(sampled)]
-        batch.token_ids_cpu[places] = sampled[:, 0].numpy()
-        batch.is_token_ids[places] = True
-        places[1][:] += 1
+        rows, ends = np.arange(len(sampled)), batch.num_tokens_no_spec[: len(sampled)]
+        batch.token_ids_cpu[rows, ends] = sampled[:, 0].numpy()
+        batch.is_token_ids[rows, ends] = True
+        ends += 1  # in the batch
         token_ids: list[list[int]] = sampled.tolist()
         for request, new in zip(batch.req_ids, token_ids, strict=True):
             self.requests[request].output_token_ids.extend(new)
