@@ -55,12 +55,13 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
         batch = self.input_batch
         places = [batch.req_id_to_index[request] for request in going_on.req_ids]
         batch.num_computed_tokens_cpu[places] = going_on.num_computed_tokens
-        for request, computed in zip(going_on.req_ids, going_on.num_computed_tokens, strict=True):
-            self.requests[request].num_computed_tokens = computed
-        for request, place, new_blocks in zip(going_on.req_ids, places, going_on.new_block_ids, strict=True):
+        states = map(self.requests.__getitem__, going_on.req_ids)
+        rows = zip(states, places, going_on.num_computed_tokens, going_on.new_block_ids, strict=True)
+        for state, place, computed, new_blocks in rows:
+            state.num_computed_tokens = computed
             if new_blocks is not None:
                 batch.block_table.append_row(new_blocks, place)
-                for blocks, new in zip(self.requests[request].block_ids, new_blocks, strict=True):
+                for blocks, new in zip(state.block_ids, new_blocks, strict=True):
                     blocks.extend(new)
 
     def _gather_mm_embeddings(self, scheduler_output: SchedulerOutput, *args: Any) -> tuple[list[torch.Tensor], Any]:
