@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from flows.process.temporary_folder import PREFIX, sweep
+from tests.processes import living
 from tests.servers import wait_until
 
 _WORK = """
@@ -48,10 +48,6 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def is_dead(pid: int) -> bool:
-    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def folders(machine: Path) -> set[str]:
     return {path.name for path in machine.iterdir()}
 
@@ -86,7 +82,7 @@ def test_what_the_child_of_a_killed_process_works_in_stays_until_it_ends(tmp_pat
         sweep(tmp_path)
         assert folders(tmp_path) == {Path(folder).name}
         os.kill(int(child), signal.SIGKILL)
-        wait_until(lambda: not psutil.pid_exists(int(child)) or is_dead(int(child)), "the child has ended")
+        wait_until(lambda: living([int(child)]) == [], "the child has ended")
         sweep(tmp_path)
         assert folders(tmp_path) == set()
 

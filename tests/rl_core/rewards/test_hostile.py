@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.printed import MOST_BYTES
 from rl_core.types import Score
+from tests.processes import living
 from tests.rl_core.rewards.samples import make_sample
 
 FILE = Path(__file__).with_name("hostile.py")
@@ -97,8 +97,7 @@ def test_what_harms_nobody_costs_nothing(aftermath: Aftermath, name: str) -> Non
 
 def test_what_a_reward_starts_ends_with_its_process(aftermath: Aftermath) -> None:
     assert len(aftermath.left) >= 8
-    alive = [psutil.Process(pid) for pid in aftermath.left if psutil.pid_exists(pid)]
-    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+    assert living(aftermath.left) == []
 
 
 def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
 import ray
 
@@ -14,7 +13,9 @@ from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
 from tests.machines import SOON
+from tests.processes import living
 from tests.rl_core.workers.sluggish import Bereft, Dying, Hanging, LateModel, LateProcess, Willing
+from tests.servers import wait_until
 
 LIMIT = 4.0
 """Seconds of a limit that expires."""
@@ -50,8 +51,7 @@ def opened(*kinds: type[RankActor], **limits: float) -> Gang:
 def assert_ended(gang: Gang) -> None:
     """All ranks, those too that did what they should."""
     assert gang.is_broken
-    pids = [process.pid for process in gang.processes]
-    assert psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=SOON)[1] == []
+    wait_until(lambda: living([process.pid for process in gang.processes]) == [], "all ranks end", seconds=SOON)
 
 
 def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:
