@@ -1,8 +1,12 @@
-"""Which processes of a test still run, asked while they end."""
+"""What the processes of a machine answer, some of which end while they are asked."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TypeVar
 
 import psutil
+
+Answer = TypeVar("Answer")
 
 
 def living(pids: Collection[int]) -> list[int]:
@@ -13,3 +17,18 @@ def living(pids: Collection[int]) -> list[int]:
     """
     found = {process.pid: process.info["status"] for process in psutil.process_iter(["status"])}
     return [pid for pid in pids if found.get(pid, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE]
+
+
+def answers(process: psutil.Process, question: Callable[[psutil.Process], Answer]) -> list[Answer]:
+    """What a process and all processes below it answer, without those that have ended."""
+    found: list[Answer] = []
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            found.append(question(one))
+    return found
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Addresses at which a process or one below it waits for strangers."""
+    connections = answers(process, lambda one: one.net_connections(kind="inet"))
+    return {found.laddr.ip for each in connections for found in each if found.status == psutil.CONN_LISTEN}

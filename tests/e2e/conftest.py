@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import listening
 from tests.e2e.runs import command, environment, run_arguments, the_run
+from tests.processes import listening
 from tests.servers import started, wait_until
 
 

@@ -4,10 +4,8 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
-
-import psutil
 
 from rl_core.config.loading import load_config
 from rl_core.records.metrics_log import read
@@ -31,14 +29,6 @@ def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[byt
     with started(arguments, variables, log) as process:
         wait_for_answer(f"http://127.0.0.1:{port}/api/health")
         yield process, variables
-
-
-def listening(process: psutil.Process) -> Iterator[str]:
-    """Addresses at which a process or its children wait for strangers."""
-    for one in [process, *process.children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):
-            connections = one.net_connections(kind="inet")
-            yield from (found.laddr.ip for found in connections if found.status == psutil.CONN_LISTEN)
 
 
 def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:

@@ -38,6 +38,7 @@ from tests.e2e.runs import (
     sightline,
     the_run,
 )
+from tests.processes import answers
 from tests.results import differences
 from tests.servers import free_port, started, wait_for_answer, wait_until
 
@@ -145,8 +146,7 @@ def owner_of(run: RunDirectory) -> psutil.Process:
 
 def kill_with_children(process: psutil.Process) -> None:
     """What an out-of-memory killer or a lost machine does."""
-    for one in [process, *process.children(recursive=True)]:
-        one.kill()
+    answers(process, psutil.Process.kill)
 
 
 def is_unbroken(run: RunDirectory, finished: RunDirectory) -> bool:

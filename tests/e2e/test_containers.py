@@ -22,6 +22,7 @@ from mlflow import MlflowClient
 from rl_core.config.stages import TrackingConfig
 from rl_core.tracking.mlflow_address import mlflow_address
 from tests.e2e.runs import REPOSITORY
+from tests.processes import answers, listening
 from tests.servers import free_port, started, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -124,17 +125,11 @@ def prefect(place: Place, *arguments: str, variables: Mapping[str, str] | None =
 
 def test_both_servers_write_to_postgres_and_listen_where_they_are_told(place: Place) -> None:
     assert not list(place.folder.rglob("*.db")), "a server fell back to SQLite"
-    addresses = {
-        connection.laddr.ip
-        for process in psutil.Process().children(recursive=True)
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    assert addresses == {"127.0.0.1"}
+    assert listening(psutil.Process()) == {"127.0.0.1"}
 
 
 def test_no_server_shows_the_password_to_other_users(place: Place) -> None:
-    commands = [" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)]
+    commands = [" ".join(command) for command in answers(psutil.Process(), psutil.Process.cmdline)]
     assert any("mlflow" in command for command in commands)
     assert not any(PASSWORD in command for command in commands)
 

@@ -1,6 +1,7 @@
 """EasyR1's reward files, unchanged, in real processes; and what happens when one fails."""
 
 import logging
+import os
 import random
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Score
+from tests.processes import answers
 from tests.rl_core.rewards.samples import make_sample, without_place
 
 FILES = Path(__file__).parent
@@ -114,7 +116,8 @@ def test_a_batch_larger_than_any_chunk_stays_whole() -> None:
 
 
 def reward_servers() -> set[psutil.Process]:
-    return {p for p in psutil.Process().children() if "rl_core.rewards.server" in " ".join(p.cmdline())}
+    found = answers(psutil.Process(), lambda one: (one, one.ppid(), " ".join(one.cmdline())))
+    return {one for one, parent, command in found if parent == os.getpid() and "rl_core.rewards.server" in command}
 
 
 def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:

@@ -39,7 +39,7 @@ from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from rl_core.workers.source_path import with_these_sources
 from tests.machines import SOON
-from tests.processes import living
+from tests.processes import listening, living
 from tests.rl_core.builders import groups_of
 from tests.servers import REPOSITORY, wait_until
 
@@ -502,8 +502,8 @@ def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
             assert run.stdout.readline() == "awake\n"
         processes = [psutil.Process(int(worker)), psutil.Process(int(head))]
         assert processes[0].nice() == psutil.Process().nice(), "a worker has another priority than its run"
+        addresses = listening(processes[0]) | listening(processes[1])
         processes += processes[1].children(recursive=True)
-        listening = {c.laddr.ip for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
         shared = {Path(m.path) for p in processes for m in p.memory_maps() if m.path.startswith("/dev/shm/")}
         run.stdin.write({"success": "0\n", "error": "fail\n"}.get(end, "600\n"))
         run.stdin.flush()
@@ -523,7 +523,7 @@ def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
     if status == -signal.SIGKILL:
         sweep(temporary)  # as at the next start
     assert [*temporary.iterdir()] == []
-    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
     assert shared, "the control: there was shared memory, which may have lost its name before"
     assert [path for path in shared if path.exists()] == []
     temporary.rmdir()
