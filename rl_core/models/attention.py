@@ -11,6 +11,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from rl_core.config.model import ModelConfig
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.shared_prompt_attention import tree_shared_prompt
+from rl_core.models.short_tree_attention import is_short, tree_products
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
 from rl_core.models.varlen_attention import VISION_VARLEN, attend_varlen
@@ -100,6 +101,8 @@ def _attention_function(attend: TreeAttention) -> AttentionFunction:
 
 
 def _tree_sdpa(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
-    """Tree attention with PyTorch's scaled dot product: on a CPU without copies of prompts, elsewhere padded."""
-    form = tree_shared_prompt if query.device.type == "cpu" else tree_sdpa
+    """Tree attention with PyTorch's scaled dot product, padded; on a CPU without copies of prompts, and as products if
+    the trees are short."""
+    on_cpu = tree_products if is_short(layout) else tree_shared_prompt
+    form = on_cpu if query.device.type == "cpu" else tree_sdpa
     return form(query, *states, layout=layout, scale=scale)

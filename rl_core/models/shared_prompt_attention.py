@@ -6,15 +6,13 @@ Staats 2021, arXiv:2112.05682, section 2). The backward pass of flash attention 
 the scores and the log-sum-exp (Dao et al. 2022, arXiv:2205.14135, algorithm 4). If it is given the merged output and
 the merged log-sum-exp, each set's call therefore returns exactly the gradient's part of this set.
 
-Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt. Threads share
-the work by whole heads, so equal inputs give equal bits with any number of threads.
+Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt.
 """
 
 from typing import Any, NamedTuple
 
 import torch
 
-from rl_core.models.short_attention import ShortRows, are_short
 from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
 
 
@@ -69,16 +67,16 @@ class _SharedPrompt(torch.autograd.Function):
     ) -> torch.Tensor:
         slots = [states.index_select(0, index.slot_tokens) for states in (query, key, value)]
         q, k, v = (_Blocks.of(states, index) for states in slots)
-        in_prompt, in_response = (_causal(queries, scale) for queries in (q.prompts, q.responses))
+        causal = _Kernel(is_causal=True, mask=None, scale=scale)
         to_prompt = _Kernel(is_causal=False, mask=index.prompt_mask, scale=scale)
-        parts = [in_prompt.forward(q.prompts, k.prompts, v.prompts)]
+        parts = [causal.forward(q.prompts, k.prompts, v.prompts)]
         if index.has_responses:
-            own = in_response.forward(q.responses, k.responses, v.responses)
+            own = causal.forward(q.responses, k.responses, v.responses)
             shared = to_prompt.forward(q.by_prompt, k.prompts, v.prompts)
             parts.append(_merged(own, shared))
         out, lse = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
         ctx.save_for_backward(*slots, out, lse)
-        ctx.index, ctx.calls = index, (in_prompt, in_response, to_prompt)
+        ctx.index, ctx.calls = index, (causal, to_prompt)
         return out.index_select(0, index.token_slot)
 
     @staticmethod
@@ -87,11 +85,11 @@ class _SharedPrompt(torch.autograd.Function):
         # Unused slots hold copies of a token; without a gradient they add nothing to keys and values.
         slot_grad = grad.index_select(0, index.slot_tokens).index_fill_(0, index.unused_slots, 0.0)
         q, k, v, out, lse, g = (_Blocks.of(part, index) for part in (*ctx.saved_tensors, slot_grad))
-        in_prompt, in_response, to_prompt = ctx.calls
-        dq, dk, dv = in_prompt.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
+        causal, to_prompt = ctx.calls
+        dq, dk, dv = causal.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
         parts = [(dq, dk, dv)]
         if index.has_responses:
-            own = in_response.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
+            own = causal.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
             shared = to_prompt.backward(g.by_prompt, q.by_prompt, k.prompts, v.prompts, out.by_prompt, lse.by_prompt)
             own[0].add_(shared[0])
             dk.add_(shared[1])
@@ -99,11 +97,6 @@ class _SharedPrompt(torch.autograd.Function):
             parts.append(own)
         grads = (torch.cat(pieces).index_select(0, index.token_slot) for pieces in zip(*parts, strict=True))
         return *grads, None, None
-
-
-def _causal(query: torch.Tensor, scale: float) -> "ShortRows | _Kernel":
-    """Attention in which each slot of a row sees the row's slots up to itself."""
-    return ShortRows(scale) if are_short(query) else _Kernel(is_causal=True, mask=None, scale=scale)
 
 
 class _Kernel(NamedTuple):

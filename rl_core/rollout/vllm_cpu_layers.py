@@ -9,12 +9,13 @@ image, and the pixels of all images are copied three times before them.
 from typing import Any
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from vllm.model_executor.layers.attention import MMEncoderAttention
 from vllm.model_executor.layers.fusion.mm_input_norm import FusedMMInputNorm
 from vllm.model_executor.layers.rotary_embedding.mrope import MRotaryEmbedding, apply_interleaved_rope
 from vllm.platforms import current_platform
 
-from rl_core.models.vision_attention import vision_sdpa
+from rl_core.models.vision_attention import attend_within
 
 
 @MRotaryEmbedding.register_oot
@@ -67,7 +68,7 @@ class RememberingRotaryEmbedding(MRotaryEmbedding):  # type: ignore[misc]  # vLL
 
 @MMEncoderAttention.register_oot
 class BatchedEncoderAttention(MMEncoderAttention):  # type: ignore[misc]  # vLLM's layers have no types
-    """Attention of a vision tower with one call for all images and windows of equal size."""
+    """Attention of a vision tower with one call of vLLM's kernel for all images and windows of equal size."""
 
     def forward_cpu(
         self,
@@ -92,8 +93,8 @@ class BatchedEncoderAttention(MMEncoderAttention):  # type: ignore[misc]  # vLLM
         if cu_seqlens is None or not is_alike or current_platform.is_zen_cpu():
             ordinary: torch.Tensor = self.forward_native(query, key, value, cu_seqlens, max_seqlen, sequence_lengths)
             return ordinary
-        q, k, v = (part.view(1, -1, self.num_heads, self.head_size).transpose(1, 2) for part in (query, key, value))
-        out, _ = vision_sdpa(self, q, k, v, None, scaling=self.scale, cu_seq_lens_q=cu_seqlens)
+        states = [part.view(-1, self.num_heads, self.head_size) for part in (query, key, value)]
+        out = attend_within(cu_seqlens, states, attend=scaled_dot_product_attention, scale=self.scale)
         return out.reshape(query.shape)
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from rl_core.models import shared_prompt_attention, tree_attention
+from rl_core.models import tree_attention
 from rl_core.models.shared_prompt_attention import tree_shared_prompt
+from rl_core.models.short_tree_attention import tree_products
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from tests.rl_core.models.builders import varlen_attention
@@ -43,15 +44,9 @@ def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:  # type: ignore[no-untype
         return tree_sdpa(*args, **options)
 
 
-def shared_prompt_by_the_kernel(*args, **options) -> torch.Tensor:  # type: ignore[no-untyped-def]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_prompt_attention, "are_short", lambda query: False)
-        return tree_shared_prompt(*args, **options)
-
-
 FORMS = {
-    "shared prompt, short rows": tree_shared_prompt,
-    "shared prompt, long rows": shared_prompt_by_the_kernel,
+    "shared prompt": tree_shared_prompt,
+    "products": tree_products,
     "sdpa": tree_sdpa,
     "sdpa as on CUDA": sdpa_as_on_cuda,
     "varlen": partial(tree_varlen, attend=varlen_attention),

@@ -6,7 +6,7 @@ import torch
 from rl_core.models.vision_attention import vision_sdpa
 
 
-@pytest.mark.parametrize("lengths", [[4, 4, 4], [5], [4, 2, 4, 1, 2]])
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [5], [4, 2, 4, 1, 2], [150, 4, 150]])
 def test_each_segment_attends_within_itself(lengths: list[int]) -> None:
     generator = torch.Generator().manual_seed(0)
     shape = (1, 2, sum(lengths), 8)

@@ -1,0 +1,183 @@
+"""Attention over packed trees of short prompts and responses on a CPU, as products of matrices for all trees at once.
+
+The kernel of `scaled_dot_product_attention` computes each head of each row alone, in blocks that tens of tokens do not
+fill. With 35 tokens in a prompt and ten in a response, as in the quickstart, the products take half of its time. For
+long rows the kernel is faster, and it keeps no scores.
+
+The scores of a response with its prompt and with itself lie side by side, under one softmax. All heads that share keys,
+and all responses of a prompt, are rows of one product with the prompt's keys. For this, the states of each head of each
+token are put into slots, in the order of prompts, key/value heads, responses, query heads and tokens.
+
+Letters as in rl_core.models.tree_attention and rl_core.models.tree_layout; B prompts of P slots have N responses of R
+slots each, and m = H / G query heads share a key/value head.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from rl_core.models.row_moves import pad, unpad
+from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
+
+_LONGEST_PROMPT, _LONGEST_RESPONSE = 128, 32
+"""Tokens up to which the products are faster on two cores, for head sizes from 32 to 128."""
+
+
+def is_short(layout: TreeLayout) -> bool:
+    """Whether `tree_products` is faster than the kernel."""
+    return layout.prompt_shape[1] <= _LONGEST_PROMPT and layout.response_shape[1] <= _LONGEST_RESPONSE
+
+
+def tree_products(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
+) -> torch.Tensor:
+    """Tree attention by products of matrices, in float32 at least, as the kernel computes it.
+
+    Args:
+        query: [T, H, D].
+        key: [T, G, D].
+        value: [T, G, D].
+        layout: The packed trees.
+        scale: Multiplies the scores.
+
+    Returns:
+        [T, H, D] in the number format of the queries.
+    """
+    index = _index(layout, query.shape[1], key.shape[1])
+    precision = torch.promote_types(query.dtype, torch.float32)
+    later_in_prompt, later_in_response, unused = (mask.to(precision) for mask in index.masks)
+    queries = index.query.slots(query.to(precision) * scale)
+    keys, values = (index.key.slots(states.to(precision)) for states in (key, value))
+
+    in_prompt = torch.baddbmm(later_in_prompt, queries.prompts, keys.prompts.mT).softmax(-1)
+    to_prompt = torch.baddbmm(unused, queries.responses, keys.prompts.mT)
+    to_itself = torch.baddbmm(later_in_response, queries.by_response, keys.by_response.mT)
+    weights = torch.cat([to_prompt, _grouped_as(to_prompt, to_itself)], dim=-1).softmax(-1)
+    to_prompt, to_itself = torch.split(weights, [to_prompt.shape[-1], to_itself.shape[-1]], dim=-1)
+    from_prompt = _grouped_as(queries.by_response, torch.bmm(to_prompt, values.prompts))
+    responses = torch.baddbmm(from_prompt, _grouped_as(queries.by_response, to_itself), values.by_response)
+    return index.query.tokens(torch.bmm(in_prompt, values.prompts), responses).to(query.dtype)
+
+
+def _grouped_as(other: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The same rows in as many matrices as `other` has: [X, Y, W] and [x, y, Z], where X * Y = x * y -> [X, Y, Z]."""
+    return rows.view(*other.shape[:-1], rows.shape[-1])
+
+
+class _Slots(NamedTuple):
+    """States in slots; k is m for queries, and 1 for keys and values.
+
+    Attributes:
+        prompts: [B * G, k * P, D].
+        responses: [B * G, N * k * R, D].
+        by_response: The responses once more, as [B * G * N, k * R, D].
+    """
+
+    prompts: torch.Tensor
+    responses: torch.Tensor
+    by_response: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _HeadIndex:
+    """Where each head of each token lies among the slots.
+
+    Attributes:
+        slot_rows: [S] int64 the row (token * heads + head) of each slot; an unused slot has one of token 0.
+        row_slot: [T * heads] int64 the slot of each row.
+        prompts: (B * G, k * P).
+        responses: (B * G * N, k * R).
+        heads: H for queries, G for keys and values.
+    """
+
+    slot_rows: torch.Tensor
+    row_slot: torch.Tensor
+    prompts: tuple[int, int]
+    responses: tuple[int, int]
+    heads: int
+
+    @classmethod
+    def of(cls, index: SharedPromptIndex, heads: int, key_heads: int) -> "_HeadIndex":
+        """Put the heads of each slot of `index` apart."""
+        (num_prompts, width), (num_responses, response_width) = index.prompt_shape, index.response_shape
+        by_slot = torch.arange(len(index.slot_tokens) * heads).view(-1, key_heads, heads // key_heads)
+        prompts, responses = torch.split(by_slot, [num_prompts * width, num_responses * response_width])
+        each = num_responses // num_prompts
+        order = torch.cat(
+            [
+                prompts.view(num_prompts, width, *by_slot.shape[1:]).permute(0, 2, 3, 1).flatten(),
+                responses.view(num_prompts, each, response_width, *by_slot.shape[1:]).permute(0, 3, 1, 4, 2).flatten(),
+            ]
+        )
+        slot_of = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
+        offsets = torch.arange(heads)
+        return cls(
+            slot_rows=(index.slot_tokens[:, None] * heads + offsets).flatten()[order],
+            row_slot=slot_of[(index.token_slot[:, None] * heads + offsets).flatten()],
+            prompts=(num_prompts * key_heads, heads // key_heads * width),
+            responses=(num_responses * key_heads, heads // key_heads * response_width),
+            heads=heads,
+        )
+
+    def slots(self, states: torch.Tensor) -> _Slots:
+        """[T, heads, D] -> the slots."""
+        size = states.shape[-1]
+        rows = pad(states.reshape(-1, size), slot_rows=self.slot_rows, row_slot=self.row_slot)
+        prompts, responses = torch.split(rows, [count * width for count, width in (self.prompts, self.responses)])
+        num_prompts, (num_responses, width) = self.prompts[0], self.responses
+        return _Slots(
+            prompts.view(*self.prompts, size),
+            responses.view(num_prompts, num_responses // num_prompts * width, size),
+            responses.view(*self.responses, size),
+        )
+
+    def tokens(self, prompts: torch.Tensor, by_response: torch.Tensor) -> torch.Tensor:
+        """The inverse of `slots` -> [T, heads, D]."""
+        rows = torch.cat([prompts.flatten(0, 1), by_response.flatten(0, 1)])
+        return unpad(rows, row_slot=self.row_slot).view(-1, self.heads, rows.shape[-1])
+
+
+class _Masks(NamedTuple):
+    """What is added to scores: 0 for keys that a query attends to, and -inf for others.
+
+    Attributes:
+        later_in_prompt: [m * P, P].
+        later_in_response: [m * R, R].
+        unused: [B * G, 1, P] the slots after the end of a prompt.
+    """
+
+    later_in_prompt: torch.Tensor
+    later_in_response: torch.Tensor
+    unused: torch.Tensor
+
+
+class _Index(NamedTuple):
+    """What all layers of a pass need."""
+
+    query: _HeadIndex
+    key: _HeadIndex
+    masks: _Masks
+
+
+@lru_cache(maxsize=1)
+def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
+    """Cached, because every layer needs the same."""
+    index, together = layout.shared, heads // key_heads
+    (num_prompts, width), (_, response_width) = index.prompt_shape, index.response_shape
+    unused = torch.zeros(num_prompts, 1, width) if index.prompt_mask is None else index.prompt_mask[:, 0]
+    return _Index(
+        _HeadIndex.of(index, heads, key_heads),
+        _HeadIndex.of(index, key_heads, key_heads),
+        _Masks(
+            _later(width).repeat(together, 1),
+            _later(response_width).repeat(together, 1),
+            unused.repeat_interleave(key_heads, dim=0),
+        ),
+    )
+
+
+def _later(width: int) -> torch.Tensor:
+    """[width, width] -inf for the keys after a query."""
+    return torch.full((width, width), float("-inf")).triu_(1)
