@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from rl_core.environment import disable_telemetry
+from rl_core.garbage import collect_and_skip_living
 
 _VARIABLES = {
     # The engine runs in this process: weights are passed by reference, and a step is a function call.
@@ -47,11 +48,10 @@ def contained_start() -> Iterator[None]:
     and puts libraries into LD_PRELOAD, which every child process would inherit. The trainer shares the process and
     needs all three as they were. Warnings about deprecated names of torch are suppressed.
 
-    What exists before the start, most of it modules, is left out of garbage collection, as vLLM does with everything
-    after the start: its start collects garbage five times, and each time would look through all of it.
+    Collections of garbage skip what exists before the start, as vLLM lets them skip everything after it: its start has
+    five of them.
     """
-    gc.collect()
-    gc.freeze()
+    collect_and_skip_living()
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     preload = os.environ.get("LD_PRELOAD")
     try:
@@ -69,14 +69,12 @@ def contained_start() -> Iterator[None]:
 
 @contextmanager
 def contained_end() -> Iterator[None]:
-    """Look for garbage once, at the end of a `with` block around the engine's end. vLLM does so twice in it, each time
-    among everything in the process, which takes half a second. What is left then is alive, and is left out of later
-    searches, as before the engine's end."""
+    """Collect garbage once, at the end of a `with` block around the engine's end. vLLM does so twice in it, each time
+    among everything in the process, which takes half a second, and lets later collections skip nothing any more."""
     collect = gc.collect
     gc.collect = lambda generation=2: 0
     try:
         yield
     finally:
         gc.collect = collect
-        gc.collect()
-        gc.freeze()
+        collect_and_skip_living()
