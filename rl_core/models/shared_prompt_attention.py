@@ -19,18 +19,7 @@ from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
 def tree_shared_prompt(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention on a CPU.
-
-    Args:
-        query: [T, H, D].
-        key: [T, G, D].
-        value: [T, G, D].
-        layout: The packed trees.
-        scale: Multiplies the scores.
-
-    Returns:
-        [T, H, D].
-    """
+    """Tree attention on a CPU; arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
     out: torch.Tensor = _SharedPrompt.apply(query, key, value, layout.shared, scale)  # type: ignore[no-untyped-call]
     return out
 

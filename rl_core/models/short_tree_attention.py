@@ -33,18 +33,8 @@ def is_short(layout: TreeLayout) -> bool:
 def tree_products(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention by products of matrices, in float32 at least, as the kernel computes it.
-
-    Args:
-        query: [T, H, D].
-        key: [T, G, D].
-        value: [T, G, D].
-        layout: The packed trees.
-        scale: Multiplies the scores.
-
-    Returns:
-        [T, H, D] in the number format of the queries.
-    """
+    """Tree attention by products of matrices, in float32 at least, as the kernel computes it; arguments and result are
+    those of `rl_core.models.tree_attention.tree_sdpa`."""
     index = _index(layout, query.shape[1], key.shape[1])
     precision = torch.promote_types(query.dtype, torch.float32)
     later_in_prompt, later_in_response, unused = (mask.to(precision) for mask in index.masks)
