@@ -9,8 +9,13 @@ import psutil
 Answer = TypeVar("Answer")
 
 
+def gone(pids: Collection[int]) -> bool:
+    """Whether none is left, not even one that has ended and waits for its parent to ask (a zombie)."""
+    return not any(map(psutil.pid_exists, pids))
+
+
 def living(pids: Collection[int]) -> list[int]:
-    """Those that run: neither gone nor ended and waiting for their parent to ask (a zombie).
+    """Those that run: neither gone nor a zombie.
 
     A process that ends between being listed and being looked at is gone; ``psutil.Process(pid)`` after
     ``psutil.pid_exists(pid)`` raises then.

@@ -103,6 +103,7 @@ def _attention_function(attend: TreeAttention) -> AttentionFunction:
 def _tree_sdpa(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
     """Tree attention with PyTorch's scaled dot product, padded; on a CPU without copies of prompts, and as products if
     the trees are short."""
-    on_cpu = tree_products if is_short(layout) else tree_shared_prompt
-    form = on_cpu if query.device.type == "cpu" else tree_sdpa
+    if query.device.type != "cpu":
+        return tree_sdpa(query, *states, layout=layout, scale=scale)
+    form = tree_products if is_short(layout) else tree_shared_prompt
     return form(query, *states, layout=layout, scale=scale)

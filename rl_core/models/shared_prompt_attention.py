@@ -6,7 +6,8 @@ Staats 2021, arXiv:2112.05682, section 2). The backward pass of flash attention 
 the scores and the log-sum-exp (Dao et al. 2022, arXiv:2205.14135, algorithm 4). If it is given the merged output and
 the merged log-sum-exp, each set's call therefore returns exactly the gradient's part of this set.
 
-Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt.
+Letters as in rl_core.models.tree_attention; N is the largest number of responses of a prompt. Threads share
+the work by whole heads, so equal inputs give equal bits with any number of threads.
 """
 
 from typing import Any, NamedTuple

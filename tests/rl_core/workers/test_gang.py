@@ -13,7 +13,7 @@ from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
 from tests.machines import SOON
-from tests.processes import living
+from tests.processes import gone
 from tests.rl_core.workers.sluggish import Bereft, Dying, Hanging, LateModel, LateProcess, Willing
 from tests.servers import wait_until
 
@@ -51,7 +51,7 @@ def opened(*kinds: type[RankActor], **limits: float) -> Gang:
 def assert_ended(gang: Gang) -> None:
     """All ranks, those too that did what they should."""
     assert gang.is_broken
-    wait_until(lambda: living([process.pid for process in gang.processes]) == [], "all ranks end", seconds=SOON)
+    wait_until(lambda: gone([process.pid for process in gang.processes]), "all ranks end", seconds=SOON)
 
 
 def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:

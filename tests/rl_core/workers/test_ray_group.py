@@ -39,7 +39,7 @@ from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from rl_core.workers.source_path import with_these_sources
 from tests.machines import SOON
-from tests.processes import listening, living
+from tests.processes import gone, listening
 from tests.rl_core.builders import groups_of
 from tests.servers import REPOSITORY, wait_until
 
@@ -390,7 +390,7 @@ def test_the_death_of_one_worker_ends_the_others_and_names_it(
         list(group.generate(requests_for(prompts, 4, run_seed=1, step=1), sampling))
     assert time.monotonic() - began < SOON
     group.close()
-    wait_until(lambda: living(pids) == [], "both workers end", seconds=30.0)
+    wait_until(lambda: gone(pids), "both workers end", seconds=30.0)
 
 
 @pytest.mark.slow
@@ -411,7 +411,7 @@ def test_its_death_is_noticed_soon_and_another_group_starts_clean(
     with pytest.raises(WorkerDied, match="open new ones"):
         first.old_log_probs([groups_of(train_groups)])
     first.close()
-    assert living([pid]) == []
+    assert gone([pid])
     other = groups.fresh()
     found = other.old_log_probs([groups_of(train_groups)])[0]
     other.close()
@@ -428,7 +428,7 @@ def test_a_worker_that_gets_no_further_is_shown_and_ended(groups: Groups, train_
     ):
         group.old_log_probs([groups_of(train_groups)])
     group.close()
-    wait_until(lambda: living([pid]) == [], "the worker ends", seconds=10.0)
+    wait_until(lambda: gone([pid]), "the worker ends", seconds=10.0)
 
 
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:

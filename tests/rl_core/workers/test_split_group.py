@@ -36,7 +36,7 @@ from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
 from tests.machines import SOON
-from tests.processes import living
+from tests.processes import gone
 from tests.results import differences, hashes
 from tests.rl_core.builders import groups_of
 from tests.servers import wait_until
@@ -125,7 +125,7 @@ def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
             group.old_log_probs([groups_of(train_groups)])
         with pytest.raises(WorkerDied, match=why):
             generation.result()
-    wait_until(lambda: living([trainer]) == [], "the trainer ends", seconds=SOON)
+    wait_until(lambda: gone([trainer]), "the trainer ends", seconds=SOON)
 
 
 def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
