@@ -55,8 +55,8 @@ MUTATIONS = (
     Mutation(
         name="token-ban",
         file="rl_core/rollout/token_ban.py",
-        before="logits[:, self._token_ids] += BANNED_LOGIT_BIAS",
-        after="logits[:, self._token_ids] += 0.0",
+        before="non_blocking=True)] += BANNED_LOGIT_BIAS",
+        after="non_blocking=True)] += 0.0",
         tests="tests/rl_core/rollout/test_vllm_engine.py",
     ),
     Mutation(

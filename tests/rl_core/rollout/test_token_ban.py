@@ -3,20 +3,49 @@
 import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate
+from vllm.v1.sample.logits_processor import LogitsProcessor as FirstRunnersProcessor
 from vllm.v1.sample.logits_processor.builtin import LogitBiasLogitsProcessor
+from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SecondRunnersProcessor
+from vllm.v1.worker.gpu.sample.logits_processor import build_custom_logits_processors_params_validator
 
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.token_ban import token_ban
+from tests.rl_core.rollout.memory_pool import MemoryPool
+
+BANNED = [3, 4, 17]
+
+
+def _logits() -> torch.Tensor:
+    return torch.randn(5, 20, generator=torch.Generator().manual_seed(1))
 
 
 def test_a_ban_is_the_bias_of_every_request() -> None:
-    banned, cpu = [3, 4, 17], torch.device("cpu")
-    parameters = SamplingParams(logit_bias=dict.fromkeys(banned, BANNED_LOGIT_BIAS))
+    cpu = torch.device("cpu")
+    parameters = SamplingParams(logit_bias=dict.fromkeys(BANNED, BANNED_LOGIT_BIAS))
     theirs = LogitBiasLogitsProcessor(None, cpu, False)
     update = BatchUpdate(batch_size=5, removed=[], added=[(i, parameters, None, []) for i in range(5)], moved=[])
     theirs.update_state(update)
-    ours = token_ban(banned)(None, cpu, False)
+    ours = token_ban(BANNED)(None, cpu, False)
     ours.update_state(update)
-    logits = torch.randn(5, 20, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(ours.apply(logits.clone()), theirs.apply(logits.clone()))
+    assert torch.equal(ours.apply(_logits()), theirs.apply(_logits()))
     assert not ours.is_argmax_invariant(), "greedy sampling is banned from them too"
+
+
+def test_both_of_vllms_model_runners_take_it() -> None:
+    ban = token_ban(BANNED)
+    assert issubclass(ban, FirstRunnersProcessor)
+    assert issubclass(ban, SecondRunnersProcessor)
+    build_custom_logits_processors_params_validator([ban])(SamplingParams())
+    first, second = ban(None, torch.device("cpu"), False), ban(None, None)
+    assert second.add_request(0, SamplingParams()), "the second runner skips processors that no request needs"
+    assert torch.equal(second.apply(_logits(), None), first.apply(_logits()))
+
+
+def test_it_survives_a_sleep_that_drops_what_its_constructor_made() -> None:
+    """The second runner makes its processors in the memory that vLLM's level 2 drops and does not restore."""
+    made = token_ban(BANNED)
+    with MemoryPool() as pool:
+        ban = made(None, None)
+    before = ban.apply(_logits(), None)
+    pool.drop()
+    assert torch.equal(ban.apply(_logits(), None), before)
