@@ -14,6 +14,7 @@ from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import has_vision, load_architecture
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.token_ban import token_ban
+from rl_core.rollout.vision_sizes import largest_sizes
 from rl_core.rollout.vllm_executor import executor_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def engine_arguments(
     from vllm.platforms import current_platform
 
     max_model_len = max_prompt_length + config.max_response_length
+    tokens_per_forward = max(max_model_len, config.max_num_seqs, _TOKENS_PER_FORWARD)
     arguments: dict[str, Any] = {
         "model": str(model_folder),
         "dtype": dtype,
@@ -66,7 +68,7 @@ def engine_arguments(
         "seed": seed % 2**32,  # vLLM seeds numpy too, which takes no more bits
         "max_model_len": max_model_len,
         "max_num_seqs": config.max_num_seqs,
-        "max_num_batched_tokens": max(max_model_len, config.max_num_seqs, _TOKENS_PER_FORWARD),
+        "max_num_batched_tokens": tokens_per_forward,
         # On a CPU, a seeded request whose prompt is computed in two chunks fails ("does not use offset").
         "enable_chunked_prefill": False,
         "enable_prefix_caching": True,
@@ -86,6 +88,9 @@ def engine_arguments(
         # processor may have others.
         arguments["mm_device_do_normalize"] = videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = 0  # the patches come from the trainer's cache
+        # A forward pass shows no more tokens of images than this, however large a single one may be.
+        largest = max(tokens_per_forward, 5 * max_prompt_length // 4)
+        arguments["mm_processor_kwargs"] = largest_sizes(model_folder, architecture, tokens=largest)
     if dtype == "bfloat16":
         # As the trainer has it (rl_core.models.float32_head): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
