@@ -38,6 +38,9 @@ from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prep
 from tasks.planning.step_times import step_times
 from tasks.results.measured_memory import measured_peaks
 
+_WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
+"""Beginnings of what names a problem with which no worker could start."""
+
 
 def planned_gpu(kind: str | None, gpu_gib: float | None) -> Gpu | None:
     """The GPU to plan for: of a kind, or with a memory, that this machine need not have; else this machine's, if any.
@@ -63,8 +66,8 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)
     if not any(problem.fatal and problem.where.startswith("model.lora") for problem in problems):
-        # Where the run does not fit, the memory is the more worth showing; workers that cannot be have no step time.
-        can_be = not any(problem.fatal and problem.where.startswith("cluster") for problem in problems)
+        # Where the run does not fit, the memory is the more worth showing; a run that cannot be has no step time.
+        can_be = not any(problem.fatal and problem.where.startswith(_WITHOUT_STEPS) for problem in problems)
         _print_forecast(located, run, console, gpu, with_step_time=can_be)
     code = _print_problems(problems, console)
     if with_config:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.activations import PATCHES_A_TOKEN
-from rl_core.planning.changes import changed, configured
+from rl_core.planning.changes import Change, configured, with_changes
+from rl_core.planning.cluster_changes import cluster_changes, is_possible, wider
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
@@ -25,28 +26,9 @@ SHORTEST_PROMPT: Final = 256
 _IMAGE_SHARE: Final = 0.75
 """The part of a prompt that an image may take, which leaves the rest to text."""
 
-_MOST_GPUS: Final = 64
-"""Most GPUs that are proposed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """Another value of a setting.
-
-    Attributes:
-        key: Its dotted key.
-        value: What it is set to; `auto` leaves it to the forecast.
-        shown: The value as a config file has it; with `auto`, what it becomes.
-        note: What has to be changed with it, for a person.
-    """
-
-    key: str
-    value: Any
-    shown: str
-    note: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key} to {self.shown}{self.note}"
+FEWEST_SEQUENCES: Final = 8
+"""Longest sequences in a GPU's KV cache with which a run is taken to fit. With fewer, a decode step reads all weights
+for a few tokens, and generating takes many times as long as it could."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,10 +60,17 @@ class MemoryLimit:
         """The part of a forecast that has to fit."""
         return forecast.peak_gib if self.on_gpu else forecast.machine_gib
 
+    def fewest_sequences(self, config: RunConfig) -> int:
+        """Longest sequences that the generator's cache has to hold: on a GPU `FEWEST_SEQUENCES`, or all of a step."""
+        return min(FEWEST_SEQUENCES, config.data.rollout_batch_size * config.rollout.n) if self.on_gpu else 1
+
     def fits(self, config: RunConfig, sizes: ModelSizes) -> bool:
-        """Whether a run fits, with at least one sequence in the generator's cache."""
+        """Whether a run fits, with enough sequences in the generator's cache, on workers that there can be."""
+        if not is_possible(config, sizes):
+            return False
         forecast = self.forecast(config, sizes)
-        return self.needed_gib(forecast) <= self.usable_gib and forecast.cached_sequences > 0
+        is_enough = forecast.cached_sequences >= self.fewest_sequences(config)
+        return is_enough and self.needed_gib(forecast) <= self.usable_gib
 
 
 def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
@@ -92,28 +81,18 @@ def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) ->
     """
     made: list[Change] = []
     for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
+        if change.key.startswith("cluster.") and not is_possible(with_changes(config, [*made, change]), sizes):
+            continue
         made.append(change)
         if limit.fits(with_changes(config, made), sizes):
             return _shown(config, sizes, limit, _needed(config, sizes, limit, made))
     return None
 
 
-def with_changes(config: RunConfig, changes: Sequence[Change]) -> RunConfig:
-    """The config with these changes."""
-    for change in changes:
-        config = changed(config, change.key, change.value)
-    return config
-
-
-def gpus_that_fit(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> int | None:
-    """The number of GPUs of this size on which the run fits if it is spread over them, as a multiple of what it has by
-    a power of two; None if no number up to `_MOST_GPUS` is enough."""
-    cluster = config.cluster
-    while cluster.ranks <= _MOST_GPUS // 2:
-        cluster = cluster.model_copy(update={"devices": 2 * cluster.devices, "sharding": "full"})
-        if limit.fits(changed(config, "cluster", cluster), sizes):
-            return cluster.ranks
-    return None
+def changes_to_more_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
+    """The changes of the section `cluster` with which the run fits on the fewest GPUs of this size, beyond those that
+    it has; None if no number up to `MOST_GPUS` is enough."""
+    return next((changes for changes in wider(config) if limit.fits(with_changes(config, changes), sizes)), None)
 
 
 def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Change]:
@@ -121,28 +100,29 @@ def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
     owners = ["actor", "critic"] if config.critic is not None else ["actor"]
     # The trainer computes the same in smaller passes, or a second time.
     if on_gpu:
-        yield from (_change(key, "auto") for key in auto_keys(config) if configured(config, key) != "auto")
+        yield from (Change.of(key, "auto") for key in auto_keys(config) if configured(config, key) != "auto")
     else:
         kinds = ("update", "experience")
-        yield from (_change(f"{owner}.micro_batch_size_per_device_for_{kind}", 1) for owner in owners for kind in kinds)
+        yield from (
+            Change.of(f"{owner}.micro_batch_size_per_device_for_{kind}", 1) for owner in owners for kind in kinds
+        )
         if config.trainer.async_save:
-            yield _change("trainer.async_save", False)
+            yield Change.of("trainer.async_save", False)
         if not config.model.recomputes_activations:
-            yield _change("model.gradient_checkpointing", True)
+            yield Change.of("model.gradient_checkpointing", True)
     smaller = (tokens for tokens in CHUNKS if tokens < config.model.log_prob_chunk_tokens)
-    yield from (_change("model.log_prob_chunk_tokens", tokens) for tokens in smaller)
-    if config.cluster.trainers > 1 and config.cluster.sharding != "full":
-        yield _change("cluster.sharding", "full")
+    yield from (Change.of("model.log_prob_chunk_tokens", tokens) for tokens in smaller)
+    yield from cluster_changes(config)
     # It rounds more.
     if config.model.dtype != "bfloat16":
-        yield _change("model.dtype", "bfloat16")
+        yield Change.of("model.dtype", "bfloat16")
     for owner in owners:
         if configured(config, f"{owner}.optim.strategy") != "adamw_bf16":
-            yield _change(f"{owner}.optim.strategy", "adamw_bf16")
+            yield Change.of(f"{owner}.optim.strategy", "adamw_bf16")
     # It trains less.
     if config.model.lora is None:
         if sizes.vision_parameters and not config.model.freeze_vision_tower:
-            yield _change("model.freeze_vision_tower", True)
+            yield Change.of("model.freeze_vision_tower", True)
         lora = LoraConfig()
         yield Change(key="model.lora", value=lora, shown=f"{{rank: {lora.rank}}}")
     yield from _shorter_prompts(config, sizes)
@@ -160,10 +140,6 @@ def _shorter_prompts(config: RunConfig, sizes: ModelSizes) -> Iterator[Change]:
         tokens //= 2
 
 
-def _change(key: str, value: Any) -> Change:
-    return Change(key=key, value=value, shown=str(value).lower() if isinstance(value, bool) else str(value))
-
-
 def _needed(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
     """Those of the changes without which the run does not fit, given up from the most expensive to the cheapest."""
     needed = list(changes)
@@ -178,5 +154,6 @@ def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Se
     """The changes with what `auto` becomes."""
     settled = limit.settled(with_changes(config, changes), sizes)
     return [
-        _change(change.key, configured(settled, change.key)) if change.value == "auto" else change for change in changes
+        Change.of(change.key, configured(settled, change.key)) if change.value == "auto" else change
+        for change in changes
     ]

@@ -222,6 +222,18 @@ def test_workers_that_cannot_be_have_no_step_time(size: str, tmp_path: Path) -> 
     assert "Step time" not in text and "step time" not in text
 
 
+def test_a_model_that_only_fits_with_shared_generators_is_planned_with_them(tmp_path: Path) -> None:
+    """32B on two machines: refused without them, with no step time for a generator that has no cache."""
+    baseline, options = str(ROOT / "configs" / "baselines" / f"{SEVEN_BILLION[0]}.yaml"), ("--runs-dir", str(tmp_path))
+    model = ("--set", "model.source.path=Qwen/Qwen2.5-VL-32B-Instruct", "--gpu", "h100")
+    cluster = "nodes: 2, devices: 8, address: auto"
+    refused = told_of(baseline, *options, *model, "--set", f"cluster={{{cluster}}}")
+    assert "problem memory of the GPU" in refused and "set cluster.tensor_parallel_size to 2 (then about" in refused
+    assert "Step time" not in refused and "step time" not in refused
+    planned = told_of(baseline, *options, *model, "--set", f"cluster={{{cluster}, tensor_parallel_size: 2}}")
+    assert "memory of the GPU" not in planned and "Step time" in planned
+
+
 def test_a_kind_of_gpu_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["plan", "configs/quickstart.yaml", "--runs-dir", str(tmp_path), "--gpu", "h1000"])
     assert done.exit_code != 0

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.fitting_changes import Change, MemoryLimit, fitting_changes, gpus_that_fit, with_changes
+from rl_core.planning.changes import Change, with_changes
+from rl_core.planning.fitting_changes import MemoryLimit, changes_to_more_gpus, fitting_changes
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 
@@ -106,4 +107,94 @@ def test_on_a_cpu_smaller_passes_come_first(configure: Configure) -> None:
 def test_where_nothing_is_enough_nothing_is_proposed(configure: Configure) -> None:
     config, sizes = vision_model(configure, "7B", "model.dtype=bfloat16")
     limit = MemoryLimit(gib=8.0, on_gpu=True)
-    assert fitting_changes(config, sizes, limit) is None and gpus_that_fit(config, sizes, limit) is None
+    assert fitting_changes(config, sizes, limit) is None and changes_to_more_gpus(config, sizes, limit) is None
+
+
+BATCHES = (
+    "model.dtype=bfloat16",
+    "data.rollout_batch_size=512",
+    "actor.global_batch_size=128",
+    "algorithm.kl={coef: 0.01}",
+)
+H100 = MemoryLimit(gib=79.6, on_gpu=True)
+
+
+def on(nodes: int, devices: int, *more: str) -> tuple[str, ...]:
+    """Batches as of EasyR1's examples, on so many GPUs; `more` of the section `cluster`."""
+    inside = ", ".join([f"nodes: {nodes}", f"devices: {devices}", *(["address: auto"] if nodes > 1 else []), *more])
+    return (*BATCHES, f"cluster={{{inside}}}")
+
+
+@pytest.mark.parametrize(
+    ("size", "cluster", "least"),
+    [("32B", on(2, 8), 2), ("32B", on(1, 8), 2), ("32B", on(2, 8, "sharding: hybrid"), 2), ("72B", on(2, 8), 4)],
+)
+def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(
+    configure: Configure, size: str, cluster: tuple[str, ...], least: int
+) -> None:
+    config, sizes = vision_model(configure, size, *cluster)
+    (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
+    changes = fitting_changes(config, sizes, H100)
+    assert changes and Change.of("cluster.tensor_parallel_size", least) in changes
+    assert f"set {', '.join(map(str, changes))} (then about" in told.fix and not keys(changes) & (ROUNDS | TRAINS_LESS)
+    written = [f"{change.key}={change.shown}" for change in changes]
+    planned = vision_model(configure, size, *cluster, *written)[0]
+    assert memory_problems(planned, sizes, available_gib=79.6, on_gpu=True) == []
+
+
+@pytest.mark.parametrize("devices", [5, 6, 7, 8])
+@pytest.mark.parametrize("size", ["7B", "32B"])
+def test_no_workers_are_proposed_that_cannot_share_the_layers(configure: Configure, size: str, devices: int) -> None:
+    """7B has 28 attention heads and 4 of keys and values, 32B 40 and 8, and each vision tower 16."""
+    limit = MemoryLimit(gib=23.7 if size == "7B" else 79.6, on_gpu=True)
+    config, sizes = vision_model(configure, size, *on(1, devices))
+    for changes in filter(None, (fitting_changes(config, sizes, limit), changes_to_more_gpus(config, sizes, limit))):
+        cluster = with_changes(config, changes).cluster
+        for ranks in (cluster.tensor_parallel_size, cluster.sequence_parallel_size):
+            assert sizes.heads % ranks == 0 and cluster.devices % ranks == 0
+        assert limit.fits(with_changes(config, changes), sizes)
+    assert not limit.fits(with_changes(config, [Change.of("cluster.tensor_parallel_size", 3)]), sizes)
+
+
+def test_a_single_small_gpu_is_told_how_many_it_would_take(configure: Configure) -> None:
+    """7B with all weights on 24 GiB: nothing is enough on one GPU, nor with whole generators on eight of them."""
+    config, sizes = vision_model(configure, "7B", *on(1, 1), "data.max_prompt_length=1024")
+    limit = MemoryLimit(gib=23.7, on_gpu=True)
+    changes = changes_to_more_gpus(config, sizes, limit)
+    assert changes and {"cluster.devices", "cluster.tensor_parallel_size"} <= keys(changes)
+    gpus = with_changes(config, changes).cluster.ranks
+    told = str(memory_problems(config, sizes, available_gib=23.7, on_gpu=True)[0])
+    assert f"spread it over {gpus} such GPUs: set {', '.join(map(str, changes))}" in told
+
+
+def test_workers_that_only_generate_train_too_where_their_device_is_too_small_for_the_model(
+    configure: Configure,
+) -> None:
+    split = on(2, 8, "placement: split", "generating_devices: 4")
+    config, sizes = vision_model(configure, "72B", *split, "rollout.staleness=1")
+    changes = fitting_changes(config, sizes, H100)
+    assert changes and {"cluster.placement", "cluster.tensor_parallel_size"} <= keys(changes)
+    assert with_changes(config, changes).cluster.placement == "colocated"
+
+
+def test_long_sequences_are_shared_before_anything_is_rounded(configure: Configure) -> None:
+    config, sizes = vision_model(configure, "7B", *on(1, 8), "rollout.max_response_length=32768")
+    changes = fitting_changes(config, sizes, MemoryLimit(gib=39.6, on_gpu=True))
+    assert "cluster.sequence_parallel_size" in keys(changes) and not keys(changes) & (ROUNDS | TRAINS_LESS)
+
+
+def test_a_cache_for_a_few_sequences_is_said_with_what_makes_it_larger(configure: Configure) -> None:
+    """With so few, a step of 32B was forecast to take 6,120 seconds, and nothing said why."""
+    shares = (f"rollout.gpu_memory_utilization={share / 100}" for share in range(15, 60))
+    config, sizes = next(
+        (config, sizes)
+        for config, sizes in (vision_model(configure, "7B", *on(1, 8), share) for share in shares)
+        if H100.forecast(config, sizes).cached_sequences
+    )
+    cached = H100.forecast(config, sizes).cached_sequences
+    assert cached < 8
+    (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
+    assert not told.fatal and told.where == "rollout.gpu_memory_utilization"
+    assert f"room for {cached} longest sequence(s)" in told.what
+    enough = fitting_changes(config, sizes, H100)
+    assert enough and keys(enough) == {"rollout.gpu_memory_utilization"} and told.fix.startswith(f"set {enough[0]}")
