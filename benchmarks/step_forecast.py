@@ -9,7 +9,7 @@ those of the arrangement itself.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean, median
+from statistics import median
 from typing import Any, Final
 
 from benchmarks.speed.comparison import PHASE_FIRST
@@ -114,10 +114,5 @@ def _part(step: MeasuredStep, part: str) -> float:
 
 def _forecast(steps: Sequence[MeasuredStep], rates: DeviceRates) -> StepTime:
     """The forecast of the arrangement of these steps, for responses as long as theirs."""
-    lengths = [step.work.lengths for step in steps]
-    usual = Lengths(
-        prompt=mean(one.prompt for one in lengths),
-        response=mean(one.response for one in lengths),
-        longest=mean(one.longest for one in lengths),
-    )
+    usual = Lengths.mean_of([step.work.lengths for step in steps])
     return step_time(replace(steps[0].work, lengths=usual), rates, steps[0].arrangement)

@@ -1,37 +1,45 @@
 """The forecast of step time, as `sightline plan` prints it."""
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say
 from rl_core.planning.placement_times import PlacementTime, fastest
-from tasks.planning.step_times import StepTimes
+from tasks.planning.step_times import SHARES, StepTimes
 
 
 def print_step_times(times: StepTimes, console: Console) -> None:
     """Print the forecast and where its rates come from, or why there is none."""
     if times.placements:
-        console.print(step_time_table(times.placements))
+        console.print(step_time_table(times))
+        say(console, _by_length(times))
         say(console, f"the rates of the devices: {times.told}")
     else:
         say(console, f"step time: {times.told}")
 
 
-def step_time_table(placements: Sequence[PlacementTime]) -> Table:
+def step_time_table(times: StepTimes) -> Table:
     """A row for each placement, with the seconds of a step and of its parts; the fastest one is marked."""
-    table = Table(title="Step time in seconds, a forecast", title_justify="left")
+    placements, is_alone = times.placements, len(times.placements) == 1
+    table = Table(title=f"Step time in seconds, a forecast for {times.lengths}", title_justify="left")
     table.add_column("placement")
     for column in ("generate", "update", "sync", "other", "step"):
         table.add_column(column, justify="right")
-    table.add_column("")
     best = fastest(placements)
     for placement in placements:
-        is_best = placement is best and len(placements) > 1
-        table.add_row(*_cells(placement), Text("fastest" if is_best else "", style="green"))
+        mark = Text("fastest" if placement is best else "", style="green")
+        table.add_row(*_cells(placement), *([] if is_alone else [mark]))
     return table
+
+
+def _by_length(times: StepTimes) -> str:
+    """The seconds of a step for responses of other lengths."""
+    shares = " / ".join(f"{100 * share:.0f}" for share in SHARES)
+    tokens, seconds = (
+        " / ".join(f"{value:,.0f}" for value in values) for values in zip(*times.by_length.items(), strict=True)
+    )
+    return f"with responses of {tokens} tokens ({shares} % of the longest), a step takes {seconds} seconds"
 
 
 def _cells(placement: PlacementTime) -> list[str]:

@@ -12,7 +12,7 @@ from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
 from rl_core.config.published import PublishedConfig
 from rl_core.config.reward import RewardConfig
-from rl_core.config.stages import EvaluationConfig, MergeConfig, StorageConfig, TrackingConfig
+from rl_core.config.stages import EvaluationConfig, MergeConfig, PlanningConfig, StorageConfig, TrackingConfig
 from rl_core.config.training import (
     ActorConfig,
     ColdStartConfig,
@@ -67,6 +67,8 @@ class RunConfig(Section):
     """Trackers that show the run."""
     storage: StorageConfig | None = None
     """Where the run is copied to; null copies nothing."""
+    planning: PlanningConfig = PlanningConfig()
+    """Lengths that `sightline plan` expects; they change nothing that the run computes."""
     published: PublishedConfig | None = None
     """The published result that this run is to reproduce; it changes nothing that the run computes."""
 

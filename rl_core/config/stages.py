@@ -1,4 +1,4 @@
-"""The sections around training: `evaluation`, `merge`, `tracking`, `storage`."""
+"""The sections around training: `evaluation`, `merge`, `tracking`, `storage`, `planning`."""
 
 from typing import Literal
 
@@ -119,3 +119,13 @@ class StorageConfig(Section):
                 "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, ...) in the environment"
             )
         return address
+
+
+class PlanningConfig(Section):
+    """What `sightline plan` takes for the forecast of step time until the run has steps of its own. Nothing that a run
+    computes depends on it, and it is in no digest."""
+
+    mean_prompt_length: float | None = Field(default=None, gt=0.0)
+    """Mean length of a prompt, in tokens, those of its images included. Null takes half of data.max_prompt_length."""
+    mean_response_length: float | None = Field(default=None, gt=0.0)
+    """Mean length of a response, in tokens. Null takes half of rollout.max_response_length."""

@@ -1,6 +1,7 @@
 """The rates of a GPU that has not been measured: what its memory and its arithmetic allow (roofline; Williams et al.
-2009), at stated efficiencies, in bfloat16. Not counted are attention's own arithmetic, what freezing saves, offloading,
-rewards, and the start of kernels in the trainer, which is what the update of a tiny model consists of."""
+2009), at stated efficiencies, in bfloat16. Not counted are the vision tower, attention's own arithmetic, what freezing
+saves, offloading, rewards, what workers of a generator wait for each other, and the start of kernels in the trainer,
+which is what the update of a tiny model consists of."""
 
 from typing import Final
 
@@ -13,7 +14,7 @@ from rl_core.planning.shards import is_sharded, part_of, shards
 from rl_core.planning.step_work import Lengths
 from rl_core.planning.training_state import BYTES, rl_training_state
 
-MEMORY_EFFICIENCY: Final = 0.6
+MEMORY_EFFICIENCY: Final = 0.7
 """Share of the memory bandwidth that a decode step or an optimizer reaches. An estimate: 60 to 85 % is a usual range
 for decoding (model bandwidth utilization)."""
 
@@ -27,33 +28,39 @@ LINK_EFFICIENCY: Final = 0.6
 STEP_OVERHEAD: Final = 0.002
 """Seconds that vLLM schedules and samples in a decode step. An estimate."""
 
+LAYER_SYNC: Final = 0.006
+"""Seconds in which the tensors of a linear layer (its weight, a bias or a norm) go to the generator through vLLM's
+loaders, which take them one at a time. An estimate."""
 
-def assumed_rates(config: RunConfig, sizes: ModelSizes, card: GpuCard, lengths: Lengths) -> DeviceRates:
-    """The rates of a card.
+
+def assumed_rates(config: RunConfig, lengths: Lengths, *, sizes: ModelSizes, card: GpuCard) -> DeviceRates:
+    """The rates of a card. The arithmetic of a decode step goes on while the weights are read: on these cards it takes
+    longer than reading them only with more than 150 to 300 sequences, which is not counted.
 
     Args:
         config: The run's config, in which every `auto` is settled.
+        lengths: Of prompts and responses: keys and values of that many tokens are read in a decode step.
         sizes: Sizes of its model.
         card: The kind of GPU.
-        lengths: Of prompts and responses: keys and values of that many tokens are read in a decode step.
     """
     bandwidth, flops = MEMORY_EFFICIENCY * card.bandwidth, ARITHMETIC_EFFICIENCY * card.flops
     link, number = LINK_EFFICIENCY * card.link, BYTES[config.model.dtype]
     engine = engine_part(config.cluster, sizes)
     context = lengths.prompt + lengths.response / 2  # half of a response is there on average
-    engine_forward = 2 * engine.parameters / flops
-    weights = sizes.parameters * number
+    language = sizes.parameters - sizes.vision_parameters
+    engine_language = engine.parameters - engine.vision_parameters
+    weights, loading = sizes.parameters * number, LAYER_SYNC * len(sizes.linear_layers)
     gathered = weights / link if shards(config.cluster) > 1 else 0.0
     return DeviceRates(
-        decode_fixed=engine.parameters * number / bandwidth + STEP_OVERHEAD,
-        decode_sequence=context * kv_bytes_per_token(config, engine) / bandwidth + engine_forward,
-        prefill_token=engine_forward,
+        decode_fixed=engine_language * number / bandwidth + STEP_OVERHEAD,
+        decode_sequence=context * kv_bytes_per_token(config, engine) / bandwidth,
+        prefill_token=2 * engine_language / flops,
         update_fixed=_optimizer_seconds(config, sizes, bandwidth=bandwidth, link=link),
         exchange=_whole_gradients(config, sizes) / shards(config.cluster) / link,
-        update_token=_operations(config) * sizes.parameters / flops,
-        forward_token=2 * sizes.parameters / flops,
-        sync_within=2 * weights / bandwidth + gathered,
-        sync_between=weights / link,
+        update_token=_operations(config) * language / flops,
+        forward_token=2 * language / flops,
+        sync_within=loading + 2 * weights / bandwidth + gathered,
+        sync_between=loading + weights / link,
         other=0.0,
     )
 

@@ -17,8 +17,9 @@ from rl_core.planning.settings import settle
 from rl_core.planning.step_time import Arrangement, StepTime, step_time
 from rl_core.planning.step_work import Lengths, StepWork
 
-RatesOf = Callable[[RunConfig], DeviceRates]
-"""The rates of the devices for a settled config, since sharding and recomputed activations change them."""
+RatesOf = Callable[[RunConfig, Lengths], DeviceRates]
+"""The rates of the devices for a settled config and the lengths of prompts and responses: sharding, recomputed
+activations and what is in the KV cache change them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,16 +59,22 @@ def placement_times(
     """
 
     def timed(placed: RunConfig) -> PlacementTime:
-        settled = settle(placed, sizes, gpu).config
-        work = StepWork.of(settled, lengths)
-        arrangement = Arrangement.of(
-            settled.cluster, in_flight=in_flight(settled, sizes, gpu, lengths), staleness=settled.rollout.staleness
-        )
-        return PlacementTime(config=placed, time=step_time(work, rates_of(settled), arrangement))
+        return PlacementTime(config=placed, time=forecast_step(placed, sizes, gpu, lengths=lengths, rates_of=rates_of))
 
     colocated = [timed(_placed(config, placement="colocated", staleness=0))]
     splits = [[timed(placed) for placed in group] for group in _splits(config, sizes, gpu)]
     return colocated + min(splits, key=lambda group: group[-1].time.step, default=[])
+
+
+def forecast_step(
+    config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None, *, lengths: Lengths, rates_of: RatesOf
+) -> StepTime:
+    """The forecast of a step in the placement of the config. The arguments are those of `placement_times`."""
+    settled = settle(config, sizes, gpu).config
+    arrangement = Arrangement.of(
+        settled.cluster, in_flight=in_flight(settled, sizes, gpu, lengths), staleness=settled.rollout.staleness
+    )
+    return step_time(StepWork.of(settled, lengths), rates_of(settled, lengths), arrangement)
 
 
 def fastest(times: Sequence[PlacementTime]) -> PlacementTime:

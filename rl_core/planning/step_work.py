@@ -1,6 +1,8 @@
 """The work of a training step: what has to be computed, whatever computes it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import mean
 from typing import Final, Self
 
 from rl_core.config.run import RunConfig
@@ -8,8 +10,8 @@ from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.planning.batches import optimizer_steps_a_step
 
 USUAL_SHARE: Final = 0.5
-"""How long prompts and responses are taken to be on average, as a share of the longest that the config allows, before
-any was measured."""
+"""How long prompts and responses are taken to be on average, as a share of the longest that the config allows, where
+nothing else is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,10 +30,25 @@ class Lengths:
 
     @classmethod
     def assumed(cls, config: RunConfig) -> Self:
-        """Lengths before any was measured: `USUAL_SHARE` of the longest, and some response as long as it may be."""
-        longest = config.rollout.max_response_length
-        prompt = USUAL_SHARE * config.data.max_prompt_length
-        return cls(prompt=prompt, response=USUAL_SHARE * longest, longest=float(longest))
+        """Lengths before any was measured: those of the section `planning`, else `USUAL_SHARE` of the longest, and some
+        response as long as it may be."""
+        expected, longest = config.planning, config.rollout.max_response_length
+        prompt = expected.mean_prompt_length or USUAL_SHARE * config.data.max_prompt_length
+        response = expected.mean_response_length or USUAL_SHARE * longest
+        return cls(prompt=prompt, response=response, longest=max(response, float(longest)))
+
+    @classmethod
+    def mean_of(cls, steps: Sequence[Self]) -> Self:
+        """The mean of the lengths of some steps."""
+        return cls(
+            prompt=mean(step.prompt for step in steps),
+            response=mean(step.response for step in steps),
+            longest=mean(step.longest for step in steps),
+        )
+
+    def with_responses(self, mean: float) -> Self:
+        """The same with responses of another mean length."""
+        return replace(self, response=mean, longest=max(mean, self.longest))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -133,13 +133,14 @@ def _as_before(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(config: RunConfig) -> dict[str, Any]:
     """The config without the keys that change no number: the name, where the run is shown, copied and uploaded, what it
-    is to reproduce, on which devices it runs, how checkpoints are written and how many are kept."""
+    is to reproduce, what a plan expects, on which devices it runs, how checkpoints are written, how many are kept."""
     return config.model_dump(
         mode="json",
         exclude={
             "experiment": True,
             "tracking": True,
             "storage": True,
+            "planning": True,
             "published": True,
             "cluster": True,
             "merge": {"push"},

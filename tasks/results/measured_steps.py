@@ -41,6 +41,13 @@ def measured_steps(run: RunDirectory, config: RunConfig, *, in_flight: int, gpu:
     return [step for step in steps if step is not None]
 
 
+def measured_lengths(run: RunDirectory) -> Lengths | None:
+    """The mean lengths of the newest steps of a run, on whatever devices they were made; None for a run without
+    steps."""
+    steps = [_lengths(record) for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
+    return Lengths.mean_of(steps) if steps else None
+
+
 def measured_step(
     timing: Mapping[str, Any], metrics: Mapping[str, Any], config: RunConfig, *, in_flight: int
 ) -> MeasuredStep | None:
@@ -49,11 +56,6 @@ def measured_step(
     columns: Mapping[str, Sequence[float]] = timing.get("workers", {})
     if not columns or any(columns["load_s"]) or not any(columns["generate_s"]) or not any(columns["update_s"]):
         return None
-    lengths = Lengths(
-        prompt=metrics["prompt_length/mean"],
-        response=metrics["response_length/mean"],
-        longest=metrics["response_length/max"],
-    )
     arrangement = _arrangement(columns, config, in_flight=in_flight, adds_up="exchange_s" in timing)
     generate, update = max(columns["generate_s"]), max(columns["update_s"])
     compare = 0.0
@@ -62,7 +64,7 @@ def measured_step(
         generate -= max(0.0, compare - (update - passes))
         update = passes
     return MeasuredStep(
-        work=StepWork.of(config, lengths),
+        work=StepWork.of(config, _lengths(metrics)),
         arrangement=arrangement,
         generate=generate,
         update=update,
@@ -70,6 +72,14 @@ def measured_step(
         sync=timing["sync_s"],
         compare=compare,
         total=timing["total_s"],
+    )
+
+
+def _lengths(metrics: Mapping[str, Any]) -> Lengths:
+    return Lengths(
+        prompt=metrics["prompt_length/mean"],
+        response=metrics["response_length/mean"],
+        longest=metrics["response_length/max"],
     )
 
 

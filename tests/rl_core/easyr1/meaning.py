@@ -107,6 +107,8 @@ OWN: Mapping[str, Any] = {
     "merge.push": None,
     "tracking.generations_to_log": 4,
     "tracking.gallery_items": 24,
+    "planning.mean_prompt_length": None,
+    "planning.mean_response_length": None,
     "published": None,
     "storage": None,
 }

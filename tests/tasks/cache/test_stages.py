@@ -72,6 +72,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("trainer.async_save=false", set()),
         ("trainer.save_on_epoch_end=false", AFTER_TRAINING),
         ("cluster={nodes: 2, devices: 4, sharding: hybrid}", set()),
+        ("planning={mean_prompt_length: 40, mean_response_length: 8}", set()),
         ("tracking.mlflow_uri=http://127.0.0.1:5000", set()),
         ("storage.address=s3://bucket/runs", set()),
         ("experiment=other", set()),
@@ -341,4 +342,5 @@ def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
     assert run_name(quickstart(), tag="20260101T000000") == f"{name}-20260101T000000"
     assert run_name(quickstart("tracking.mlflow_uri=null", "merge.push=owner/name")) == name
     assert run_name(quickstart("storage.address=/mnt/share", "storage.verify=false")) == name
+    assert run_name(quickstart("planning={mean_response_length: 8}")) == name
     assert run_name(quickstart("actor.optim.lr=1e-4")) != name

@@ -7,6 +7,9 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.planning.gpu import Gpu
+from rl_core.planning.gpu_cards import CARDS
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.placement_times import fastest
 from rl_core.planning.step_work import Lengths
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
@@ -90,7 +93,8 @@ def test_a_plan_takes_the_seconds_of_the_runs_own_steps(run: RunDirectory) -> No
     assert step_times(config, None, run, None).told.startswith("not known: nothing is published of this CPU's speed")
     record(run, COLOCATED, COLOCATED)
     times = step_times(config, None, run, None)
-    assert "measured in 2 steps of this run, with responses of 9 tokens on average and 12 at most" in times.told
+    assert "measured in 2 steps of this run" in times.told
+    assert times.lengths == "prompts of 40 and responses of 9 tokens (the run's own steps)"
     colocated, split, ahead = times.placements
     assert colocated.time.generate == pytest.approx(0.4) and colocated.time.update == pytest.approx(0.6)
     assert colocated.time.step == pytest.approx(1.5)
@@ -98,9 +102,33 @@ def test_a_plan_takes_the_seconds_of_the_runs_own_steps(run: RunDirectory) -> No
     assert ahead.time.step < split.time.step
 
 
-def test_a_gpu_of_which_nothing_is_known_is_named(run: RunDirectory) -> None:
-    from rl_core.planning.model_sizes import model_sizes
+def test_lengths_are_the_runs_own_on_whatever_devices_else_those_that_were_planned(run: RunDirectory) -> None:
+    """Seconds of other devices tell nothing, but the lengths of what was sampled there do."""
+    config, card = load_config(QUICKSTART), CARDS["h100"]
+    sizes, gpu = model_sizes(config.model.source), Gpu(memory_gib=card.memory_gib, name=card.name)
+    half = step_times(config, sizes, run, gpu)
+    assert half.lengths == "prompts of 32 and responses of 6 tokens (50% of the longest)"
+    planned = load_config(QUICKSTART, ["planning={mean_response_length: 4}"])
+    assert step_times(planned, sizes, run, gpu).lengths == (
+        "prompts of 32 (50% of the longest) and responses of 4 tokens (planning)"
+    )
+    record(run, COLOCATED, COLOCATED)
+    times = step_times(planned, sizes, run, gpu)
+    assert times.lengths == "prompts of 40 and responses of 9 tokens (the run's own steps)"
+    assert times.told.startswith("assumed from the data sheet of NVIDIA H100")
 
+
+def test_other_lengths_are_forecast_beside_the_expected_one(run: RunDirectory) -> None:
+    config, card = load_config(QUICKSTART), CARDS["h100"]
+    sizes, gpu = model_sizes(config.model.source), Gpu(memory_gib=card.memory_gib, name=card.name)
+    times = step_times(config, sizes, run, gpu)
+    longest = config.rollout.max_response_length
+    assert [*times.by_length] == [longest / 4, longest / 2, longest]
+    seconds = [*times.by_length.values()]
+    assert seconds == sorted(seconds) and seconds[1] == fastest(times.placements).time.step
+
+
+def test_a_gpu_of_which_nothing_is_known_is_named(run: RunDirectory) -> None:
     config = load_config(QUICKSTART)
     sizes = model_sizes(config.model.source)
     told = step_times(config, sizes, run, Gpu(memory_gib=24.0, name="NVIDIA TITAN")).told
