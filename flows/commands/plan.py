@@ -1,7 +1,7 @@
 """`sightline plan`: what would run, in under two seconds once the model's size is known. Imports neither Prefect nor
 torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from rl_core.planning.disk import disk_forecast
 from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.gpu_cards import CARDS
 from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rows import GIB, MemoryForecast, Turn
+from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, settings_words, trained_words
 from rl_core.planning.problem import Problem
@@ -159,26 +159,26 @@ def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
         shared = f" for {workers} workers" if workers > 1 else ""
         return f"{memory.machine_gib:.1f} GiB of the machine's memory{shared}"
     each = "each GPU" if workers > 1 else "the GPU"
-    unknown = "" if gpu.memory_gib is not None else ", whose size is not known, without a KV cache"
-    return f"{memory.peak_gib:.1f} GiB of {each}{unknown}"
+    if gpu.memory_gib is None:
+        return f"{memory.peak_gib:.1f} GiB of {each}, whose size is not known, without a KV cache"
+    return f"{memory.peak_gib:.1f} of {gpu.memory_gib:.1f} GiB of {each}"
 
 
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
-    """The forecast row by row, and beside each phase the most that the run has taken so far."""
+    """The forecast row by row: what is always there, the phases beside it, and the most that the run has taken in each
+    of them so far."""
     table = Table(title=f"Memory in GiB{_whose(memory)}", title_justify="left")
-    table.add_column("phase")
-    table.add_column("forecast", justify="right")
-    table.add_column("measured", justify="right")
-    table.add_column("of which")
-    for turn in get_args(Turn):
-        peak = f"{measured[turn]:.2f}" if turn in measured else ""
-        parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of(turn))
-        table.add_row(turn, f"{memory.turn_gib(turn):.2f}", peak, parts)
-    always = "always, on those that train" if memory.is_split else "always"
-    table.add_row(always, "", "", ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.rows_of("always")))
-    if memory.host_rows:
-        parts = ", ".join(f"{row.name} {row.gib:.2f}" for row in memory.host_rows)
-        table.add_row("machine's memory", f"{memory.host_gib:.2f}", "", parts)
+    for column in ("", "forecast", *(["measured"] if measured else []), "of which"):
+        table.add_column(column, justify="right" if column in ("forecast", "measured") else "left")
+    kept = memory.rows_of("always")
+    rows: list[tuple[str, float, Sequence[MemoryRow]]] = [
+        ("always, on those that train" if memory.is_split else "always", sum(row.gib for row in kept), kept),
+        *((turn, memory.turn_gib(turn), memory.rows_of(turn)) for turn in get_args(Turn)),
+        *([("machine's memory", memory.host_gib, memory.host_rows)] if memory.host_rows else []),
+    ]
+    for name, gib, parts in rows:
+        peak = [f"{measured[name]:.2f}" if name in measured else ""] if measured else []
+        table.add_row(name, f"{gib:.2f}", *peak, ", ".join(f"{row.name} {row.gib:.2f}" for row in parts))
     return table
 
 

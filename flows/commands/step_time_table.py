@@ -36,10 +36,9 @@ def step_time_table(times: StepTimes) -> Table:
 def _by_length(times: StepTimes) -> str:
     """The seconds of a step for responses of other lengths."""
     shares = " / ".join(f"{100 * share:.0f}" for share in SHARES)
-    tokens, seconds = (
-        " / ".join(f"{value:,.0f}" for value in values) for values in zip(*times.by_length.items(), strict=True)
-    )
-    return f"with responses of {tokens} tokens ({shares} % of the longest), a step takes {seconds} seconds"
+    tokens = " / ".join(f"{mean:,.0f}" for mean in times.by_length)
+    steps = " / ".join(f"{step:,.0f}" if step >= 10 else f"{step:.2f}" for step in times.by_length.values())
+    return f"with responses of {tokens} tokens ({shares} % of the longest), a step takes {steps} seconds"
 
 
 def _cells(placement: PlacementTime) -> list[str]:

@@ -195,8 +195,8 @@ def told_of(*arguments: str) -> str:
 
 
 def test_a_plan_forecasts_each_placement_on_a_kind_of_gpu_that_is_elsewhere(tmp_path: Path) -> None:
-    """And says which one is the fastest, and where the rates come from."""
-    baseline = str(ROOT / "configs" / "baselines" / f"{SEVEN_BILLION[0]}.yaml")
+    """And says which one is the fastest, for which lengths, and where the rates come from."""
+    baseline = str(ROOT / "configs" / "baselines" / "qwen2_5_vl_7b_geo3k_grpo.yaml")
     options = ("--runs-dir", str(tmp_path), "--set", "cluster.devices=8")
     text = told_of(baseline, *options, "--gpu", "h100")
     rows = [line for line in text.splitlines() if line.startswith(("│ colocated", "│ split"))]
@@ -204,6 +204,8 @@ def test_a_plan_forecasts_each_placement_on_a_kind_of_gpu_that_is_elsewhere(tmp_
     steps = {row: float(row.split("│")[6].replace(",", "")) for row in rows}
     assert [row for row in rows if "fastest" in row] == [min(steps, key=steps.__getitem__)]
     assert "assumed from the data sheet of NVIDIA H100 80GB HBM3" in text
+    assert "a forecast for prompts of 450 and responses of 400 tokens (planning)" in " ".join(text.split())
+    assert "with responses of 512 / 1,024 / 2,048 tokens (25 / 50 / 100 % of the longest), a step takes" in text
     assert "step time: not known: the kind of GPU is not known" in told_of(baseline, *options, "--gpu-gib", "80")
 
 
