@@ -45,10 +45,6 @@ class DeviceRates:
     apart_update: float = 0.0
     beside: float = 1.0
 
-    def slower(self, factor: float) -> Self:
-        """The rates of a device on which everything takes `factor` times as long."""
-        return self.generating(fixed=factor, growing=factor).updating(fixed=factor, growing=factor).waiting(factor)
-
     def generating(self, *, fixed: float, growing: float) -> Self:
         """The rates with other seconds of generation: times `fixed` of each decode step, times `growing` of each
         token."""
@@ -67,16 +63,4 @@ class DeviceRates:
             update_fixed=fixed * self.update_fixed,
             update_token=growing * self.update_token,
             forward_token=growing * self.forward_token,
-        )
-
-    def waiting(self, factor: float) -> Self:
-        """The rates with `factor` times the seconds of what no device computes."""
-        return replace(
-            self,
-            exchange=factor * self.exchange,
-            apart_generate=factor * self.apart_generate,
-            apart_update=factor * self.apart_update,
-            sync_within=factor * self.sync_within,
-            sync_between=factor * self.sync_between,
-            other=factor * self.other,
         )
