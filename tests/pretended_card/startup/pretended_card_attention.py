@@ -1,0 +1,124 @@
+"""The card's attention kernels in their plain form, for CPUs, whose torch has other ones.
+
+Each function takes the arguments of the operation after which it is named and returns its results; None stands for what
+only its backward pass reads, which is computed here from the inputs once more.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+Results = tuple[torch.Tensor | None, ...]
+
+
+def _weights(
+    query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, *, causal: bool, scale: float
+) -> torch.Tensor:
+    """[..., H, Q, D], [..., H, K, D] -> [..., H, Q, K]. The causal mask is aligned at the last token, as in flash
+    attention."""
+    scores = query @ key.transpose(-1, -2) * scale
+    if bias is not None:
+        scores = scores + bias.float()
+    if causal:
+        length, keys = scores.shape[-2:]
+        scores = scores.masked_fill(torch.ones(length, keys, dtype=torch.bool).triu(keys - length + 1), float("-inf"))
+    return scores.softmax(-1).nan_to_num(0.0)
+
+
+class _Attention:
+    """[..., H, Q, D] and twice [..., G, K, D]: attention and its gradients, computed in float32."""
+
+    def __init__(
+        self, query: Any, key: Any, value: Any, *, bias: Any = None, causal: bool, scale: float | None
+    ) -> None:
+        self._repeats = query.shape[-3] // key.shape[-3]
+        self._scale = scale if scale is not None else query.shape[-1] ** -0.5
+        self._dtype = query.dtype
+        self._query = query.float()
+        self._key, self._value = (part.float().repeat_interleave(self._repeats, dim=-3) for part in (key, value))
+        self._weights = _weights(self._query, self._key, bias, causal=causal, scale=self._scale)
+
+    def output(self) -> torch.Tensor:
+        return (self._weights @ self._value).to(self._dtype)
+
+    def gradients(self, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        of_weights = grad.float() @ self._value.transpose(-1, -2)
+        of_scores = self._weights * (of_weights - (of_weights * self._weights).sum(-1, keepdim=True)) * self._scale
+        of_value = self._weights.transpose(-1, -2) @ grad.float()
+        of_key = of_scores.transpose(-1, -2) @ self._query
+        of_query = of_scores @ self._key
+        return tuple(part.to(self._dtype) for part in (of_query, self._for_groups(of_key), self._for_groups(of_value)))
+
+    def _for_groups(self, grad: torch.Tensor) -> torch.Tensor:
+        return grad.unflatten(-3, (-1, self._repeats)).sum(-3)
+
+
+def _efficient(query: Any, key: Any, value: Any, bias: Any, *rest: Any, scale: Any = None) -> Results:
+    _lse, _dropout, causal = (*rest, *[False] * 3)[:3]
+    return (_Attention(query, key, value, bias=bias, causal=causal, scale=scale).output(), None, None, None)
+
+
+def _efficient_backward(
+    grad: Any, query: Any, key: Any, value: Any, bias: Any, *rest: Any, scale: Any = None
+) -> Results:
+    *_out_lse_seed_offset_dropout_mask, causal = (*rest, *[False] * 7)[:7]
+    return (*_Attention(query, key, value, bias=bias, causal=causal, scale=scale).gradients(grad), None)
+
+
+def _flash(query: Any, key: Any, value: Any, *rest: Any, scale: Any = None) -> Results:
+    _dropout, causal = (*rest, *[False] * 2)[:2]
+    return (_Attention(query, key, value, causal=causal, scale=scale).output(), *[None] * 8)
+
+
+def _flash_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any, scale: Any = None) -> Results:
+    *_out_lse_cum_and_max_lengths_dropout, causal = rest[:8]
+    return _Attention(query, key, value, causal=causal, scale=scale).gradients(grad)
+
+
+def _sequences(
+    query: Any, key: Any, value: Any, cum_q: Any, cum_k: Any, *, causal: bool, scale: Any
+) -> Iterator[tuple[slice, slice, _Attention]]:
+    """[T, H, D] and twice [S, G, D]: each sequence of queries, the keys of the same number, and their attention."""
+    bounds_q, bounds_k = cum_q.tolist(), cum_k.tolist()
+    for at in range(len(bounds_q) - 1):
+        of_q, of_k = slice(bounds_q[at], bounds_q[at + 1]), slice(bounds_k[at], bounds_k[at + 1])
+        parts = (part[where].transpose(0, 1) for part, where in ((query, of_q), (key, of_k), (value, of_k)))
+        yield of_q, of_k, _Attention(*parts, causal=causal, scale=scale)
+
+
+def _varlen(
+    query: Any, key: Any, value: Any, cum_q: Any, cum_k: Any, *rest: Any, scale: Any = None, **_options: Any
+) -> Results:
+    if cum_q is None:  # called by the padded form, which is computed as a whole
+        return (None,) * 5
+    _max_q, _max_k, _dropout, causal = rest[:4]
+    output = torch.zeros_like(query)
+    for of_q, _, attention in _sequences(query, key, value, cum_q, cum_k, causal=causal, scale=scale):
+        output[of_q] = attention.output().transpose(0, 1)
+    return (output, *[None] * 4)
+
+
+def _varlen_backward(
+    grad: Any, query: Any, key: Any, value: Any, *rest: Any, scale: Any = None, **_options: Any
+) -> Results:
+    _out, _lse, cum_q, cum_k, _max_q, _max_k, _dropout, causal = rest[:8]
+    if cum_q is None:
+        return (None,) * 3
+    of_query, of_key, of_value = (torch.zeros_like(part) for part in (query, key, value))
+    for of_q, of_k, attention in _sequences(query, key, value, cum_q, cum_k, causal=causal, scale=scale):
+        query_part, key_part, value_part = attention.gradients(grad[of_q].transpose(0, 1))
+        of_query[of_q] += query_part.transpose(0, 1)
+        of_key[of_k] += key_part.transpose(0, 1)
+        of_value[of_k] += value_part.transpose(0, 1)
+    return of_query, of_key, of_value
+
+
+PLAIN_FORMS: dict[str, Callable[..., Results]] = {
+    "aten::_scaled_dot_product_efficient_attention": _efficient,
+    "aten::_scaled_dot_product_efficient_attention_backward": _efficient_backward,
+    "aten::_scaled_dot_product_flash_attention": _flash,
+    "aten::_scaled_dot_product_flash_attention_backward": _flash_backward,
+    "aten::_flash_attention_forward": _varlen,
+    "aten::_flash_attention_backward": _varlen_backward,
+}
