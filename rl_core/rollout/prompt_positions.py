@@ -27,18 +27,21 @@ class LastAnswer:
 
     def __init__(self, compute: Callable[[list[int], list[Any]], Positions]) -> None:
         self._compute = compute
-        self._tokens: list[int] | None = None
+        self._tokens: list[int] = []
         self._images: list[Image] = []
         self._answer: Positions | None = None
         self.computed = 0
 
     def __call__(self, input_tokens: list[int], mm_features: list[Any]) -> Positions:
-        """[3, P] positions, and the difference of the next position to P. The requests of a prompt share the list of
-        its tokens, which is therefore not compared by value."""
+        """[3, P] positions, and the difference of the next position to P.
+
+        The lists of a prompt's requests are compared by value: on a GPU each request has one of its own, to which it
+        adds what it samples. Their numbers are the same objects, so this takes microseconds.
+        """
         images = [_image(feature) for feature in mm_features]
-        if self._answer is None or self._tokens is not input_tokens or self._images != images:
+        if self._answer is None or self._tokens != input_tokens or self._images != images:
             self._answer = self._compute(input_tokens, mm_features)
-            self._tokens, self._images = input_tokens, images
+            self._tokens, self._images = input_tokens.copy(), images
             self.computed += 1
         return self._answer
 

@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from vllm import SamplingParams
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.v1.core.sched.output import NewRequestData
+from vllm.v1.request import Request
 
 from rl_core.rollout.prompt_positions import LastAnswer, share_prompt_positions
 from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
@@ -22,7 +25,7 @@ def test_only_the_same_tokens_and_images_get_the_last_answer() -> None:
     questions = [
         (tokens, [_image("a", 0)]),
         (tokens, [_image("a", 0)]),
-        ([1, 2], [_image("a", 0)]),
+        ([1, 3], [_image("a", 0)]),
         (tokens, [_image("a", 0)]),
         (tokens, []),
         (tokens, [_image("b", 0)]),
@@ -31,8 +34,20 @@ def test_only_the_same_tokens_and_images_get_the_last_answer() -> None:
     ]
     for question in questions:
         positions, delta = remembered(*question)
-        assert (positions.tolist(), delta) == (_compute(*question)[0].tolist(), 3)
+        assert (positions.tolist(), delta) == (_compute(*question)[0].tolist(), sum(question[0]))
     assert remembered.computed == 6, "the second and the last question repeat the one before"
+
+
+def test_requests_share_the_answer_though_each_adds_its_samples_to_a_list_of_its_own() -> None:
+    """As the second model runner asks: with all tokens that a request has when it begins."""
+    remembered, prompt = LastAnswer(_compute), [1, 2]
+    for number in range(3):
+        request = Request(str(number), prompt, SamplingParams(), None)
+        begun = NewRequestData.from_request(request, ([0],), request._all_token_ids, uses_mrope=True)
+        assert remembered(begun.prefill_token_ids, [])[1] == 3
+        request.append_output_token_ids(number)
+    assert remembered.computed == 1
+    assert remembered(request._all_token_ids, [])[1] == 5, "a request that is put back begins with its samples"
 
 
 def test_a_text_model_needs_none() -> None:
