@@ -17,6 +17,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
+from rl_core.rollout.unnamed_memory import UnnamedMemory, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_cpu import with_cpu_classes
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
@@ -87,7 +88,9 @@ class VllmEngine:
         self._engine.apply_model(share_prompt_positions)
         self._config = config
         self._ranks = ranks
-        self._can_sleep: bool = arguments.enable_sleep_mode
+        self._forgotten: UnnamedMemory | None = None
+        if arguments.enable_sleep_mode:
+            (self._forgotten,) = self._engine.collective_rpc(unnamed_memory)
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
         self._running = RunningRequests(
@@ -176,15 +179,17 @@ class VllmEngine:
 
     def sleep(self) -> None:
         """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
-        if self._can_sleep and not self._asleep:
+        if self._forgotten is not None and not self._asleep:
             self._policy_version, self._has_weights = None, False
+            self._forgotten.save()
             self._engine.sleep(level=2)
             self._asleep = True
 
     def wake(self) -> None:
         """Take the memory back; the weights must be loaded afterwards. Does nothing on a CPU or if already awake."""
-        if self._asleep:
+        if self._forgotten is not None and self._asleep:
             self._engine.wake_up()
+            self._forgotten.restore()
             self._asleep = False
 
     def close(self) -> None:

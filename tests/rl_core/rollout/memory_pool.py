@@ -16,8 +16,10 @@ class MemoryPool(TorchDispatchMode):
         self._made: list[torch.UntypedStorage] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Compute, and keep the memory of results that are no views of arguments. (`torch.tensor` lifts what it has
-        made.)"""
+        """Compute, and keep the memory of results that are no views of arguments (`torch.tensor` lifts what it has
+        made). Pinned memory is the host's, and there is none without a GPU."""
+        if kwargs and kwargs.get("pin_memory"):
+            return func(*args, **(kwargs | {"pin_memory": False}))
         is_lifted = func is torch.ops.aten.lift_fresh.default
         given = set() if is_lifted else {storage.data_ptr() for storage in _storages([args, kwargs])}
         result = func(*args, **(kwargs or {}))
