@@ -109,12 +109,11 @@ def engine_arguments(
 
 
 def _tensor_parallel_arguments(ranks: GeneratorRanks) -> dict[str, Any]:
-    """Each rank has a scheduler of its own, and all of them must come to the same decisions."""
+    """Each rank has a scheduler of its own, and all of them come to the same decisions, with asynchronous scheduling
+    too: what a step has sampled is known when the step after the next is scheduled, neither earlier nor later."""
     return {
         "tensor_parallel_size": ranks.size,
         "distributed_executor_backend": executor_of(ranks),
-        # Otherwise it depends on the time that a step takes when the scheduler gets to know what has ended in it.
-        "async_scheduling": False,
         # It needs a process that sees the devices of all ranks, but each of ours may see only its own one.
         "disable_custom_all_reduce": True,
     }

@@ -34,14 +34,13 @@ def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: di
     assert _arguments(tiny_folders["qwen3_vl"], dtype="bfloat16").kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 256
 
 
-def test_ranks_that_hold_an_engine_together_share_its_cache_and_schedule_alike(tiny_folders: dict[str, Path]) -> None:
+def test_ranks_that_hold_an_engine_together_share_its_cache(tiny_folders: dict[str, Path]) -> None:
     """A single key/value head is on both ranks; of two heads each has one."""
     place = RankPlace(rank=1, size=4, ranks_a_node=4, meeting="tcp://127.0.0.1:1")
     ranks = GeneratorRanks(place=place, size=2, group=None)
     whole, part = _arguments(tiny_folders["llama"]), _arguments(tiny_folders["llama"], ranks=ranks)
     assert (whole.tensor_parallel_size, part.tensor_parallel_size) == (1, 2)
     assert part.kv_cache_memory_bytes == whole.kv_cache_memory_bytes
-    assert part.async_scheduling is False
     config = AutoConfig.from_pretrained(tiny_folders["llama"])
     config.num_key_value_heads = 2
     assert cache_bytes_per_token(config, dtype="float32", ranks=1) == 2 * cache_bytes_per_token(
