@@ -96,8 +96,8 @@ class ModelConfig(Section):
     """Number format of forward pass, backward pass and generator. With bfloat16 training is in mixed precision, as with
     EasyR1's mp_param_dtype: the optimizer updates float32 master weights (actor.optim.strategy)."""
     attention: Literal["auto", "sdpa", "varlen", "flash"] = "auto"
-    """Attention kernel of the trainer. On a GPU, in bfloat16, `auto` takes flash if flash-attn is installed, otherwise
-    varlen, PyTorch's own kernel for sequences of different lengths; everywhere else it takes sdpa."""
+    """Attention kernel of the trainer. On a GPU, in bfloat16, `auto` takes flash if flash-attn can be imported,
+    otherwise varlen, PyTorch's own kernel for sequences of different lengths; everywhere else it takes sdpa."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Recompute activations in the backward pass: less memory, about a third more time. `auto` is false on a CPU, and
     on a GPU true where the forecast does not fit without."""

@@ -1,6 +1,9 @@
 """Which attention the trainer uses on a machine, and why."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
@@ -28,7 +31,7 @@ def attention_problems(model: ModelConfig, *, has_gpu: bool) -> Iterator[Problem
 
 
 def attention_choice(model: ModelConfig, *, has_gpu: bool) -> AttentionChoice:
-    """The kernel of a configuration without problems. `auto` takes flash-attn where it is installed, then PyTorch's
+    """The kernel of a configuration without problems. `auto` takes flash-attn where it can be imported, then PyTorch's
     kernel for sequences of different lengths; both need a GPU and half precision."""
     if model.attention != "auto":
         return AttentionChoice(model.attention, "as configured")
@@ -43,9 +46,7 @@ def attention_choice(model: ModelConfig, *, has_gpu: bool) -> AttentionChoice:
 
 def missing_for_flash(model: ModelConfig, *, has_gpu: bool) -> str | None:
     """Why flash-attn cannot be used; None where it can."""
-    if has_gpu and find_spec("flash_attn") is None:
-        return "flash-attn is not installed (extra `flash`)"
-    return missing_for_varlen(model, has_gpu=has_gpu)
+    return missing_for_varlen(model, has_gpu=has_gpu) or _missing_package()
 
 
 def missing_for_varlen(model: ModelConfig, *, has_gpu: bool) -> str | None:
@@ -55,3 +56,26 @@ def missing_for_varlen(model: ModelConfig, *, has_gpu: bool) -> str | None:
     if model.dtype == "float32":
         return "there are no float32 kernels for it, and model.dtype is 'float32'"
     return None
+
+
+def _missing_package() -> str | None:
+    package = find_spec("flash_attn")
+    if package is None:
+        return "flash-attn is not installed (extra `flash`)"
+    error = _import_error(str(package.origin))
+    return None if error is None else f"flash-attn is installed, but not for this Python and PyTorch: {error}"
+
+
+@cache
+def _import_error(file: str) -> str | None:
+    """The last line of the error with which flash-attn's import ends, as its compiled part fits one version of PyTorch
+    only; None if it can be imported. Tried in another process, because it imports torch and planning does without.
+
+    Args:
+        file: Where the package is.
+    """
+    command = [sys.executable, "-c", "from flash_attn import flash_attn_varlen_func"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    if tried.returncode == 0:
+        return None
+    return (tried.stderr.strip().splitlines() or [f"its import ended with status {tried.returncode}"])[-1]

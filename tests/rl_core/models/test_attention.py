@@ -17,9 +17,20 @@ from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 
 @pytest.fixture
 def gpu_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that answers as one with a GPU and flash-attn would."""
+    """A machine that answers as one with a GPU would."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: name)
+
+
+@pytest.fixture
+def install_flash_attn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a package flash_attn with this content."""
+
+    def install(content: str) -> None:
+        (tmp_path / "flash_attn.py").write_text(content)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    return install
 
 
 def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +41,10 @@ def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path: Path) -> None:
+def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(
+    tmp_path: Path, install_flash_attn: Callable[[str], None]
+) -> None:
+    install_flash_attn("def flash_attn_varlen_func(): ...")
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "flash"
     assert attention_backend(model_config(tmp_path, dtype="bfloat16", attention="sdpa")) == "sdpa"
     assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
@@ -39,25 +53,33 @@ def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path: P
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
+def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(
+    tmp_path: Path, install_flash_attn: Callable[[str], None]
+) -> None:
+    install_flash_attn("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
+    half = model_config(tmp_path, dtype="bfloat16")
+    error = "not for this Python and PyTorch: ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10"
+    assert attention_choice(half, has_gpu=True) == ("varlen", f"auto: flash-attn is installed, but {error}")
+    assert attention_choice(half, has_gpu=False).backend == "sdpa"
+    with pytest.raises(ValueError, match="undefined symbol"):
+        attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
+
+
+@pytest.mark.usefixtures("gpu_machine")
+def test_flash_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
+def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(tmp_path: Path) -> None:
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "varlen"
     assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
     with pytest.raises(ValueError, match="no float32 kernels"):
         attention_backend(model_config(tmp_path, dtype="float32", attention="varlen"))
 
 
-def test_the_choice_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rl_core.planning.attention_rules.find_spec", lambda name: None)
+def test_the_choice_says_why(tmp_path: Path) -> None:
     half, full = model_config(tmp_path, dtype="bfloat16"), model_config(tmp_path, dtype="float32")
     assert attention_choice(half, has_gpu=True) == ("varlen", "auto: flash-attn is not installed (extra `flash`)")
     assert attention_choice(half, has_gpu=False) == ("sdpa", "auto: there is no NVIDIA GPU")
