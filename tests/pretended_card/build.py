@@ -83,7 +83,9 @@ def _asked_for(packages: Path) -> set[str]:
     undefined = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines() if " U " in line}
     texts = b"".join((packages / name).read_bytes() for name in _ASKED_BY_NAME)
     named = set(re.findall(r"\x00((?:cu|nvml)[A-Z]\w+)(?=\x00)", texts.decode("latin-1")))
-    in_sources = re.findall(r"\b(?:cuda|cu|nccl)[A-Z]\w+(?=[(\"])", "".join((packages / name).read_text() for name in _SOURCES))
+    in_sources = re.findall(
+        r"\b(?:cuda|cu|nccl)[A-Z]\w+(?=[(\"])", "".join((packages / name).read_text() for name in _SOURCES)
+    )
     return {name for name in undefined | named | set(in_sources) if _SYMBOL.fullmatch(name)}
 
 

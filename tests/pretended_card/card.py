@@ -24,7 +24,9 @@ class Card:
     libraries: Path
     state: Path
 
-    def environment(self, *, cards: int = 1, gib: float = 79.1, is_undefined_after_wake: bool = False) -> dict[str, str]:
+    def environment(
+        self, *, cards: int = 1, gib: float = 79.1, is_undefined_after_wake: bool = False
+    ) -> dict[str, str]:
         """The environment of a process on the card.
 
         Args:
@@ -36,16 +38,20 @@ class Card:
         shown = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         preloaded = sorted(self.libraries.glob("lib*.so*[0-9]")) + [self.libraries / CARD]
         python_path = [str(HERE / "startup"), shown.get("PYTHONPATH", "")]
-        return shown | {
-            "LD_PRELOAD": ":".join(map(str, preloaded)),
-            "LD_LIBRARY_PATH": str(self.libraries),
-            "TRITON_LIBCUDA_PATH": str(self.libraries),
-            "PATH": f"{HERE / 'tools'}:{Path(sys.executable).parent}:{shown.get('PATH', '')}",
-            "PYTHONPATH": ":".join(filter(None, python_path)),
-            "PRETENDED_CARD_STATE": str(self.state),
-            "PRETENDED_CARDS": str(cards),
-            "PRETENDED_CARD_GIB": str(gib),
-        } | ({"PRETENDED_CARD_UNDEFINED": "1"} if is_undefined_after_wake else {})
+        return (
+            shown
+            | {
+                "LD_PRELOAD": ":".join(map(str, preloaded)),
+                "LD_LIBRARY_PATH": str(self.libraries),
+                "TRITON_LIBCUDA_PATH": str(self.libraries),
+                "PATH": f"{HERE / 'tools'}:{Path(sys.executable).parent}:{shown.get('PATH', '')}",
+                "PYTHONPATH": ":".join(filter(None, python_path)),
+                "PRETENDED_CARD_STATE": str(self.state),
+                "PRETENDED_CARDS": str(cards),
+                "PRETENDED_CARD_GIB": str(gib),
+            }
+            | ({"PRETENDED_CARD_UNDEFINED": "1"} if is_undefined_after_wake else {})
+        )
 
     def calls(self) -> dict[str, Counter[str]]:
         """What ended processes called, by kind: "kernel", "kernel in a graph", "graph", "wait of the host", and "not

@@ -63,7 +63,9 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
 
 
 def _config(config: RunConfig, *, eager: bool) -> RunConfig:
-    rollout = config.rollout.model_copy(update={"enforce_eager": eager, "max_response_length": TOKENS, "gpu_memory_utilization": 0.4})
+    rollout = config.rollout.model_copy(
+        update={"enforce_eager": eager, "max_response_length": TOKENS, "gpu_memory_utilization": 0.4}
+    )
     return config.model_copy(update={"rollout": rollout})
 
 
@@ -111,7 +113,11 @@ def _children(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, list | tuple):
         return [(f"[{at}]", child) for at, child in enumerate(value)]
     if isinstance(value, torch.nn.Module):
-        return [(f".{key}", child) for part in (value._parameters, value._buffers, value._modules, vars(value)) for key, child in part.items()]
+        return [
+            (f".{key}", child)
+            for part in (value._parameters, value._buffers, value._modules, vars(value))
+            for key, child in part.items()
+        ]
     if type(value).__module__.startswith("vllm") and hasattr(value, "__dict__"):
         return [(f".{key}", child) for key, child in vars(value).items()]
     return []

@@ -10,6 +10,7 @@ compiled models, graphs and large tensors are not numbers.
 import atexit
 import ctypes
 import dataclasses
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,13 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretended_card_attention import PLAIN_FORMS
+from pretended_card_plain_forms import PLAIN_FORMS
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-_MOST_BYTES = int(float(os.environ.get("PRETENDED_CARD_COMPUTE_MIB", "16")) * 2**20)
+_MOST_BYTES = int(float(os.environ.get("PRETENDED_CARD_COMPUTE_MIB", "256")) * 2**20)
+# Inductor clears a cache of 50 MiB before each of hundreds of timings.
+_MOST_BYTES_TO_FILL = 2**24
+# A card has a program for each token or row at once; the interpreter has one after the other.
+_MOST_PROGRAMS = 2048
 
 # What these do is done by the card itself: taking memory, naming it, reading a number from it.
 _DONE = {
+    "aten::_efficient_attention_backward",  # computed as a whole by the operation that calls it
+    "aten::_efficient_attention_forward",
     "aten::_local_scalar_dense",
     "aten::_pin_memory",
     "aten::empty.memory_format",
@@ -50,40 +57,49 @@ _ON_THE_HOST_ALONE = {
     "aten::unique_consecutive",
     "aten::unique_dim",
 }
+_FILLING = {"aten::fill_.Scalar", "aten::zero_"}
 # These have one kernel for all devices, which launches others without asking for them by name.
 _FOR_ALL_DEVICES = {"aten::copy_"}
-_INTERPRETED = "vllm.v1.worker.gpu."
 
-_libraries: list[torch.library.Library] = []
+_computed_names: dict[str, torch.library.Library] = {}  # kept, because an operation's kernel goes with its library
 _left_out: Counter[str] = Counter()
 
 
-def compute_on_the_host() -> None:
-    """Have operations on the card computed on the host from now on, in this process."""
-    if _MOST_BYTES == 0 or not torch.backends.cuda.is_built():
+def compute_torch() -> None:
+    """Have torch's operations on the card computed on the host from now on, in this process."""
+    if _MOST_BYTES == 0:
         return
     # Its kernels are chosen from answers that the pretended library does not give.
     torch.backends.cudnn.enabled = False
     torch.backends.cuda.enable_cudnn_sdp(False)
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
     for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or name in _DONE:
-            continue
-        if name not in _FOR_ALL_DEVICES and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA"):
-            continue
-        operation = _operation(name)
-        if operation is None or not _changes_memory(operation):
-            continue
-        library.impl(name, _computed(operation), "CUDA", with_keyset=True, allow_override=True)
+        if name.startswith("aten::") and name not in _DONE:
+            _compute(name)
     _interpret_triton()
     if "PRETENDED_CARD_STATE" in os.environ:
         atexit.register(_write_left_out, Path(os.environ["PRETENDED_CARD_STATE"], f"left-out-{os.getpid()}.tsv"))
 
 
-def _operation(name: str) -> torch._ops.OpOverload | None:
-    packet, _, overload = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+def compute_vllm() -> None:
+    """Have those of vLLM's compiled operations computed on the host that have a plain form and have been loaded."""
+    if _MOST_BYTES == 0:
+        return
+    for name in PLAIN_FORMS:
+        if not name.startswith("aten::") and name not in _computed_names:
+            _compute(name)
+
+
+def _compute(name: str) -> None:
+    namespace, _, operator = name.partition("::")
+    packet, _, overload = operator.partition(".")
+    operation = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload or "default", None)
+    if operation is None or not _changes_memory(operation):
+        return
+    if name not in _FOR_ALL_DEVICES and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA"):
+        return
+    library = torch.library.Library(namespace, "IMPL")
+    library.impl(name, _computed(operation), "CUDA", with_keyset=True, allow_override=True)
+    _computed_names[name] = library
 
 
 def _changes_memory(operation: torch._ops.OpOverload) -> bool:
@@ -138,12 +154,14 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
     is_on_the_host_alone = name in _ON_THE_HOST_ALONE
     has_results = not any(argument.alias_info for argument in operation._schema.returns)
     is_plain = name in PLAIN_FORMS
+    # A plain form reads what it needs of a cache of keys and values, however large that is.
+    most_bytes = math.inf if is_plain else _MOST_BYTES_TO_FILL if name in _FILLING else _MOST_BYTES
     has_cpu_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     tensors = [at for at, argument in enumerate(operation._schema.arguments) if str(argument.type) == "Tensor"]
 
     def kernel(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         args = _without_numbers(args, tensors)
-        computes = _bytes_of((args, kwargs)) <= _MOST_BYTES and not torch.cuda.is_current_stream_capturing()
+        computes = _bytes_of((args, kwargs)) <= most_bytes and not torch.cuda.is_current_stream_capturing()
         if computes and is_on_the_host_alone:
             with _plain_torch():
                 host = _host_call(operation, args, kwargs)
@@ -209,7 +227,12 @@ def _interpret_triton() -> None:
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         compiled = real(self, *args, grid=grid, warmup=warmup, **kwargs)
-        if warmup or torch.cuda.is_current_stream_capturing() or not self.fn.__module__.startswith(_INTERPRETED):
+        is_own = self.fn.__module__.startswith("vllm.")
+        if warmup or not is_own or torch.cuda.is_current_stream_capturing():
+            return compiled
+        programs = math.prod(grid) if isinstance(grid, tuple | list) else 0
+        if programs > _MOST_PROGRAMS:
+            _left_out[f"triton: {self.fn.__name__}"] += 1
             return compiled
         plain = of(self)
         HostGrid(plain.rewrite(), plain.arg_names, grid)(*args, **kwargs)

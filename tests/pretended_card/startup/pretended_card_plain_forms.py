@@ -1,4 +1,4 @@
-"""The card's attention kernels in their plain form, for CPUs, whose torch has other ones.
+"""Kernels that torch and vLLM have for a card alone, in their plain form.
 
 Each function takes the arguments of the operation after which it is named and returns its results; None stands for what
 only its backward pass reads, which is computed here from the inputs once more.
@@ -114,11 +114,59 @@ def _varlen_backward(
     return of_query, of_key, of_value
 
 
-PLAIN_FORMS: dict[str, Callable[..., Results]] = {
+def _rms_norm(result: Any, states: Any, weight: Any, epsilon: float) -> None:
+    normed = states.float() * torch.rsqrt(states.float().pow(2).mean(-1, keepdim=True) + epsilon)
+    result.copy_(normed.to(states.dtype) * weight if weight is not None else normed)
+
+
+def _fused_add_rms_norm(states: Any, residual: Any, weight: Any, epsilon: float) -> None:
+    residual.add_(states)
+    _rms_norm(states, residual, weight, epsilon)
+
+
+def _silu_and_mul(result: Any, states: Any) -> None:
+    gate, up = states.chunk(2, dim=-1)
+    result.copy_(torch.nn.functional.silu(gate.float()).to(states.dtype) * up)
+
+
+def _reshape_and_cache(
+    key: Any, value: Any, key_cache: Any, value_cache: Any, slots: Any, *_formats_and_scales: Any
+) -> None:
+    """[T, G, D] into caches [blocks, block, G, D], at slots [T] of which negative ones are no tokens."""
+    tokens = (slots >= 0).nonzero().flatten()
+    block, at = slots[tokens] // key_cache.shape[1], slots[tokens] % key_cache.shape[1]
+    key_cache[block, at], value_cache[block, at] = key[tokens], value[tokens]
+
+
+def _flash_with_cache(query: Any, key: Any, value: Any, *rest: Any) -> Results:
+    """vLLM's FlashAttention 3: queries [T, H, D]; keys and values [S, G, D], or in the pages of a table."""
+    out, cum_q, cum_k, used, pages, scale, causal = (rest[at] for at in (3, 4, 5, 8, 11, 20, 21))
+    bounds = cum_q.tolist()
+    for number, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        if end == start:
+            continue
+        if pages is None:
+            of_keys = slice(*cum_k[number : number + 2].tolist())
+            keys, values = key[of_keys], value[of_keys]
+        else:
+            length = int(used[number])
+            own = pages[number, : -(-length // key.shape[1])].long()
+            keys, values = (part[own].flatten(0, 1)[:length] for part in (key, value))
+        parts = (part.transpose(0, 1) for part in (query[start:end], keys, values))
+        out[start:end] = _Attention(*parts, causal=causal, scale=scale).output().transpose(0, 1)
+    return (None,) * 4
+
+
+PLAIN_FORMS: dict[str, Callable[..., Results | None]] = {
     "aten::_scaled_dot_product_efficient_attention": _efficient,
     "aten::_scaled_dot_product_efficient_attention_backward": _efficient_backward,
     "aten::_scaled_dot_product_flash_attention": _flash,
     "aten::_scaled_dot_product_flash_attention_backward": _flash_backward,
     "aten::_flash_attention_forward": _varlen,
     "aten::_flash_attention_backward": _varlen_backward,
+    "_C::rms_norm": _rms_norm,
+    "_C::fused_add_rms_norm": _fused_add_rms_norm,
+    "_C::silu_and_mul": _silu_and_mul,
+    "_C_cache_ops::reshape_and_cache_flash": _reshape_and_cache,
+    "_vllm_fa3_C::fwd": _flash_with_cache,
 }
