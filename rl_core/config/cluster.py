@@ -50,7 +50,8 @@ class ClusterConfig(Section):
     wait_for_all_seconds: float = Field(default=300.0, gt=0.0)
     """With `min_workers`, how long an attempt waits for room for all workers."""
     start_timeout_seconds: float = Field(default=300.0, gt=0.0)
-    """Longest time until all workers have their devices, and then until they have loaded the model."""
+    """Longest time until all workers have their devices, and then until they have loaded the model. The time in which a
+    disk of 50 MB/s reads the model's weights is added."""
     hang_timeout_seconds: float = Field(default=1800.0, gt=0.0)
     """Longest time without any progress of a call; after that the workers are ended, and training is tried again from
     the last checkpoint. It must be longer than the longest update."""

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.run_directory import RunDirectory
+
+SLOW_DISK: Final = 50_000_000
+"""Bytes a second of the slowest disk, or network file system, for which a start is waited."""
 
 
 def base_model(config: RunConfig, run: RunDirectory) -> Path:
@@ -31,6 +35,11 @@ class WorkerFolders:
     data: Path
     images_per_prompt: int
     videos_per_prompt: int = 0
+
+    @property
+    def reading_seconds(self) -> int:
+        """How long a slow disk reads the model's weights: 22 minutes for 65 GB."""
+        return sum(file.stat().st_size for file in self.model.glob("*.safetensors")) // SLOW_DISK
 
     @classmethod
     def of_run(cls, config: RunConfig, run: RunDirectory, datasets: Mapping[str, PreparedDataset]) -> "WorkerFolders":

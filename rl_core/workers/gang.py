@@ -32,6 +32,10 @@ class TookTooLong(WorkerDied):
     """Ranks have been ended because they took too long; none had died before."""
 
 
+def _start_limit(time: str) -> str:
+    return f"{time} (cluster.start_timeout_seconds: raise it if the machine or its disk is merely slow)"
+
+
 class Gang:
     """The actors of all ranks.
 
@@ -50,6 +54,7 @@ class Gang:
         *,
         start_seconds: float,
         hang_seconds: float,
+        reading_seconds: float = 0.0,
         member: str = "worker",
         last_words: Callable[[int], str] = lambda pid: "",
     ) -> None:
@@ -57,9 +62,10 @@ class Gang:
 
         Args:
             actors: The actors of all ranks, in their order.
-            start_seconds: The longest time from now until `open` has ended.
-            member: What a rank is called in messages, such as "generating worker".
+            start_seconds: The longest time from now until `open` has ended, without `reading_seconds`.
             hang_seconds: The longest time of a call without any progress.
+            reading_seconds: The longest time in which `open` reads weights.
+            member: What a rank is called in messages, such as "generating worker".
             last_words: Finds what a process of this id has written before it died, if that is known.
         """
         self.policy_version = 0
@@ -67,6 +73,7 @@ class Gang:
         self._actors = actors
         self._member = member
         self._start_seconds = start_seconds
+        self._reading_seconds = reading_seconds
         self._start_deadline = time.monotonic() + start_seconds
         self._watch = WorkerWatch(
             actors, member=member, hang_seconds=hang_seconds, log=self._log, last_words=last_words
@@ -89,7 +96,8 @@ class Gang:
         waiting = ray.wait(asked, num_returns=len(asked), timeout=self._seconds_to_start)[1]
         if waiting:
             late = self._names(asked.index(ref) for ref in waiting)
-            self._end(f"the process of {late} did not start within {self._start_limit}", TookTooLong)
+            limit = _start_limit(f"{self._start_seconds:g} s")
+            self._end(f"the process of {late} did not start within {limit}", TookTooLong)
         self._watch.processes = [self._got(ref, rank, _START) for rank, ref in enumerate(asked)]
 
     @property
@@ -104,10 +112,10 @@ class Gang:
         return found
 
     def open(self, openings: Sequence[object]) -> None:
-        """Open the worker of each rank. Raises its error, and WorkerDied if it has not ended within `start_seconds`."""
+        """Open the worker of each rank. Raises its error, and WorkerDied if it has not ended in time."""
         messages = [self._packed(opening) for opening in openings]
         pending = {actor.open.remote(message): rank for rank, (actor, message) in self._with(messages)}
-        self._gathered(pending, _START, seconds=self._seconds_to_start)
+        self._gathered(pending, _START, seconds=self._seconds_to_start + self._reading_seconds)
 
     def call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         """[rank] -> the result of the method, with the same arguments everywhere, which are sent to each machine
@@ -176,7 +184,7 @@ class Gang:
                     )
                 if deadline is not None and time.monotonic() > deadline:
                     late, doing = self._names(pending.values()), self._watch.stacks(pending.values())
-                    limit = self._start_limit if method == _START else f"{seconds:g} s"
+                    limit = self._limit_of_open if method == _START else f"{seconds:g} s"
                     self._end(f"{late} did not end {method} within {limit}; what is being done:\n{doing}", TookTooLong)
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
@@ -197,11 +205,9 @@ class Gang:
         return max(0.0, self._start_deadline - time.monotonic())
 
     @property
-    def _start_limit(self) -> str:
-        return (
-            f"{self._start_seconds:g} s (cluster.start_timeout_seconds: raise it if the machine or its disk is merely "
-            f"slow)"
-        )
+    def _limit_of_open(self) -> str:
+        reading = f" and {self._reading_seconds:g} s to read the weights" if self._reading_seconds else ""
+        return _start_limit(f"{self._start_seconds:g} s{reading}")
 
     def _names(self, ranks: Iterable[int]) -> str:
         return ", ".join(map(self._watch.name, sorted({*ranks})))

@@ -93,6 +93,7 @@ class RayWorkerGroup:
         gang = Gang(
             actors,
             start_seconds=config.start_timeout_seconds,
+            reading_seconds=opening.folders.reading_seconds,
             member=_MEMBER[role],
             hang_seconds=config.hang_timeout_seconds,
             last_words=cluster.last_words,

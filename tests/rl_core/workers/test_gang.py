@@ -33,11 +33,13 @@ def cluster() -> Iterator[None]:
     cluster.close()
 
 
-def gang_of(*kinds: type[RankActor], start_seconds: float = SOON, hang_seconds: float = SOON) -> Gang:
+def gang_of(
+    *kinds: type[RankActor], start_seconds: float = SOON, hang_seconds: float = SOON, reading_seconds: float = 0.0
+) -> Gang:
     """A rank of each kind, whose process already runs if it ever will: no limit is for a busy machine."""
     actors = [ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(kind).remote() for kind in kinds]
     ray.get([actor.process.remote() for actor, kind in zip(actors, kinds, strict=True) if kind is not LateProcess])
-    return Gang(actors, start_seconds=start_seconds, hang_seconds=hang_seconds)
+    return Gang(actors, start_seconds=start_seconds, hang_seconds=hang_seconds, reading_seconds=reading_seconds)
 
 
 def opened(*kinds: type[RankActor], **limits: float) -> Gang:
@@ -63,15 +65,23 @@ def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: 
 
 def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster: None) -> None:
     """The limit is that of both parts of the start together."""
-    gang = gang_of(Willing, LateModel, start_seconds=LIMIT)
+    gang = gang_of(Willing, LateModel, start_seconds=LIMIT, reading_seconds=1)
     gang.find_processes()
     with pytest.raises(WorkerDied) as error:
         gang.open([None, None])
     said = f"{error.value}"
-    assert re.match(rf"{SECOND} did not end start {WHAT_TO_DO}", said)
+    what_to_do = WHAT_TO_DO.replace("4 s", "4 s and 1 s to read the weights")
+    assert re.match(rf"{SECOND} did not end start {what_to_do}", said)
     assert "reads_from_a_dead_disk" in said
     assert "worker 0" not in said
     assert_ended(gang)
+
+
+def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
+    gang = gang_of(Willing, start_seconds=0.001, reading_seconds=SOON)
+    gang.open([None])
+    assert gang.call("update", None) == [None]
+    gang.close()
 
 
 @pytest.mark.parametrize("kind", ["call", "call_beside"])
