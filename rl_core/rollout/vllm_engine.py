@@ -203,6 +203,7 @@ class VllmEngine:
             try:
                 self.wake()
             finally:
+                self._forgotten = None
                 self._engine.renderer.shutdown()
                 self._engine.engine_core.shutdown()
 
