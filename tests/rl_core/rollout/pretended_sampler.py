@@ -21,7 +21,7 @@ from tests.rl_core.rollout.memory_pool import MemoryPool
 from tests.rl_core.rollout.pretended_cuda import BANNED
 
 CPU = torch.device("cpu")
-REQUESTS, VOCABULARY, PROMPT, STEPS = 32, 16, [1, 2, 3], 6
+REQUESTS, VOCABULARY, PROMPT, STEPS = 24, 16, [1, 2, 3], 6
 
 
 class HostMemory(TorchDispatchMode):
@@ -101,12 +101,12 @@ def findings(config: Any) -> dict[str, Any]:
         logits = favours.expand(REQUESTS, -1)
         seeds = [7, 7, *range(100, 98 + REQUESTS)]
         tokens, log_probs = _generated(runner, logits, seeds, STEPS)
-        again, _ = _generated(runner, logits, seeds, 2)
+        again, _ = _generated(runner, logits, seeds, 1)
         runner.memory.save()
         runner.pool.drop()
         dropped = bool(runner.rope.positions.any())
         runner.memory.restore()
-        awake, _ = _generated(runner, logits, seeds, 2)
+        awake, _ = _generated(runner, logits, seeds, 1)
         return {
             "logits": favours.tolist(),
             "tokens": tokens.tolist(),

@@ -55,7 +55,7 @@ def test_equal_seeds_sample_equal_tokens_and_others_do_not(found: dict[str, Any]
     tokens = torch.tensor(found["sampler"]["tokens"])
     assert torch.equal(tokens[:, 0], tokens[:, 1])
     assert len(tokens.T.unique(dim=0)) == tokens.shape[1] - 1, "all others differ"
-    assert torch.equal(torch.tensor(found["sampler"]["again"]), tokens[:2])
+    assert torch.equal(torch.tensor(found["sampler"]["again"]), tokens[:1])
 
 
 def test_tokens_follow_the_distribution_without_the_banned_ones(found: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def test_tokens_follow_the_distribution_without_the_banned_ones(found: dict[str,
     counts = torch.bincount(tokens, minlength=len(expected))
     likely = expected > 5
     statistic = float(((counts - expected) ** 2 / expected)[likely].sum())
-    assert likely.sum() >= 8 and statistic < 39.3, "one seed in a thousand would exceed this for 16 degrees of freedom"
+    assert likely.sum() >= 6 and statistic < 34.6, "one seed in a thousand would exceed this for 13 degrees of freedom"
 
 
 def test_log_probs_are_those_of_the_distribution(found: dict[str, Any]) -> None:
