@@ -53,17 +53,19 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
 
 @contextmanager
 def adapters_off(model: nn.Module) -> Iterator[None]:
-    """Inside the block the model computes without its adapters."""
+    """Inside the block the model computes without its adapters, which are still trained parameters."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
+    # Not by peft's `enable_adapters`, which freezes them too: FSDP2 notes in the first pass through a model which
+    # parameters have a gradient, and in which number format it is added up.
     layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     for layer in layers:
-        layer.enable_adapters(False)
+        layer._disable_adapters = True
     try:
         yield
     finally:
         for layer in layers:
-            layer.enable_adapters(True)
+            layer._disable_adapters = False
 
 
 class UnadaptedPolicy(PolicyModel):
