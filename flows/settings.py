@@ -6,7 +6,7 @@ Every value is a default: a variable that is already set keeps its value.
 import os
 from typing import Final
 
-from rl_core.environment import disable_telemetry, share_cores
+from rl_core.environment import ALLOCATOR, disable_telemetry, share_cores
 from rl_core.redaction import redact_logs
 
 FLOW_DEFAULTS: Final = {
@@ -14,9 +14,7 @@ FLOW_DEFAULTS: Final = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     # Prefect's default of 5 retries delays the end of a run by minutes when the server is gone.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
-    # Trainer and vLLM take and give back large parts of a GPU in each step, which leaves gaps in fixed segments. vLLM
-    # switches this off by itself around the memory that sleeps.
-    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    **ALLOCATOR,
     # Prefect's pages show the logs of this project too.
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,rl_core",
 }

@@ -17,6 +17,14 @@ TELEMETRY_OFF = {
     "WANDB_ERROR_REPORTING": "false",
 }
 
+# Trainer and vLLM take and give back large parts of a GPU in each step, which leaves gaps in fixed segments; vLLM
+# switches growing ones off by itself around the memory that sleeps. A pinned block is rounded up to a power of two if
+# it may be kept for reuse, and moments in the host's memory would take up to twice their size. Do not set the key of
+# the rounding, pinned_max_round_threshold_mb, alone: torch 2.13 then reuses a block for a larger one (pytorch#192722).
+ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_size_mb:1"}
+"""How torch takes memory where there is a GPU, on which the forecast of memory counts: segments grow, and a pinned
+block of more than 1 MiB has the size that was asked for."""
+
 _INTEL_OPENMP = Path(sys.prefix, "lib", "libiomp5.so")
 
 

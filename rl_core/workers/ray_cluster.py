@@ -1,6 +1,7 @@
 """The Ray cluster of a run: one that is started on this machine and ends with the run, or one that is joined."""
 
 import logging
+import os
 import re
 import signal
 import socket
@@ -16,7 +17,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.environment import TELEMETRY_OFF
+from rl_core.environment import ALLOCATOR, TELEMETRY_OFF
 from rl_core.workers.cluster_machines import room_on_machines
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.node_probe import NodeProbe
@@ -200,9 +201,11 @@ class RayCluster:
         return False
 
     def _environment(self) -> dict[str, Any]:
-        """The runtime environment of an actor. What the config says of a variable wins."""
+        """The runtime environment of an actor, the same on all machines, whoever has started Ray there. What the
+        config says of a variable wins."""
         asked = dict(self.config.runtime_env)
-        variables = {**TELEMETRY_OFF, "PYTHONPATH": with_these_sources()}
+        allocator = {name: os.environ.get(name, value) for name, value in ALLOCATOR.items()}
+        variables = {**TELEMETRY_OFF, **allocator, "PYTHONPATH": with_these_sources()}
         if not self.on_gpu:
             variables["CUDA_VISIBLE_DEVICES"] = ""
         given = asked.pop("env_vars", None) or {}

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from rl_core.environment import TELEMETRY_OFF, disable_telemetry, threads_of_a_worker
+from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, disable_telemetry, threads_of_a_worker
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -24,6 +25,24 @@ def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch: pytest
 def test_make_exports_the_same_variables() -> None:
     exported = dict(re.findall(r"^export (\w+) = (\S+)$", MAKEFILE.read_text(), flags=re.MULTILINE))
     assert exported == TELEMETRY_OFF
+
+
+@pytest.mark.parametrize("setting", ALLOCATOR["PYTORCH_ALLOC_CONF"].split(","))
+def test_torch_knows_each_setting_of_its_allocator(setting: str) -> None:
+    """A CPU build takes any key, but of the ones that it knows it reads the value."""
+    before = torch._C._accelerator_getAllocatorSettings()
+    try:
+        torch._C._accelerator_setAllocatorSettings(setting)
+        with pytest.raises(ValueError):
+            torch._C._accelerator_setAllocatorSettings(f"{setting.partition(':')[0]}:no value")
+    finally:
+        torch._C._accelerator_setAllocatorSettings(before)
+
+
+def test_pinned_memory_is_neither_rounded_up_nor_handed_to_a_larger_request() -> None:
+    """Both follow from the bound on the blocks that are kept, and from no other key of torch 2.13."""
+    settings = dict(setting.split(":") for setting in ALLOCATOR["PYTORCH_ALLOC_CONF"].split(","))
+    assert [name for name in settings if name.startswith("pinned_")] == ["pinned_max_cached_size_mb"]
 
 
 # Prints how many threads Intel's OpenMP runtime has seen after a product that torch spreads over two threads.

@@ -20,6 +20,7 @@ import ray
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
+from rl_core.environment import ALLOCATOR
 from rl_core.files import folder_hashes
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.progress import SilentProgress
@@ -34,7 +35,7 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.process_worker import WorkerDied
 from rl_core.workers.protocol import awake_generator
-from rl_core.workers.ray_cluster import ClusterUnavailable
+from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from rl_core.workers.source_path import with_these_sources
@@ -51,9 +52,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     require_token()
     folder = Path(f"/tmp/ray-test-{os.getpid()}")  # the paths of sockets must be short
     folder.mkdir()
+    theirs = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
     head = subprocess.Popen(
         [sys.executable, "-P", "-m", "rl_core.workers.ray_head", folder, "3", "0"],
-        env={**os.environ, "PYTHONPATH": with_these_sources()},
+        env={**theirs, "PYTHONPATH": with_these_sources()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -435,6 +437,32 @@ def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) ->
     with pytest.raises(ClusterUnavailable, match=r"no 1 machine\(s\) with 4 CPU each that are free.*3 CPU free"):
         groups.fresh(devices=4, start_timeout_seconds=3.0)
     assert not ray.is_initialized()
+
+
+def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_reads_them(
+    groups: Groups, cluster: str, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the run's process's own, where it has some: who has started Ray knows nothing of the run."""
+
+    def before_torch(_: object) -> dict[str, str | None]:  # not at the top of this module, which imports torch
+        assert "torch" not in sys.modules
+        return {name: os.environ.get(name) for name in ALLOCATOR}
+
+    groups.close()
+    for name in ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    joined = RayCluster(on(config, cluster).cluster)
+    try:
+        (worker,) = joined.actors()
+        assert ray.get(worker.__ray_call__.remote(before_torch)) == ALLOCATOR
+        ray.kill(worker)
+        own = dict.fromkeys(ALLOCATOR, "expandable_segments:False")
+        for name, value in own.items():
+            monkeypatch.setenv(name, value)
+        (probe,) = joined.probes()
+        assert ray.get(probe.__ray_call__.remote(before_torch)) == own
+    finally:
+        joined.close()
 
 
 def test_a_cluster_that_is_not_there_is_named_at_once(
