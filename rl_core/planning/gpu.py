@@ -10,7 +10,8 @@ class Gpu(NamedTuple):
     """One GPU: of this machine, or of another one that is planned for."""
 
     memory_gib: float | None
-    """Its memory in GiB; None where the driver does not tell, as for a device that shares the machine's memory."""
+    """Its memory in GiB; None where the driver does not tell, as for a device that shares the machine's memory, or one
+    that is divided (MIG)."""
     is_elsewhere: bool = False
     """Whether it is planned for and not here; then nothing is known of the memory and the disk of its machine."""
     name: str = ""
@@ -22,13 +23,21 @@ def find_gpu() -> Gpu | None:
     because importing torch would take seconds."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
-    first = next(iter(_driver_says("memory.total,name")), "")
-    memory, _, name = first.partition(",")
-    if memory.startswith("["):  # [N/A] or [Insufficient Permissions]: a GPU whose memory is not known
-        return Gpu(memory_gib=None, name=name.strip())
-    if not memory.strip().isdecimal():  # No devices were found
+    first = next(iter(_driver_says("memory.total,name,mig.mode.current")), "")
+    memory, name, mig, *_ = (*(field.strip() for field in first.split(",")), "", "")
+    # [N/A] or [Insufficient Permissions] is a GPU whose memory is not known. If it is divided, torch sees one of its
+    # parts, and the driver tells the memory of the whole.
+    if memory.startswith("[") or (memory.isdecimal() and mig == "Enabled"):
+        return Gpu(memory_gib=None, name=name)
+    if not memory.isdecimal():  # No devices were found
         return None
-    return Gpu(memory_gib=float(memory) / 1024, name=name.strip())
+    return Gpu(memory_gib=float(memory) / 1024, name=name)
+
+
+def driver_version() -> str | None:
+    """The version of the NVIDIA driver, such as 580.95.05; None where there is none."""
+    version = next(iter(_driver_says("driver_version")), "").strip()
+    return version if version.partition(".")[0].isdecimal() else None
 
 
 def free_gpu_memory() -> list[float]:

@@ -4,7 +4,7 @@ disk, and how fast they exchange data."""
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,6 +82,7 @@ def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, needed: N
     problems = [
         *version_problems({node.host: node.versions for node in nodes}, here=versions()),
         *folder_problems(nodes, mark.parent, token=token, unseen=unseen),
+        *driver_problems(nodes),
         *room_problems(nodes, needed.machine_gib),
         *gpu_room_problems(nodes, needed.gpu_gib, gpus=config.devices),
     ]
@@ -114,6 +115,13 @@ def folder_problems(
             fix="mount one file system (NFS, Lustre) on all machines under the same path, writable for this user, and "
             "name a folder there with --runs-dir",
         )
+
+
+def driver_problems(nodes: Sequence[NodeFacts]) -> Iterator[Problem]:
+    """Machines whose torch cannot compute on their GPUs."""
+    for node in nodes:
+        if node.unusable_gpu is not None:
+            yield replace(node.unusable_gpu, where=f"GPU of machine {node.host}")
 
 
 def room_problems(nodes: Sequence[NodeFacts], needed_gib: float | None) -> Iterator[Problem]:

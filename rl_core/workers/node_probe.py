@@ -17,7 +17,9 @@ import ray
 from rl_core.device import computing_device
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
-from rl_core.planning.gpu import free_gpu_memory
+from rl_core.planning.driver_rules import unusable_gpu
+from rl_core.planning.gpu import find_gpu, free_gpu_memory
+from rl_core.planning.problem import Problem
 from rl_core.workers.versions import versions
 
 _LINK_BYTES: Final = 32 << 20
@@ -37,6 +39,7 @@ class NodeFacts:
         free_memory_gib: Memory that is free, GiB.
         free_disk_gib: Free space for temporary files, GiB.
         free_gpus_gib: [GPU] -> memory of it that is free, GiB; empty without GPUs.
+        unusable_gpu: Why its torch cannot compute on its GPU; None if it can, or has none that it may use.
         seen: What the machine reads in the file of another one in the run's folder; None if it has no such file.
         why_unwritable: Why it cannot write into the run's folder; None if it can.
     """
@@ -46,6 +49,7 @@ class NodeFacts:
     free_memory_gib: float
     free_disk_gib: float
     free_gpus_gib: Sequence[float]
+    unusable_gpu: Problem | None
     seen: str | None
     why_unwritable: str | None
 
@@ -76,6 +80,7 @@ class NodeProbe:
             free_memory_gib=psutil.virtual_memory().available / _GIB,
             free_disk_gib=shutil.disk_usage(tempfile.gettempdir()).free / _GIB,
             free_gpus_gib=free_gpu_memory(),
+            unusable_gpu=unusable_gpu(find_gpu()),
             seen=mark.read_text() if mark.is_file() else None,
             why_unwritable=why,
         )

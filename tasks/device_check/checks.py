@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from rl_core.device import computing_device
+from rl_core.planning.driver_rules import unusable_gpu
+from rl_core.planning.gpu import driver_version, find_gpu
 from tasks.device_check.attention import attention_findings, attention_forms
 from tasks.device_check.finding import Finding
 from tasks.device_check.generation import agreement_findings, generator_findings
@@ -24,13 +26,27 @@ def device_findings() -> Iterator[Finding]:
     """
     device = computing_device()
     with tempfile.TemporaryDirectory(prefix="sightline-device-check-") as folder:
-        for part, findings in {
+        parts: dict[str, Callable[[], Iterator[Finding]]] = {
+            "driver and torch": driver_findings,
             "attention": partial(attention_findings, device, attention_forms(device)),
             "a model in float32": partial(_float32_findings, Path(folder, "float32")),
             "a model in bfloat16": partial(_bfloat16_findings, Path(folder, "bfloat16")),
             "speed": partial(speed_findings, device),
-        }.items():
+        }
+        for part, findings in parts.items():
             yield from _contained(part, findings)
+
+
+def driver_findings() -> Iterator[Finding]:
+    """Whether torch computes on the GPU that the driver names; all other checks are of what torch computes on."""
+    check, gpu = "torch computes on the driver's GPU", find_gpu()
+    problem = unusable_gpu(gpu)
+    if gpu is None:
+        yield Finding(check=check, verdict="not applicable", measured="there is no NVIDIA GPU that may be used")
+    elif problem is None:
+        yield Finding(check=check, verdict="ok", measured=f"driver {driver_version()}")
+    else:
+        yield Finding(check=check, verdict="fails", measured=problem.what, advice=problem.fix)
 
 
 def _float32_findings(folder: Path) -> Iterator[Finding]:

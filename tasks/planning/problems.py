@@ -11,6 +11,7 @@ from rl_core.algorithms.filters import CustomFilter
 from rl_core.algorithms.group_filter import GroupFilterSection, group_scores
 from rl_core.algorithms.losses import CustomLoss
 from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
@@ -18,6 +19,7 @@ from rl_core.data.ordering import check_weighted_batches
 from rl_core.files import files_below
 from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
+from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
@@ -84,7 +86,7 @@ def planned_problems(
         answers: The answers of the hub.
         gpu: The GPU of each worker; None for workers on the CPU.
     """
-    problems = static_problems(config, run, gpu=gpu)
+    problems = [*device_problems(config.cluster, gpu), *static_problems(config, run, gpu=gpu)]
     if not glances:
         return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
     named = [problem.where for problem in problems]
@@ -127,6 +129,15 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
     if is_here and not _has_fatal(problems, ("model.source", "model.lora")):
         problems += disk_problems(config, run)
     return [*problems, *storage_problems(config)]
+
+
+def device_problems(cluster: ClusterConfig, gpu: Gpu | None) -> Iterator[Problem]:
+    """A GPU of this machine that workers here are to compute on and cannot. Machines that are joined are asked
+    themselves (rl_core.workers.node_check)."""
+    if cluster.address == "local" and cluster.device != "cpu":
+        problem = unusable_gpu(gpu)
+        if problem is not None:
+            yield problem
 
 
 def storage_problems(config: RunConfig) -> list[Problem]:

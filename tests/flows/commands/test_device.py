@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 CHECKS = {
+    "torch computes on the driver's GPU",
     "attention over trees",
     "generator and trainer agree in float32",
     "generator and trainer agree in bfloat16",

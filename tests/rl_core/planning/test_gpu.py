@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.planning.gpu import Gpu, find_gpu, free_gpu_memory
+from rl_core.planning.gpu import Gpu, driver_version, find_gpu, free_gpu_memory
 from tests.rl_core.planning.gpu_driver import put_driver
 
 
@@ -12,6 +12,9 @@ from tests.rl_core.planning.gpu_driver import put_driver
     ("answer", "code", "gpu"),
     [
         ("143771, NVIDIA H200\n143771, NVIDIA H200", 0, Gpu(memory_gib=143771 / 1024, name="NVIDIA H200")),
+        ("81559, NVIDIA H100, [N/A]", 0, Gpu(memory_gib=81559 / 1024, name="NVIDIA H100")),
+        ("81559, NVIDIA H100, Disabled", 0, Gpu(memory_gib=81559 / 1024, name="NVIDIA H100")),
+        ("81559, NVIDIA H100, Enabled", 0, Gpu(memory_gib=None, name="NVIDIA H100")),
         ("[N/A], NVIDIA GB10", 0, Gpu(memory_gib=None, name="NVIDIA GB10")),
         ("[Insufficient Permissions]\n81559", 0, Gpu(memory_gib=None)),
         ("No devices were found", 0, None),
@@ -42,3 +45,13 @@ def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(
 ) -> None:
     put_driver(tmp_path, monkeypatch, answer, code)
     assert free_gpu_memory() == free
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "found"), [("580.95.05", 0, "580.95.05"), ("580", 9, None), ("''", 0, None)]
+)
+def test_the_driver_is_asked_for_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, code: int, found: str | None
+) -> None:
+    put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100", code, version=version)
+    assert driver_version() == found

@@ -12,10 +12,12 @@ import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
+from rl_core.planning.problem import Problem
 from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_check import (
     SLOW_GBIT,
     check_nodes,
+    driver_problems,
     folder_problems,
     gpu_room_problems,
     link_problems,
@@ -31,6 +33,7 @@ GOOD = NodeFacts(
     free_memory_gib=64.0,
     free_disk_gib=100.0,
     free_gpus_gib=(79.0, 78.5, 3.0),
+    unusable_gpu=None,
     seen="token",
     why_unwritable=None,
 )
@@ -64,6 +67,12 @@ def test_little_memory_and_little_disk_are_warnings() -> None:
     memory, disk = room_problems([few], 60.0)
     assert not memory.fatal and "10.0 GiB of its memory are free" in memory.what and "60.0 GiB" in memory.what
     assert not disk.fatal and "1.0 GiB are free for temporary files" in disk.what
+
+
+def test_a_machine_whose_torch_cannot_compute_on_its_gpu_is_named() -> None:
+    found = Problem(where="GPU", what="its driver is 550.54", fix="update it")
+    (problem,) = driver_problems([GOOD, replace(GOOD, host="third", unusable_gpu=found)])
+    assert problem == replace(found, where="GPU of machine third") and problem.fatal
 
 
 def test_gpus_that_others_use_are_a_warning() -> None:

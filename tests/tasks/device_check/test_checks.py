@@ -12,6 +12,7 @@ from tasks.device_check.finding import Finding
 from tasks.device_check.generation import agreement_findings
 from tasks.device_check.training import training_findings
 from tasks.device_check.trial import prepare_trial
+from tests.rl_core.planning.gpu_driver import put_driver
 
 
 def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +27,14 @@ def test_three_steps_run_and_the_third_is_repeated_from_its_checkpoint(tmp_path:
     steps, repeated = training_findings(prepare_trial(tmp_path / "run", "float32"))
     assert (steps.verdict, repeated.verdict) == ("ok", "ok"), (steps, repeated)
     assert "equal to the bit" in repeated.measured
+
+
+def test_a_gpu_on_which_torch_does_not_compute_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (without,) = checks.driver_findings()
+    assert without.verdict == "not applicable"
+    put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100 80GB HBM3")
+    (found,) = checks.driver_findings()
+    assert found.verdict == "fails" and "built without CUDA" in found.measured and "make install" in found.advice
 
 
 def test_a_check_that_breaks_off_fails_and_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

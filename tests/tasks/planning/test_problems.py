@@ -15,6 +15,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.planning.problems import (
     data_problems,
     find_problems,
+    planned_problems,
     prepared_column_problems,
     prepared_problems,
     reward_problems,
@@ -189,6 +190,22 @@ def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
     problems = static_problems(small(), RunDirectory(tmp_path / "run"), gpu=find_gpu())
     assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
     assert "the driver does not tell how much" in text_of(problems)
+
+
+def test_a_gpu_on_which_torch_does_not_compute_is_a_problem_unless_it_is_hidden_or_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(*overrides: str) -> list[str]:
+        problems = planned_problems(small(*overrides), RunDirectory(tmp_path / "run"), {}, [], gpu=find_gpu())
+        return [str(problem) for problem in problems if problem.fatal]
+
+    put_driver(tmp_path, monkeypatch, "24564, NVIDIA GeForce RTX 4090")
+    (problem,) = found()
+    assert "GPU: this machine has one (NVIDIA GeForce RTX 4090), but the installed torch" in problem
+    assert "make install ACCELERATOR=gpu" in problem and "CUDA_VISIBLE_DEVICES=''" in problem
+    assert not found("cluster.device=cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not found()
 
 
 def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
