@@ -25,8 +25,21 @@ os.environ["TRITON_F32_DEFAULT"] = "ieee"  # no TF32 in vLLM's attention to floa
 Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10
 
+_SHARE_OF_WEIGHTS = 0.75  # of a memory; the rest is for what the layers compute, and for a layer that is brought
+_SHARE_OF_CACHE = 0.15  # of a GPU's memory, for what vLLM computes and its cache
 _SEQUENCES_AT_ONCE = 8
 _BLOCK = {"cpu": 128, "cuda": 16}  # smallest block of vLLM's KV cache, tokens
+
+
+def room() -> dict[int | str, int]:
+    """Bytes that the weights may take: on each GPU, in their order, and then in the machine's memory. What has no room
+    there either is read from the folder when its layer computes."""
+    import psutil
+    import torch
+
+    gpus = {number: torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())}
+    free: dict[int | str, int] = {**gpus, "cpu": psutil.virtual_memory().available}
+    return {place: int(_SHARE_OF_WEIGHTS * memory) for place, memory in free.items()}
 
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
@@ -36,8 +49,11 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
 
     has_vision = "vision_config" in AutoConfig.from_pretrained(folder, trust_remote_code=False).sub_configs
     factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
+    # The first device computes what is not on another GPU: each layer is brought there when it is its turn.
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = factory.from_pretrained(folder, dtype=getattr(torch, dtype), trust_remote_code=False).to(device).eval()
+    model = factory.from_pretrained(
+        folder, dtype=getattr(torch, dtype), trust_remote_code=False, device_map="sequential", max_memory=room()
+    ).eval()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
 
     def log_probs(item: Item) -> list[float]:
@@ -73,10 +89,13 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"gpu_memory_utilization": 0.5}
+    if device == "cuda":
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        options = spread(weights, torch.cuda.mem_get_info()[1], torch.cuda.device_count())
     most = {kind: max(len(item[f"{kind}s"]) for item in items) for kind in ("image", "video")}
     if any(most.values()):
-        options = {"limit_mm_per_prompt": most, "skip_mm_profiling": True}
+        options |= {"limit_mm_per_prompt": most, "skip_mm_profiling": True}
     if most["video"]:
         # Otherwise videos are normalised with the mean and deviation of the image processor.
         options["mm_device_do_normalize"] = False
@@ -89,7 +108,6 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         max_num_seqs=_SEQUENCES_AT_ONCE,
         # Room for these sequences alone, because on a CPU vLLM fills the whole cache with zeros first.
         num_gpu_blocks_override=_SEQUENCES_AT_ONCE * (longest // _BLOCK[device] + 2),
-        gpu_memory_utilization=0.5,
         **options,
     )
     prompts = [
@@ -102,6 +120,21 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
         for output, ids in zip(outputs, (item["response_ids"] for item in items), strict=True)
     ]
+
+
+def spread(weights: int, memory: int, gpus: int) -> dict[str, Any]:
+    """vLLM's options for weights of so many bytes, on GPUs that have so much memory each: one GPU with half of its
+    memory if that is enough, else two, four or eight of them, with more of it. What has no room on all of them lies in
+    the machine's memory."""
+    count = 1
+    while weights / count > _SHARE_OF_WEIGHTS * memory and 2 * count <= gpus:
+        count *= 2
+    part = min(weights / count, _SHARE_OF_WEIGHTS * memory)
+    return {
+        "tensor_parallel_size": count,
+        "cpu_offload_gb": (weights / count - part) / 2**30,
+        "gpu_memory_utilization": max(0.5, part / memory + _SHARE_OF_CACHE),
+    }
 
 
 def vllm_media(item: Item) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def verify_merged(
     """Compute the probe's log-probs with each engine, in a fresh process that does not import Sightline, and compare.
 
     On a CPU all engines run at the same time, because most of the time goes to importing libraries. On a GPU they run
-    one after the other, and each takes half of the memory: end other processes that use the GPU first.
+    one after the other, and each takes half of the memory: end other processes that use the GPU first. A model that is
+    larger than this lies on several GPUs, and what has no room there in the machine's memory or on the disk.
 
     Args:
         folder: The merged model in Hugging Face format.

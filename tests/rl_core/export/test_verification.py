@@ -49,6 +49,40 @@ def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged,
     assert "response token" in message
 
 
+@pytest.mark.parametrize("share", [0.5, 0.0])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl", "llama"])
+def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(
+    merged: GetMerged, family: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no room is read from the folder, layer by layer."""
+    one = merged(family)
+    items, dtype = merged_check.read_items(one.probe_folder)
+    expected = merged_check.transformers_log_probs(one.folder, items, dtype)
+    size = (one.folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(merged_check, "room", lambda: {"cpu": int(share * size)})
+    assert merged_check.transformers_log_probs(one.folder, items, dtype) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "gpus", "count", "beside", "utilisation"),
+    [
+        (7, 8, 1, 0, 0.5),
+        (40, 8, 1, 0, 0.65),
+        (145, 8, 4, 0, 36.25 / 80 + 0.15),
+        (145, 2, 2, 12.5, 0.9),
+        (145, 1, 1, 85, 0.9),
+    ],
+)
+def test_vllm_takes_as_many_gpus_as_the_weights_need(
+    weights: int, gpus: int, count: int, beside: float, utilisation: float
+) -> None:
+    assert merged_check.spread(weights << 30, 80 << 30, gpus) == {
+        "tensor_parallel_size": count,
+        "cpu_offload_gb": pytest.approx(beside),
+        "gpu_memory_utilization": pytest.approx(max(0.5, utilisation)),
+    }
+
+
 def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged: GetMerged, tmp_path: Path) -> None:
     with pytest.raises(
         MergeNotVerified, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"
