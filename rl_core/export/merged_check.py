@@ -37,8 +37,8 @@ def room() -> dict[int | str, int]:
     import psutil
     import torch
 
-    gpus = {number: torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())}
-    free: dict[int | str, int] = {**gpus, "cpu": psutil.virtual_memory().available}
+    free: dict[int | str, int] = {gpu: torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count())}
+    free["cpu"] = psutil.virtual_memory().available
     return {place: int(_SHARE_OF_WEIGHTS * memory) for place, memory in free.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from rl_core.planning.gpu import Gpu, driver_version
 from rl_core.planning.problem import Problem
 
-_FIRST_DRIVERS: Final = {12: 525, 13: 580}
+FIRST_DRIVERS: Final = {12: 525, 13: 580}
 """[major version of CUDA] -> the first driver for Linux that runs what was built with it (NVIDIA, "CUDA Compatibility",
 minor version compatibility)."""
 
@@ -32,7 +32,7 @@ def unusable_gpu(gpu: Gpu | None) -> Problem | None:
             f"built without CUDA and computes on the CPU",
             fix=f"install the builds for GPUs (make clean && make install ACCELERATOR=gpu); {_ON_THE_CPU}",
         )
-    driver, first = driver_version(), _FIRST_DRIVERS.get(int(cuda.partition(".")[0]), 0)
+    driver, first = driver_version(), FIRST_DRIVERS.get(int(cuda.partition(".")[0]), 0)
     if driver is None or int(driver.partition(".")[0]) >= first or _torch_sees_a_gpu():
         return None
     return Problem(
