@@ -190,7 +190,7 @@ def plan(
     from flows.request import resolve_run
 
     resolved = resolve_run(config, all_overrides(changes, overrides), runs_dir=runs_dir)
-    gpu = planned_gpu(gpu_kind, gpu_gib)
+    gpu = planned_gpu(gpu_kind, gpu_gib, resolved.config.cluster.device)
     raise typer.Exit(print_plan(resolved, Console(), gpu=gpu, with_config=with_config))
 
 

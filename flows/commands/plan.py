@@ -12,6 +12,7 @@ from rich.text import Text
 from flows.commands.step_time_table import print_step_times
 from flows.printing import say
 from flows.request import ResolvedRun
+from rl_core.config.cluster import WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
@@ -42,11 +43,11 @@ _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollou
 """Beginnings of what names a problem with which no worker could start."""
 
 
-def planned_gpu(kind: str | None, gpu_gib: float | None) -> Gpu | None:
-    """The GPU to plan for: of a kind, or with a memory, that this machine need not have; else this machine's, if any.
-    Raises ConfigError for a kind of which nothing is known."""
+def planned_gpu(kind: str | None, gpu_gib: float | None, device: WorkerDevice) -> Gpu | None:
+    """The GPU to plan for: of a kind, or with a memory, that this machine need not have; else this machine's, if it has
+    one on which workers with this `cluster.device` compute. Raises ConfigError for a kind of which nothing is known."""
     if kind is None:
-        return find_gpu() if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
+        return find_gpu(device) if gpu_gib is None else Gpu(memory_gib=gpu_gib, is_elsewhere=True)
     if kind not in CARDS:
         raise ConfigError(f"--gpu {shortened(kind)}: no such kind; known are {', '.join(CARDS)}")
     card = CARDS[kind]

@@ -15,7 +15,7 @@ FIRST_DRIVERS: Final = {12: 525, 13: 580}
 """[major version of CUDA] -> the first driver for Linux that runs what was built with it (NVIDIA, "CUDA Compatibility",
 minor version compatibility)."""
 
-_ON_THE_CPU: Final = "to train on the CPU, hide the GPU with CUDA_VISIBLE_DEVICES=''"
+_ON_THE_CPU: Final = "to train on the CPU, set CUDA_VISIBLE_DEVICES='', or cluster.device to cpu"
 
 
 def unusable_gpu(gpu: Gpu | None) -> Problem | None:

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
+from rl_core.config.cluster import WorkerDevice
+
 
 class Gpu(NamedTuple):
     """One GPU: of this machine, or of another one that is planned for."""
@@ -18,10 +20,11 @@ class Gpu(NamedTuple):
     """Its name as the driver has it, such as NVIDIA H200; empty where it is not known."""
 
 
-def find_gpu() -> Gpu | None:
-    """The first NVIDIA GPU; None where there is none, or CUDA_VISIBLE_DEVICES hides all of them. The driver is asked,
-    because importing torch would take seconds."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+def find_gpu(device: WorkerDevice = "auto") -> Gpu | None:
+    """The first NVIDIA GPU; None where there is none, CUDA_VISIBLE_DEVICES hides all of them, or `device`
+    (cluster.device) says that workers compute on the CPU. The driver is asked, because importing torch would take
+    seconds."""
+    if device == "cpu" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
     first = next(iter(_driver_says("memory.total,name,mig.mode.current")), "")
     memory, name, mig, *_ = (*(field.strip() for field in first.split(",")), "", "")

@@ -74,8 +74,8 @@ def with_workers(found: Mapping[str, Software], cluster: ClusterConfig) -> dict[
 
 def device(cluster: ClusterConfig) -> str:
     """The device of each worker: "GPU", or the CPU with its number of threads, which decides how sums are split."""
-    may_be_gpu = cluster.device != "cpu" and not versions_of(["torch"]).get("torch", "").endswith("+cpu")
-    if may_be_gpu and find_gpu() is not None:
+    may_be_gpu = not versions_of(["torch"]).get("torch", "").endswith("+cpu")
+    if may_be_gpu and find_gpu(cluster.device) is not None:
         return "GPU"
     return f"CPU with {threads_of_a_worker(cluster.devices)} thread(s)"
 

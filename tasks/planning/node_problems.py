@@ -47,7 +47,7 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 def _needed(config: RunConfig) -> NeededMemory:
     """The memory that the run takes on machines like this one, as far as the model's size is known."""
-    sizes, gpu = model_sizes(config.model.source), find_gpu()
+    sizes, gpu = model_sizes(config.model.source), find_gpu(config.cluster.device)
     if sizes is None:
         return NeededMemory()
     settled = settle(config, sizes, gpu).config

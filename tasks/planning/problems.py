@@ -54,11 +54,12 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         run: The run.
         is_prepared: Whether the rows are already prepared, so that their sources may be gone.
     """
+    gpu = find_gpu(config.cluster.device)
     if is_prepared:
-        problems = planned_problems(config, run, {}, [], gpu=find_gpu())
+        problems = planned_problems(config, run, {}, [], gpu=gpu)
     else:
         answers = ask_hub(config, seconds=SECONDS_OF_RUN)
-        problems = planned_problems(config, run, glance_at(config), answers, gpu=find_gpu())
+        problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
         problems += trial_problems(config)
     if not _has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
@@ -134,10 +135,9 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
 def device_problems(cluster: ClusterConfig, gpu: Gpu | None) -> Iterator[Problem]:
     """A GPU of this machine that workers here are to compute on and cannot. Machines that are joined are asked
     themselves (rl_core.workers.node_check)."""
-    if cluster.address == "local" and cluster.device != "cpu":
-        problem = unusable_gpu(gpu)
-        if problem is not None:
-            yield problem
+    problem = unusable_gpu(gpu) if cluster.address == "local" else None
+    if problem is not None:
+        yield problem
 
 
 def storage_problems(config: RunConfig) -> list[Problem]:

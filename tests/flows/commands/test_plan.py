@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
+from tests.rl_core.planning.gpu_driver import put_driver
 from tests.servers import free_port
 from tests.tasks.finished_run import finish_stage
 from tests.tasks.made_stages import made_now
@@ -51,19 +52,20 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
     assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"
 
 
-def test_a_plan_for_a_gpu_of_unknown_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho '[N/A]'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+def test_a_plan_for_a_gpu_of_unknown_memory_says_so_and_that_torch_cannot_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_driver(tmp_path, monkeypatch, "[N/A]")
     code, text = plan("--runs-dir", str(tmp_path))
-    assert code == 0, text
     text = " ".join(text.split())
+    assert code == 1 and "problem GPU: this machine has one" in text and "was built without CUDA" in text
+    assert text.count("problem ") == 1, text
     assert "GiB of the GPU, whose size is not known, without a KV cache" in text
     assert "engine: compiled, with graphs (auto, on a GPU)" in text
     _, text = plan("--runs-dir", str(tmp_path), "--set", "rollout.enforce_eager=true")
     assert "engine: eager (as configured)" in " ".join(text.split())
+    code, text = plan("--runs-dir", str(tmp_path), "--set", "cluster.device=cpu")
+    assert code == 0 and "on a GPU" not in text, text
 
 
 def test_a_plan_names_every_problem_and_exits_with_1(tmp_path: Path) -> None:

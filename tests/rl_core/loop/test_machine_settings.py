@@ -45,7 +45,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None
     monkeypatch.setattr(machine_settings, "read_sizes", lambda path: SIZES)
 
     def choose(gib: float | None) -> None:
-        monkeypatch.setattr(machine_settings, "find_gpu", lambda: None if gib is None else Gpu(memory_gib=gib))
+        monkeypatch.setattr(machine_settings, "find_gpu", lambda device: None if gib is None else Gpu(memory_gib=gib))
 
     return choose
 
