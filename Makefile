@@ -34,7 +34,7 @@ export WANDB_ERROR_REPORTING = false
 # Each of the hundreds of processes that tests start would compile the sources anew, and pytest every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What an installation needs, packages and pip's downloads together, and the first NVIDIA driver for the CUDA version of
+# What a new .venv needs, packages and pip's downloads together, and the first NVIDIA driver for the CUDA version of
 # the pinned torch (rl_core/planning/driver_rules.py).
 DISK_GB := $(if $(filter gpu,$(ACCELERATOR)),15,7)
 FIRST_DRIVER := 580
@@ -132,7 +132,7 @@ $(TRL_STAMP): | $(STAMP)-dev
 comma := ,
 define install
 @free=$$(df --output=avail --block-size=GB . | tail -n 1 | tr -dc 0-9); \
-if [ "$$free" -lt $(DISK_GB) ]; then \
+if [ -z "$$(ls -d .venv/.installed-* 2>/dev/null)" ] && [ "$$free" -lt $(DISK_GB) ]; then \
   echo "The packages for ACCELERATOR=$(ACCELERATOR) need about $(DISK_GB) GB, and $$free GB are free here." >&2; exit 1; fi
 @if other=$$(ls -d .venv/.installed-* 2>/dev/null | grep --invert-match -e '-$(ACCELERATOR)-'); then \
   echo "pip would keep torch as it is in .venv ($${other##*installed-}): call make clean first, which keeps the runs." >&2; exit 1; fi

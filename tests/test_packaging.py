@@ -72,10 +72,10 @@ class Checkout:
 
     def __init__(self, folder: Path, *, driver: str, free: str) -> None:
         self._folder, self._programs = folder, folder / "programs"
-        folder.joinpath("benchmarks").mkdir()
+        folder.joinpath("benchmarks").mkdir(exist_ok=True)
         for name in ("Makefile", "pyproject.toml", "constraints.txt", "benchmarks/trl-requirements.txt"):
             shutil.copy(REPOSITORY / name, folder / name)
-        shutil.copytree(REPOSITORY / "startup", folder / "startup")
+        shutil.copytree(REPOSITORY / "startup", folder / "startup", dirs_exist_ok=True)
         self._write(self._programs / "nvidia-smi", f"echo {driver}")
         self._write(self._programs / "df", f"printf '    Avail\\n{free}\\n'")
         self._write(folder / ".venv/bin/python", f'echo "$@" >> {folder}/called')
@@ -125,6 +125,14 @@ def test_the_builds_for_the_other_device_are_not_mixed_in(tmp_path: Path) -> Non
     assert checkout.calls() == 2
     assert "make clean first" in checkout.install("gpu")
     assert checkout.install("cpu") == "" and checkout.calls() == 2, "it is there"
+
+
+def test_an_installation_that_is_brought_up_to_date_needs_no_room_for_everything(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, driver="", free="500GB")
+    checkout.install("cpu")
+    changed = Checkout(tmp_path, driver="", free="1GB")
+    (tmp_path / "constraints.txt").write_text("")
+    assert changed.install("cpu") == "" and changed.calls() == 4
 
 
 def test_the_driver_that_make_demands_is_the_one_for_the_pinned_cuda() -> None:
