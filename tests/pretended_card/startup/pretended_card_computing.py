@@ -10,23 +10,25 @@ compiled models, graphs and large tensors are not numbers.
 import atexit
 import ctypes
 import dataclasses
+import functools
 import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
-from pretended_card_plain_forms import PLAIN_FORMS
+from pretended_card_plain_forms import PLAIN_FORMS, PLAIN_FUNCTIONS
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 _MOST_BYTES = int(float(os.environ.get("PRETENDED_CARD_COMPUTE_MIB", "256")) * 2**20)
 # Inductor clears a cache of 50 MiB before each of hundreds of timings.
 _MOST_BYTES_TO_FILL = 2**24
-# A card has a program for each token or row at once; the interpreter has one after the other.
-_MOST_PROGRAMS = 2048
+# vLLM's second model runner, with its sampler.
+_INTERPRETED = "vllm.v1.worker.gpu."
 
 # What these do is done by the card itself: taking memory, naming it, reading a number from it.
 _DONE = {
@@ -65,7 +67,7 @@ _computed_names: dict[str, torch.library.Library] = {}  # kept, because an opera
 _left_out: Counter[str] = Counter()
 
 
-def compute_torch() -> None:
+def compute_torch(_torch: ModuleType) -> None:
     """Have torch's operations on the card computed on the host from now on, in this process."""
     if _MOST_BYTES == 0:
         return
@@ -80,13 +82,29 @@ def compute_torch() -> None:
         atexit.register(_write_left_out, Path(os.environ["PRETENDED_CARD_STATE"], f"left-out-{os.getpid()}.tsv"))
 
 
-def compute_vllm() -> None:
+def compute_vllm_operations(_module: ModuleType) -> None:
     """Have those of vLLM's compiled operations computed on the host that have a plain form and have been loaded."""
     if _MOST_BYTES == 0:
         return
     for name in PLAIN_FORMS:
         if not name.startswith("aten::") and name not in _computed_names:
             _compute(name)
+
+
+def compute_vllm_functions(module: ModuleType) -> None:
+    """Have a function of vLLM around a kernel of Triton computed in its plain form after the kernel's launch."""
+    name, plain = PLAIN_FUNCTIONS[module.__name__]
+    real = getattr(module, name)
+
+    @functools.wraps(real)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        if _MOST_BYTES and not torch.cuda.is_current_stream_capturing() and not torch.compiler.is_compiling():
+            with torch.no_grad(), _plain_torch():
+                plain(*tree_map(_on_the_host, args), **tree_map(_on_the_host, kwargs))
+        return result
+
+    setattr(module, name, function)
 
 
 def _compute(name: str) -> None:
@@ -227,12 +245,7 @@ def _interpret_triton() -> None:
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         compiled = real(self, *args, grid=grid, warmup=warmup, **kwargs)
-        is_own = self.fn.__module__.startswith("vllm.")
-        if warmup or not is_own or torch.cuda.is_current_stream_capturing():
-            return compiled
-        programs = math.prod(grid) if isinstance(grid, tuple | list) else 0
-        if programs > _MOST_PROGRAMS:
-            _left_out[f"triton: {self.fn.__name__}"] += 1
+        if warmup or torch.cuda.is_current_stream_capturing() or not self.fn.__module__.startswith(_INTERPRETED):
             return compiled
         plain = of(self)
         HostGrid(plain.rewrite(), plain.arg_names, grid)(*args, **kwargs)

@@ -5,6 +5,7 @@ only its backward pass reads, which is computed here from the inputs once more.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -138,24 +139,66 @@ def _reshape_and_cache(
     key_cache[block, at], value_cache[block, at] = key[tokens], value[tokens]
 
 
-def _flash_with_cache(query: Any, key: Any, value: Any, *rest: Any) -> Results:
-    """vLLM's FlashAttention 3: queries [T, H, D]; keys and values [S, G, D], or in the pages of a table."""
-    out, cum_q, cum_k, used, pages, scale, causal = (rest[at] for at in (3, 4, 5, 8, 11, 20, 21))
-    bounds = cum_q.tolist()
-    for number, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
-        if end == start:
-            continue
-        if pages is None:
-            of_keys = slice(*cum_k[number : number + 2].tolist())
-            keys, values = key[of_keys], value[of_keys]
-        else:
+def _with_cache(
+    query: Any, key: Any, value: Any, out: Any, *, cum_q: Any, used: Any, pages: Any, causal: bool, scale: float
+) -> None:
+    """Queries [T, H, D] of sequences, and for each the pages of its keys and values in caches [blocks, block, G, D]."""
+    for number, (start, end) in enumerate(pairwise(cum_q.tolist())):
+        if end > start:
             length = int(used[number])
             own = pages[number, : -(-length // key.shape[1])].long()
             keys, values = (part[own].flatten(0, 1)[:length] for part in (key, value))
-        parts = (part.transpose(0, 1) for part in (query[start:end], keys, values))
-        out[start:end] = _Attention(*parts, causal=causal, scale=scale).output().transpose(0, 1)
+            parts = (part.transpose(0, 1) for part in (query[start:end], keys, values))
+            out[start:end] = _Attention(*parts, causal=causal, scale=scale).output().transpose(0, 1)
+
+
+def _flash_with_cache(query: Any, key: Any, value: Any, *rest: Any) -> Results:
+    """vLLM's FlashAttention 3, with keys and values in pages or, in a vision tower, beside the queries."""
+    out, cum_q, cum_k, used, pages, scale, causal = (rest[at] for at in (3, 4, 5, 8, 11, 20, 21))
+    if pages is not None:
+        _with_cache(query, key, value, out, cum_q=cum_q, used=used, pages=pages, causal=causal, scale=scale)
+        return (None,) * 4
+    for of_q, _, attention in _sequences(query, key, value, cum_q, cum_k, causal=causal, scale=scale):
+        out[of_q] = attention.output().transpose(0, 1)
     return (None,) * 4
 
+
+def _unified_attention(q: Any, k: Any, v: Any, out: Any, **options: Any) -> None:
+    cum_q, used, pages = (options[name] for name in ("cu_seqlens_q", "seqused_k", "block_table"))
+    scale, causal = options["softmax_scale"], options["causal"]
+    _with_cache(q, k, v, out, cum_q=cum_q, used=used, pages=pages, causal=causal, scale=scale)
+
+
+def _context_attention(q: Any, k: Any, v: Any, o: Any, **options: Any) -> None:
+    starts, lengths = options["b_start_loc"], options["b_seq_len"]
+    bounds = torch.cat([starts[: len(lengths)], starts[len(lengths) - 1 :][:1] + lengths[-1:]])
+    causal, scale = options.get("is_causal", True), options.get("softmax_scale")
+    for of_q, _, attention in _sequences(q, k, v, bounds, bounds, causal=causal, scale=scale):
+        o[of_q] = attention.output().transpose(0, 1)
+
+
+def _mrope(
+    q: Any, k: Any, cos: Any, sin: Any, sections: list[int], head_size: int, rotary_dim: int, *_layout: bool
+) -> None:
+    """Rotates [T, H x D] in place by the angles [3, T, D / 2], of which each section of a head has those of one axis."""
+    cos, sin = (
+        torch.cat([part[axis] for axis, part in enumerate(angles.split(sections, dim=-1))], dim=-1)
+        for angles in (cos, sin)
+    )
+    for states in (q, k):
+        heads = states.view(len(states), -1, head_size)
+        first, second = heads[..., : rotary_dim // 2].clone(), heads[..., rotary_dim // 2 : rotary_dim].clone()
+        heads[..., : rotary_dim // 2] = first * cos[:, None] - second * sin[:, None]
+        heads[..., rotary_dim // 2 : rotary_dim] = second * cos[:, None] + first * sin[:, None]
+
+
+# Functions of vLLM around kernels of Triton that would take the interpreter minutes, by their module.
+PLAIN_FUNCTIONS: dict[str, tuple[str, Callable[..., None]]] = {
+    "vllm.model_executor.layers.rotary_embedding.mrope": ("triton_mrope", _mrope),
+    "vllm.v1.attention.ops.triton_prefill_attention": ("context_attention_fwd", _context_attention),
+    "vllm.v1.attention.ops.triton_reshape_and_cache_flash": ("triton_reshape_and_cache_flash", _reshape_and_cache),
+    "vllm.v1.attention.ops.triton_unified_attention": ("unified_attention", _unified_attention),
+}
 
 PLAIN_FORMS: dict[str, Callable[..., Results | None]] = {
     "aten::_scaled_dot_product_efficient_attention": _efficient,

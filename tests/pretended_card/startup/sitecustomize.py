@@ -2,6 +2,7 @@
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -10,24 +11,24 @@ from types import ModuleType
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Calls a function of pretended_card_computing once a module has been imported."""
 
-    def __init__(self, module: str, function: str) -> None:
-        self._module, self._function = module, function
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self._module:
+        if name not in _FUNCTIONS or name in self._seen:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        self._seen.add(name)
+        spec = importlib.util.find_spec(name)  # what the finders behind this one find
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._function)
+            spec.loader = _Loader(spec.loader)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, own: importlib.abc.Loader, function: str) -> None:
-        self._own, self._function = own, function
+    def __init__(self, own: importlib.abc.Loader) -> None:
+        self._own = own
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
@@ -36,9 +37,16 @@ class _Loader(importlib.abc.Loader):
         self._own.exec_module(module)
         import pretended_card_computing
 
-        getattr(pretended_card_computing, self._function)()
+        getattr(pretended_card_computing, _FUNCTIONS[module.__name__])(module)
 
 
-sys.meta_path.insert(0, _AfterImport("torch", "compute_torch"))
-sys.meta_path.insert(0, _AfterImport("vllm._custom_ops", "compute_vllm"))
-sys.meta_path.insert(0, _AfterImport("vllm.vllm_flash_attn.flash_attn_interface", "compute_vllm"))
+_FUNCTIONS = {
+    "torch": "compute_torch",
+    "vllm._custom_ops": "compute_vllm_operations",
+    "vllm.vllm_flash_attn.flash_attn_interface": "compute_vllm_operations",
+    "vllm.model_executor.layers.rotary_embedding.mrope": "compute_vllm_functions",
+    "vllm.v1.attention.ops.triton_prefill_attention": "compute_vllm_functions",
+    "vllm.v1.attention.ops.triton_reshape_and_cache_flash": "compute_vllm_functions",
+    "vllm.v1.attention.ops.triton_unified_attention": "compute_vllm_functions",
+}
+sys.meta_path.insert(0, _AfterImport())
