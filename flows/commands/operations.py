@@ -79,16 +79,29 @@ def clean(
 def doctor(
     runs_dir: RunsDir = RUNS_DIR,
     device: Annotated[
-        bool, typer.Option("--device", help="Check the GPU or CPU with a tiny model instead; takes two minutes.")
+        bool, typer.Option("--device", help="Check the GPUs or the CPU with a tiny model instead; takes some minutes.")
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG", help="With --device: check the model of this config too, with random weights."),
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --device: how many GPUs, or processes on a CPU; all GPUs if not given."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="With --device: write the findings to this JSON file.")] = None,
 ) -> None:
     """Find runs whose process is gone, correct their state in Prefect, and say how to continue them; or check the
     device."""
+    if not device and (config or devices or output):
+        raise ValueError("--config, --devices and --output say how to check the device: add --device")
     if device:
         from flows.commands.device import check_device
+        from rl_core.config.loading import load_config
+        from tasks.cache.named_files import NamedFiles, located_config
 
-        raise typer.Exit(check_device(output, Console()))
+        checked = None if config is None else located_config(load_config(config), NamedFiles())
+        raise typer.Exit(check_device(output, Console(), config=checked, devices=devices))
     from flows.commands.doctor import examine
 
     examine(Path(runs_dir), Console())

@@ -87,7 +87,7 @@ def build_tiny_model(
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     if with_vision:
-        _processor(source, tokenizer).save_pretrained(folder)
+        family_processor(source.family, tokenizer).save_pretrained(folder)
     else:
         tokenizer.save_pretrained(folder)
 
@@ -105,14 +105,15 @@ def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfi
     text_ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id}
     if source.family in VISION_FAMILIES:
         fields["text_config"] |= text_ids
-        fields |= _vision_token_ids(tokenizer)
+        fields |= vision_token_ids(tokenizer)
     else:
         fields |= text_ids
     config: PreTrainedConfig = AutoConfig.for_model(**fields)
     return config
 
 
-def _vision_token_ids(tokenizer: Qwen2Tokenizer) -> dict[str, Any]:
+def vision_token_ids(tokenizer: Qwen2Tokenizer) -> dict[str, Any]:
+    """The fields of a config.json that name the ids of the vision tokens."""
     names = {
         "image_token_id": IMAGE_TOKEN,
         "video_token_id": VIDEO_TOKEN,
@@ -133,10 +134,10 @@ def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) ->
     return model
 
 
-def _processor(source: TinyModel, tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
-    """The family's processor: 9 tokens for an 84 x 84 image."""
-    patch_size = vision_patch_size(source.family)
-    processor_class, video_class = _PROCESSORS[source.family]
+def family_processor(family: str, tokenizer: Qwen2Tokenizer) -> ProcessorMixin:
+    """The processor of a vision-language family: 9 tokens for an 84 x 84 image."""
+    patch_size = vision_patch_size(family)
+    processor_class, video_class = _PROCESSORS[family]
     return processor_class(
         image_processor=Qwen2VLImageProcessor(patch_size=patch_size),
         tokenizer=tokenizer,

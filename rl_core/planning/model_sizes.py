@@ -76,18 +76,26 @@ def model_sizes(source: ModelSource) -> ModelSizes | None:
         ValueError: the folder has no config.json, the config.json names an architecture that Sightline does not train,
             or transformers cannot build a model of it.
     """
+    fields = config_fields(source)
+    return None if fields is None else sizes_of_config(fields)
+
+
+def config_fields(source: ModelSource) -> Fields | None:
+    """The fields of the config.json of a configured model, as far as they decide its layers. None for a checkpoint of
+    the hub that was never downloaded and is not known beforehand.
+
+    Raises:
+        ValueError: there is no such folder, or it has no config.json.
+    """
     if isinstance(source, TinyModel):
-        return sizes_of_config(tiny_fields(source, vocab_size=source.max_vocab_size))
+        return tiny_fields(source, vocab_size=source.max_vocab_size)
     folder = Path(source.path)
     if folder.is_dir():
-        return read_sizes(folder / "config.json")
+        return _read_fields(folder / "config.json")
     if folder.is_absolute():
         raise ValueError(f"model.source.path: there is no folder {folder}")
     cached = try_to_load_from_cache(source.path, "config.json", revision=source.revision)
-    if isinstance(cached, str):
-        return read_sizes(Path(cached))
-    known = KNOWN_MODELS.get(source.path)
-    return None if known is None else sizes_of_config(known)
+    return _read_fields(Path(cached)) if isinstance(cached, str) else KNOWN_MODELS.get(source.path)
 
 
 def read_sizes(config_json: Path) -> ModelSizes | None:

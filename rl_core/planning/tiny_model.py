@@ -35,12 +35,12 @@ def tiny_fields(source: TinyModel, *, vocab_size: int) -> dict[str, Any]:
         "model_type": _MODEL_TYPES.get(source.family, source.family),
         "tie_word_embeddings": source.family in _TIED,
     }
-    if source.family == "qwen3_vl":
-        text |= {"head_dim": _head_size(source)} | _rope(mrope_section=_even_mrope(source), mrope_interleaved=True)
-    elif source.family in ("qwen2_vl", "qwen2_5_vl"):
-        text |= _rope(mrope_section=_contiguous_mrope(source))
-    else:
+    if not source.family.endswith("_vl"):
         return fields | text
+    head_size = source.hidden_size // source.num_heads
+    text |= mrope_fields(source.family, head_size)
+    if source.family == "qwen3_vl":
+        text["head_dim"] = head_size
     return fields | {"text_config": text, "vision_config": _vision_fields(source)}
 
 
@@ -95,22 +95,16 @@ def _vision_fields(source: TinyModel) -> dict[str, Any]:
     return fields | {"num_position_embeddings": 64, "deepstack_visual_indexes": list(deep_stack)}
 
 
+def mrope_fields(family: str, head_size: int) -> dict[str, Any]:
+    """The fields of a config.json for a vision-language family's rotary embedding: how many of the frequencies of a
+    head are for time, height and width."""
+    half = head_size // 2
+    if family == "qwen3_vl":  # a third each, in turn
+        third = half // 3
+        return _rope(mrope_section=[half - 2 * third, third, third], mrope_interleaved=True)
+    spatial = half * 3 // 8  # the published proportion, 16 : 24 : 24
+    return _rope(mrope_section=[half - 2 * spatial, spatial, spatial])
+
+
 def _rope(**mrope: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, **mrope}}
-
-
-def _contiguous_mrope(source: TinyModel) -> list[int]:
-    """Rotary frequencies for time, height and width in the published proportion 16 : 24 : 24."""
-    half = _head_size(source) // 2
-    spatial = half * 3 // 8
-    return [half - 2 * spatial, spatial, spatial]
-
-
-def _even_mrope(source: TinyModel) -> list[int]:
-    """Rotary frequencies for time, height and width, a third each."""
-    third = _head_size(source) // 6
-    return [_head_size(source) // 2 - 2 * third, third, third]
-
-
-def _head_size(source: TinyModel) -> int:
-    return source.hidden_size // source.num_heads

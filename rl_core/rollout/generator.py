@@ -39,6 +39,12 @@ class Generator:
         """Whether the engine has weights, to which adapters can be loaded."""
         return self._engine is not None and self._engine.has_weights
 
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens whose keys and values the engine's cache holds at one time. Raises RuntimeError if the generator
+        sleeps."""
+        return self._working_engine().cached_tokens
+
     def wake(self) -> None:
         """Take the device's memory. The first call starts the engine."""
         if self._engine is None:

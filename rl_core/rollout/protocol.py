@@ -21,6 +21,10 @@ class RolloutEngine(Protocol):
         """Whether weights are loaded. With `model.lora.generator_weights: separate`, these are the frozen weights, and
         there is a version only when adapters are loaded, too."""
 
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens whose keys and values its cache holds at one time."""
+
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
         """Load every weight of the model by its Hugging Face name, drop all caches computed with older weights, and
         keep `policy_version`. Raises ValueError if a name is missing or unknown."""

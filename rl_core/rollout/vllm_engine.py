@@ -121,6 +121,12 @@ class VllmEngine:
         """See RolloutEngine."""
         return self._has_weights
 
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens whose keys and values its cache holds at one time."""
+        cache = self._engine.vllm_config.cache_config
+        return int(cache.num_gpu_blocks * cache.block_size)
+
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         """Load every weight by its name in `named_hf_weights`, and drop all caches computed with older weights.
 

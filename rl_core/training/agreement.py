@@ -147,7 +147,7 @@ class AgreementMeter:
                 f"counted or synced wrongly: sync the generator before it samples, and count each update once"
             )
         worst = max(found, key=lambda part: part.largest).worst
-        if broken := list(_broken(gap, bounds)):
+        if broken := list(broken_bounds(gap, bounds)):
             raise AgreementError(
                 f"the log-probs of generator and trainer differ by up to {gap.largest:.3g} (99.9th percentile "
                 f"{gap.percentile:.3g}, mean {gap.mean:.3g}), most at {worst}, "
@@ -192,7 +192,7 @@ class AgreementMeter:
         return self._keeps_surplus and rollout.policy_version < self._policy_version
 
 
-def _broken(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:
+def broken_bounds(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:
     """The bounds that are broken, each with its key and its value."""
     if gap.percentile > bounds.percentile:
         yield f"rollout.max_log_prob_gap = {bounds.percentile:.3g}"

@@ -6,9 +6,11 @@ from typing import get_args
 import torch
 
 from rl_core.config.model import ModelConfig, TinyModel
+from rl_core.device import computing_device
 from rl_core.models.attention import TreeAttention, tree_attention
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from rl_core.planning.attention_rules import Backend, attention_problems
+from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding, compared
 from tasks.device_check.trial import Dtype
 
@@ -33,15 +35,15 @@ def _model(backend: Backend, dtype: Dtype) -> ModelConfig:
     return ModelConfig(source=TinyModel(type="tiny"), attention=backend, dtype=dtype)
 
 
-def attention_findings(
-    device: torch.device, forms: Sequence[tuple[str, TreeAttention, torch.dtype]]
-) -> Iterator[Finding]:
+def attention_findings(setting: Setting) -> Iterator[Finding]:
     """Whether each form of tree attention gives the values and gradients of the plain formula."""
-    for name, form, dtype in forms:
-        yield _finding(name, form, dtype, device)
+    device = computing_device()
+    for name, form, dtype in attention_forms(device):
+        yield attention_finding(name, form, dtype, device)
 
 
-def _finding(name: str, form: TreeAttention, dtype: torch.dtype, device: torch.device) -> Finding:
+def attention_finding(name: str, form: TreeAttention, dtype: torch.dtype, device: torch.device) -> Finding:
+    """Whether a form of tree attention gives the values and gradients of the plain formula."""
     layout = TreeLayout(TreeSpans(_PROMPTS, _RESPONSES), device=device)
     tokens = sum(_PROMPTS) + sum(map(sum, _RESPONSES))
     generator = torch.Generator().manual_seed(0)
@@ -60,7 +62,8 @@ def _finding(name: str, form: TreeAttention, dtype: torch.dtype, device: torch.d
         holds=max(errors) <= bound,
         measured=f"values differ by {errors[0]:.1e} of their norm, gradients by {max(errors[1:]):.1e} of theirs "
         f"(bound {bound:.0e})",
-        advice="set model.attention: sdpa, and report it with the versions below",
+        advice="set model.attention: sdpa, and report it with device.json",
+        figures={"values": errors[0], "gradients": max(errors[1:])},
     )
 
 

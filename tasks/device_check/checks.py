@@ -1,73 +1,195 @@
-"""Every check of the device, in the order of the table."""
+"""Every check of the device, in the order of the table. Loads no torch, so that a broken one is a row of the table."""
 
-import logging
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+from typing import Final
 
-from rl_core.device import computing_device
-from rl_core.planning.driver_rules import unusable_gpu
-from rl_core.planning.gpu import driver_version, find_gpu
-from tasks.device_check.attention import attention_findings, attention_forms
-from tasks.device_check.finding import Finding
-from tasks.device_check.generation import agreement_findings, generator_findings
-from tasks.device_check.speed import speed_findings
-from tasks.device_check.training import training_findings
-from tasks.device_check.trial import prepare_trial
+from rl_core.config.run import RunConfig
+from tasks.device_check import texts
+from tasks.device_check.check import Check, Setting
+from tasks.device_check.finding import Figures, Finding, not_checked
+from tasks.device_check.running import findings_of
 
-_logger = logging.getLogger(__name__)
+SOFTWARE: Final = Check(
+    name="software",
+    holds=("driver, CUDA and torch agree on the device",),
+    function="tasks.device_check.software:software_findings",
+    advice="torch does not start: install the extra gpu anew (make install ACCELERATOR=gpu)",
+)
+"""The first check, whose figures say what the device is."""
+
+_GENERATOR: Final = "vLLM does not work here: set rollout.enforce_eager: true, and send device.json"
+
+TINY_CHECKS: Final = (
+    Check(
+        name="attention",
+        holds=("attention over trees",),
+        function="tasks.device_check.attention:attention_findings",
+        advice="set model.attention: sdpa",
+    ),
+    Check(
+        name="agreement in float32",
+        holds=("generator and trainer agree in float32",),
+        function="tasks.device_check.generation:float32_agreement",
+        advice=_GENERATOR,
+    ),
+    Check(
+        name="agreement in bfloat16",
+        holds=("generator and trainer agree in bfloat16",),
+        function="tasks.device_check.generation:bfloat16_agreement",
+        advice=_GENERATOR,
+    ),
+    Check(
+        name="sleep",
+        holds=(
+            "a sleeping generator gives its memory back",
+            "the generator sleeps and wakes: the same responses again",
+        ),
+        function="tasks.device_check.generation:sleep_findings",
+        advice="vLLM's sleep mode does not work here: send device.json",
+    ),
+    Check(
+        name="abort",
+        holds=("a generation is aborted: the same responses again",),
+        function="tasks.device_check.generation:abort_findings",
+        advice="do without algorithm.online_filtering, and send device.json",
+    ),
+    Check(
+        name="restart",
+        holds=("the generator ends and starts again: the same responses again",),
+        function="tasks.device_check.generation:restart_findings",
+        advice="start the command again for each stage, and send device.json",
+    ),
+    Check(
+        name="training",
+        holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
+        function="tasks.device_check.training:training_findings",
+        advice="set trainer.async_save: false, and send device.json",
+    ),
+    Check(
+        name="LoRA, merged",
+        holds=("LoRA, merged in the generator: 2 steps train and agree",),
+        function="tasks.device_check.variants:merged_lora_findings",
+        advice="set model.lora.generator_weights: separate, or model.lora: null",
+    ),
+    Check(
+        name="LoRA, separate",
+        holds=("LoRA, separate in the generator: 2 steps train and agree",),
+        function="tasks.device_check.variants:separate_lora_findings",
+        advice="set model.lora.generator_weights: merged",
+    ),
+    Check(
+        name="offload",
+        holds=(
+            "trainer.offload: optimizer gives the numbers of none",
+            "trainer.offload: all gives the numbers of none",
+        ),
+        function="tasks.device_check.variants:offload_findings",
+        advice="set trainer.offload: none",
+    ),
+    Check(
+        name="tensor parallel",
+        holds=("a generator of two devices agrees",),
+        function="tasks.device_check.variants:tensor_parallel_findings",
+        advice="set cluster.tensor_parallel_size: 1",
+        devices=2,
+    ),
+    Check(
+        name="FSDP2",
+        holds=("FSDP2 over all devices has the gradient norm of 1",),
+        function="tasks.device_check.variants:sharding_findings",
+        advice="look at NCCL_DEBUG=INFO; set cluster.devices: 1, or cluster.sharding: none",
+        devices=2,
+    ),
+    Check(
+        name="bandwidth",
+        holds=("the devices add up a tensor",),
+        function="tasks.device_check.bandwidth:bandwidth_findings",
+        advice="look at NCCL_DEBUG=INFO, and try NCCL_P2P_DISABLE=1",
+        devices=2,
+        seconds=180.0,
+    ),
+    Check(
+        name="speed",
+        holds=("speed of matrix products and copies",),
+        function="tasks.device_check.speed:speed_findings",
+        advice="the driver may be at fault: look at dmesg for Xid errors",
+        seconds=180.0,
+    ),
+)
+"""The checks of the tiny model, after `SOFTWARE`."""
 
 
-def device_findings() -> Iterator[Finding]:
-    """Check the device on which a training would run here, with a tiny model in a temporary folder.
+_CONFIGURED_SECONDS: Final = 1800.0
+"""A model of 7 billion weights is written, read twice and compiled in some minutes."""
 
-    A check that breaks off is a finding that fails, and the next check is made.
+
+def _configured(name: str, function: str, holds: tuple[str, ...], config: RunConfig) -> Check:
+    return Check(
+        name=name,
+        holds=holds,
+        function=f"tasks.device_check.{function}",
+        advice="the configured model does not fit or does not start: take the keys that sightline plan names, and send "
+        "device.json",
+        devices=config.cluster.ranks,
+        seconds=_CONFIGURED_SECONDS,
+    )
+
+
+def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
+    """The checks of the tiny model, and those of a config's model."""
+    if config is None:
+        return TINY_CHECKS
+    return (
+        *TINY_CHECKS,
+        _configured("configured generator", "configured_generator:generator_findings", texts.GENERATOR, config),
+        _configured("configured update, long", "configured_update:long_findings", texts.of_update("long"), config),
+        _configured("configured update, short", "configured_update:short_findings", texts.of_update("short"), config),
+    )
+
+
+def device_findings(
+    checks: tuple[Check, ...], *, devices: int | None, config: Path | None, show: Callable[[str], None]
+) -> Iterator[tuple[Check, Finding]]:
+    """Make `SOFTWARE` and the checks on the device on which a training would run here.
+
+    Args:
+        checks: What is checked.
+        devices: On how many devices; None for all GPUs, or one process on a CPU.
+        config: See Setting.
+        show: Is told the name of each check before it is made.
     """
-    device = computing_device()
-    with tempfile.TemporaryDirectory(prefix="sightline-device-check-") as folder:
-        parts: dict[str, Callable[[], Iterator[Finding]]] = {
-            "driver and torch": driver_findings,
-            "attention": partial(attention_findings, device, attention_forms(device)),
-            "a model in float32": partial(_float32_findings, Path(folder, "float32")),
-            "a model in bfloat16": partial(_bfloat16_findings, Path(folder, "bfloat16")),
-            "speed": partial(speed_findings, device),
-        }
-        for part, findings in parts.items():
-            yield from _contained(part, findings)
+    show(SOFTWARE.name)
+    first = _made(SOFTWARE)
+    yield from ((SOFTWARE, finding) for finding in first)
+    asked, there = _devices(devices, first[0].figures)
+    for check in checks:
+        if min(asked, there) < check.devices:
+            yield from ((check, not_checked(holds, _lacking(check, there))) for holds in check.holds)
+            continue
+        show(check.name)
+        yield from ((check, finding) for finding in _made(check, devices=min(asked, there), config=config))
 
 
-def driver_findings() -> Iterator[Finding]:
-    """Whether torch computes on the GPU that the driver names; all other checks are of what torch computes on."""
-    check, gpu = "torch computes on the driver's GPU", find_gpu()
-    problem = unusable_gpu(gpu)
-    if gpu is None:
-        yield Finding(check=check, verdict="not applicable", measured="there is no NVIDIA GPU that may be used")
-    elif problem is None:
-        yield Finding(check=check, verdict="ok", measured=f"driver {driver_version()}")
-    else:
-        yield Finding(check=check, verdict="fails", measured=problem.what, advice=problem.fix)
+def _made(check: Check, *, devices: int = 1, config: Path | None = None) -> list[Finding]:
+    """What a check finds, in a folder that is removed after it: a model of some gigabytes may lie there."""
+    with tempfile.TemporaryDirectory(prefix="sightline-device-check-", ignore_cleanup_errors=True) as folder:
+        return [*findings_of(check, Setting(folder=Path(folder), devices=devices, config=config))]
 
 
-def _float32_findings(folder: Path) -> Iterator[Finding]:
-    trial = prepare_trial(folder, "float32")
-    yield from agreement_findings(trial)
-    yield from generator_findings(trial)
-    yield from training_findings(trial)
+def _devices(asked: int | None, facts: Figures) -> tuple[int, int]:
+    """How many devices are asked for, and how many there are: a CPU has as many as are asked for. Where nothing is
+    known of the device, one."""
+    if "gpus" not in facts:
+        return asked or 1, 1
+    gpus = int(facts["gpus"])
+    return (asked or gpus, gpus) if gpus else (asked or 1, asked or 1)
 
 
-def _bfloat16_findings(folder: Path) -> Iterator[Finding]:
-    yield from agreement_findings(prepare_trial(folder, "bfloat16"))
-
-
-def _contained(part: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    try:
-        yield from findings()
-    except Exception as error:  # whatever goes wrong on the device is what the check is there to show
-        _logger.exception("the check of %s broke off", part)
-        yield Finding(
-            check=part,
-            verdict="fails",
-            measured=f"broke off: {type(error).__name__}: {error}",
-            advice="the traceback is in the log above",
-        )
+def _lacking(check: Check, there: int) -> str:
+    """Why there are too few devices for a check."""
+    needed = f"it needs {check.devices} devices"
+    if there < check.devices:
+        return f"{needed}, and there {'is' if there == 1 else 'are'} {there}"
+    return f"{needed}: ask for them with --devices {check.devices}"

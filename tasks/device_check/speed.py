@@ -1,4 +1,4 @@
-"""The device's speed: matrix products and copies, for comparison with the data sheet and with other machines."""
+"""The device's speed: matrix products and copies, beside the data sheet where it is known."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,17 +6,31 @@ from statistics import median
 
 import torch
 
-from tasks.device_check.finding import Finding
+from rl_core.device import computing_device, device_name, finish_kernels
+from rl_core.planning.gpu_cards import CARDS, GpuCard, card_named
+from tasks.device_check.check import Setting
+from tasks.device_check.finding import Figures, Finding
 
 _REPEATS = 5
 _COPIED_BYTES = 2**28
 
+_SLOW = 1.5
+"""Times the planned seconds that are worth a look."""
 
-def speed_findings(device: torch.device) -> Iterator[Finding]:
+_MOST_FLOPS = 10 * max(card.flops for card in CARDS.values())
+"""Ten times the fastest card that is known."""
+
+_MOST_COPIED = 2e12
+"""Bytes a second: twice the link between the processors of a GH200 in both directions."""
+
+
+def speed_findings(setting: Setting) -> Iterator[Finding]:
     """Speed of matrix products in each number format, and of copies to the device and back."""
+    device = computing_device()
+    card = card_named(device_name(device))
     size = 8192 if device.type == "cuda" else 1024
     for dtype in (torch.float32, torch.bfloat16):
-        yield _product(size, dtype, device)
+        yield _product(size, dtype, device, card)
     host = torch.empty(_COPIED_BYTES, dtype=torch.uint8, pin_memory=device.type == "cuda").zero_()
     there = torch.zeros_like(host, device=device)
     where = "the GPU" if device.type == "cuda" else "another place in memory"
@@ -25,18 +39,47 @@ def speed_findings(device: torch.device) -> Iterator[Finding]:
         yield _copy("copy from the GPU to the host's memory", lambda: host.copy_(there, non_blocking=True), device)
 
 
-def _product(size: int, dtype: torch.dtype, device: torch.device) -> Finding:
+def speed_finding(check: str, shown: str, *, rate: float, most: float, figures: Figures, advice: str = "") -> Finding:
+    """The finding of a speed. It fails where no device can be so fast, because then nothing was computed.
+
+    Args:
+        check: What was measured.
+        shown: The speed in words.
+        rate: The speed.
+        most: What it cannot exceed, in the same unit.
+        figures: The speed for a program.
+        advice: What to look for where the speed is possible.
+    """
+    if rate <= most:
+        return Finding(check=check, verdict="measured", measured=shown, figures=figures, advice=advice)
+    impossible = "no device is so fast: it computes nothing, or its clock is wrong; believe no other row"
+    return Finding(check=check, verdict="fails", measured=shown, figures=figures, advice=impossible)
+
+
+def beside_plan(seconds: float, planned: float) -> tuple[str, str]:
+    """Seconds beside the plan's in words, and what to look for where they are many more: the plan's efficiencies are
+    estimates."""
+    advice = "slower than planned: look at the rows on speed, and whether other programs use the GPU"
+    return f"{seconds:.2f} s beside {planned:.2f} in the plan", advice if seconds > _SLOW * planned else ""
+
+
+def _product(size: int, dtype: torch.dtype, device: torch.device, card: GpuCard | None) -> Finding:
     matrix = torch.full((size, size), 0.01, dtype=dtype, device=device)
-    seconds = _seconds(lambda: torch.mm(matrix, matrix), device)
-    return Finding(
-        check=f"matrix product of {size} x {size} in {str(dtype).removeprefix('torch.')}",
-        verdict="measured",
-        measured=f"{2 * size**3 / seconds / 1e12:.3g} TFLOP/s",
+    rate = 2 * size**3 / _seconds(lambda: torch.mm(matrix, matrix), device)
+    share = "" if card is None else f", {rate / card.flops:.0%} of the data sheet's"
+    return speed_finding(
+        f"matrix product of {size} x {size} in {str(dtype).removeprefix('torch.')}",
+        f"{rate / 1e12:.3g} TFLOP/s{share}",
+        rate=rate,
+        most=_MOST_FLOPS if card is None else card.flops,
+        figures={"flops": rate},
     )
 
 
 def _copy(check: str, work: Callable[[], object], device: torch.device) -> Finding:
-    return Finding(check=check, verdict="measured", measured=f"{_COPIED_BYTES / _seconds(work, device) / 1e9:.3g} GB/s")
+    rate = _COPIED_BYTES / _seconds(work, device)
+    figures = {"bytes_per_second": rate}
+    return speed_finding(check, f"{rate / 1e9:.3g} GB/s", rate=rate, most=_MOST_COPIED, figures=figures)
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -45,7 +88,6 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     for _ in range(_REPEATS + 1):
         start = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        finish_kernels(device)
         durations.append(time.perf_counter() - start)
     return median(durations[1:])

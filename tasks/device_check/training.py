@@ -9,13 +9,15 @@ from rl_core.loop.session import open_session
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.stop import StopRequest
+from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding, compared
-from tasks.device_check.trial import STEPS, Trial, on_gpu
+from tasks.device_check.trial import STEPS, Trial, on_gpu, prepare_trial
 
 
-def training_findings(trial: Trial) -> Iterator[Finding]:
+def training_findings(setting: Setting) -> Iterator[Finding]:
     """Whether three steps run, and whether the third one comes out the same after a resume."""
-    unbroken = _last_record(trial)
+    trial = prepare_trial(setting.folder / "run", "float32")
+    unbroken = last_record(trial)
     gradient, gap = unbroken["actor/grad_norm"], unbroken["agreement/log_prob_gap_max"]
     yield compared(
         f"{STEPS} steps with validation and checkpoints",
@@ -24,10 +26,10 @@ def training_findings(trial: Trial) -> Iterator[Finding]:
         advice="the gradient is zero or not finite: compare the rows on attention",
     )
     _forget_the_last_step(trial)
-    yield _resumed(unbroken, _last_record(trial))
+    yield _resumed(unbroken, last_record(trial))
 
 
-def _last_record(trial: Trial) -> Mapping[str, Any]:
+def last_record(trial: Trial) -> Mapping[str, Any]:
     """Train on to the last step; its metrics."""
     with open_session(trial.config, trial.run, progress=SilentProgress(), stop=StopRequest()) as session:
         session.train_epoch(1)
@@ -55,7 +57,7 @@ def _resumed(unbroken: Mapping[str, Any], resumed: Mapping[str, Any]) -> Finding
         check=check,
         verdict="fails",
         measured=measured,
-        advice="equal runs must be equal to the bit on a CPU: report it with the versions below",
+        advice="equal runs must be equal to the bit on a CPU: report it with device.json",
     )
 
 

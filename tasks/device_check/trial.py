@@ -1,10 +1,10 @@
 """The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
@@ -39,7 +39,13 @@ class Trial:
     @property
     def prompts(self) -> list[Prompt]:
         """The prompts of one training step, each with an image."""
-        return PreparedDataset.open(self.run.data, "train")[:PROMPTS]
+        return PreparedDataset.open(self.run.data, "train")[: self.config.data.rollout_batch_size]
+
+    def with_sections(self, **sections: Mapping[str, Any]) -> Self:
+        """The same model and rows with other keys of some sections of the config."""
+        fields = self.config.model_dump()
+        changed = {name: fields[name] | values for name, values in sections.items()}
+        return replace(self, config=RunConfig.model_validate(fields | changed))
 
     @contextmanager
     def workers(self) -> Iterator[WorkerGroup]:
@@ -57,9 +63,15 @@ class Trial:
             workers.close()
 
 
-def prepare_trial(folder: Path, dtype: Dtype) -> Trial:
-    """Write the tiny model and the rows into a new folder."""
-    trial = Trial(config=trial_config(dtype), run=RunDirectory(folder))
+def prepare_trial(folder: Path, dtype: Dtype, **sections: Mapping[str, Any]) -> Trial:
+    """Write the tiny model and the rows into a new folder.
+
+    Args:
+        folder: The run's folder, which must not exist.
+        dtype: Number format of the model.
+        sections: Keys of sections of the config that are not as in `trial_config`.
+    """
+    trial = Trial(config=trial_config(dtype), run=RunDirectory(folder)).with_sections(**sections)
     prepare_run(trial.config, trial.run, progress=SilentProgress())
     return trial
 

@@ -3,12 +3,19 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.commands import device
+from tasks.device_check.check import Check
+from tests.tasks.device_check.test_geometry import FIELDS, config_of
 
 CHECKS = {
-    "torch computes on the driver's GPU",
+    "driver, CUDA and torch agree on the device",
     "attention over trees",
     "generator and trainer agree in float32",
     "generator and trainer agree in bfloat16",
@@ -18,22 +25,90 @@ CHECKS = {
     "the generator ends and starts again",
     "3 steps with validation and checkpoints",
     "a step is repeated from its checkpoint",
+    "LoRA, merged in the generator",
+    "LoRA, separate in the generator",
+    "trainer.offload: optimizer",
+    "trainer.offload: all",
+    "a generator of two devices agrees",
+    "FSDP2 of 2 has the gradient norm of 1, in float32",
+    "FSDP2 of 2 has the gradient norm of 1, in bfloat16",
+    "the devices add up a tensor",
     "matrix product of 1024 x 1024 in float32",
     "copy from the host's memory",
+    "configured model: the generator starts",
+    "configured model: KV cache",
+    "configured model: small batches after each of 3 rounds of sleep agree",
+    "configured model: banned tokens are never sampled",
+    "configured model: generator and trainer agree",
+    "configured model: speed of generation",
+    "configured model, long responses: speed",
+    "configured model, short responses: speed",
 }
+"""How what must hold begins."""
 
 
-@pytest.mark.slow  # tests/tasks/device_check makes most of the checks in this process
-def test_every_check_is_made_and_none_fails(tmp_path: Path) -> None:
-    output = tmp_path / "device.json"
+def doctor(output: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [str(Path(sys.executable).with_name("sightline")), "doctor", "--device", "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow  # tests/tasks/device_check makes some of the checks in this process
+@pytest.mark.timeout(1800)
+def test_every_check_is_made_and_none_fails(tmp_path: Path) -> None:
+    output, config = tmp_path / "device.json", config_of(tmp_path / "model", FIELDS["images"])
+    done = doctor(output, "--devices", "2", "--config", str(config))
     found = json.loads(output.read_text())
-    assert found["device"] == "CPU"
-    checks = [finding["check"] for finding in found["findings"]]
-    assert {check for check in CHECKS if any(name.startswith(check) for name in checks)} == CHECKS
-    assert {finding["verdict"] for finding in found["findings"]} == {"ok", "measured", "not applicable"}
-    repeated = [finding for finding in found["findings"] if "the same responses again" in finding["check"]]
+    findings = {finding["check"]: finding for finding in found["findings"]}
+    # The forecast of a CPU's memory is held to its bound by tests of its own, with nothing else in the process.
+    fails = {check for check, finding in findings.items() if finding["verdict"] == "fails" and "memory" not in check}
+    assert fails == set(), done.stdout + done.stderr
+    assert (found["format"], found["device"], found["gpus"]) == (2, "CPU", 0)
+    assert {check for check in CHECKS if any(name.startswith(check) for name in findings)} == CHECKS
+    repeated = [finding for check, finding in findings.items() if "the same responses again" in check]
     assert all(finding["measured"].startswith("32 of 32 responses are equal") for finding in repeated)
     assert len(repeated) == 3
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, output: Path, made: Sequence[Check], *, width: int) -> tuple[int, str]:
+    monkeypatch.setattr(device, "device_checks", lambda _: made)
+    with output.with_suffix(".txt").open("w+") as file:
+        console = device.Console(file=file, width=width)
+        code = device.check_device(output, console, config=None, devices=None)
+        file.seek(0)
+        return code, file.read()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_log(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dies = Check(
+        name="dies",
+        holds=("first", "the generator sleeps and wakes"),
+        function="tests.tasks.device_check.endings:dies",
+        advice="set rollout.enforce_eager: true",
+    )
+    output = tmp_path / "device.json"
+    code, text = shown(monkeypatch, output, [dies], width=width)
+    assert code == 1
+    table = [line for line in text.splitlines() if line and line[0] in "┏┃┡│├└"]
+    assert {len(line) for line in table} == {max(map(len, table))}
+    assert len(table[0]) <= width
+    last_column = " ".join(line.split("│")[-2].strip() for line in table if line.startswith("│"))
+    assert "broke off: ended by SIGSEGV to do: set rollout.enforce_eager: true" in last_column
+    found = json.loads(output.read_text())
+    assert found["device"] == "CPU"
+    *_, broken = found["findings"]
+    assert (broken["process"], broken["verdict"]) == ("dies", "fails")
+    assert "Segmentation fault" in broken["log"]
+
+
+def test_options_of_the_device_are_refused_without_it() -> None:
+    refused = CliRunner().invoke(app, ["doctor", "--devices", "2"])
+    assert isinstance(refused.exception, ValueError)
+    assert "add --device" in str(refused.exception)
+
+
+def test_the_checks_are_known_without_torch() -> None:
+    code = "import sys, flows.commands.device; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,51 +1,67 @@
-"""A check that fails or breaks off is a row of the table; tests/flows/commands/test_device.py makes all checks."""
+"""The checks find what they are there to find; tests/flows/commands/test_device.py makes all of them."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rl_core.config import tolerances
-from tasks.device_check import checks, generation
+from tasks.device_check import sampling, variants
+from tasks.device_check.bandwidth import bandwidth_findings
+from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding
-from tasks.device_check.generation import agreement_findings
+from tasks.device_check.forecasts import beside
+from tasks.device_check.generation import float32_agreement
+from tasks.device_check.speed import speed_finding
+from tasks.device_check.software import software_findings
 from tasks.device_check.training import training_findings
-from tasks.device_check.trial import prepare_trial
 from tests.rl_core.planning.gpu_driver import put_driver
 
 
 def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = dataclasses.replace(tolerances.AGREEMENT["float32"], mean=1e-12)
-    monkeypatch.setattr(generation, "AGREEMENT", {"float32": exact})
-    (finding,) = agreement_findings(prepare_trial(tmp_path / "run", "float32"))
+    monkeypatch.setattr(sampling, "AGREEMENT", {"float32": exact})
+    (finding,) = float32_agreement(Setting(folder=tmp_path))
     assert finding.verdict == "fails"
     assert "bound 1e-12" in finding.measured
 
 
 def test_three_steps_run_and_the_third_is_repeated_from_its_checkpoint(tmp_path: Path) -> None:
-    steps, repeated = training_findings(prepare_trial(tmp_path / "run", "float32"))
+    steps, repeated = training_findings(Setting(folder=tmp_path))
     assert (steps.verdict, repeated.verdict) == ("ok", "ok"), (steps, repeated)
     assert "equal to the bit" in repeated.measured
 
 
 def test_a_gpu_on_which_torch_does_not_compute_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (without,) = checks.driver_findings()
-    assert without.verdict == "not applicable"
     put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100 80GB HBM3")
-    (found,) = checks.driver_findings()
+    (found,) = software_findings(Setting(folder=tmp_path))
     assert found.verdict == "fails" and "built without CUDA" in found.measured and "make install" in found.advice
 
 
-def test_a_check_that_breaks_off_fails_and_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks_off(*_: object) -> Iterator[Finding]:
-        yield Finding(check="before", verdict="ok", measured="")
-        raise RuntimeError("an illegal memory access was encountered")
+def test_a_gradient_that_offloading_changes_fails_with_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    norms = iter(([1.0, 1.0], [1.0, 1.0], [1.0, 1.001]))  # of none, optimizer, all
+    monkeypatch.setattr(variants, "gradient_norms", lambda *_: next(norms))
+    right, wrong = variants.offload_findings(Setting(folder=tmp_path))
+    assert (right.verdict, wrong.verdict) == ("ok", "fails")
+    assert "trainer.offload: none" in wrong.advice
 
-    for name in ("attention_findings", "_float32_findings", "_bfloat16_findings"):
-        monkeypatch.setattr(checks, name, breaks_off)
-    findings = list(checks.device_findings())
-    broken = [finding for finding in findings if finding.verdict == "fails"]
-    assert [finding.check for finding in broken] == ["attention", "a model in float32", "a model in bfloat16"]
-    assert "RuntimeError: an illegal memory access" in broken[0].measured
-    assert findings[-1].verdict == "measured"
+
+def test_two_processes_add_up_a_tensor(tmp_path: Path) -> None:
+    (finding,) = bandwidth_findings(Setting(folder=tmp_path, devices=2))
+    assert finding.verdict == "ok"
+    assert float(finding.figures["bytes_per_second"]) > 0.0
+
+
+def test_a_speed_that_no_device_has_fails() -> None:
+    def verdict(rate: float) -> str:
+        return speed_finding("products", f"{rate}", rate=rate, most=989.0, figures={}).verdict
+
+    assert [verdict(rate) for rate in (400.0, 989.0, 41_000.0)] == ["measured", "measured", "fails"]
+
+
+def test_more_than_planned_fails_with_a_key_and_less_is_only_measured() -> None:
+    def of(measured: float) -> Finding:
+        return beside("memory", measured, 10.0, unit="GiB", advice="set a key")
+
+    assert [of(gib).verdict for gib in (8.9, 9.1, 10.9, 11.1)] == ["measured", "ok", "ok", "fails"]
+    assert of(11.1).advice == "set a key"

@@ -1,0 +1,139 @@
+"""Checks of the generator of the configured model: its start, its cache, its rounds of sleep, its tokens, its speed."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from rl_core.config.tolerances import AGREEMENT
+from rl_core.planning.assumed_rates import assumed_rates
+from rl_core.planning.engine_memory import cpu_cache_bytes, engine_part, gpu_cache_bytes, kv_bytes_per_token
+from rl_core.planning.gpu_cards import card_named
+from rl_core.planning.step_time import Arrangement, generate_seconds
+from rl_core.planning.step_work import Lengths, StepWork
+from rl_core.planning.training_state import BYTES
+from rl_core.types import Group
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import WorkerGroup, awake_generator
+from tasks.device_check.check import Setting
+from tasks.device_check.finding import Finding, compared, not_checked
+from tasks.device_check.forecasts import peak_beside_forecast
+from tasks.device_check.geometry import Geometry, mean_prompt, prepare_geometry
+from tasks.device_check.sampling import agreement, agrees, gap_of, some_sampled
+from tasks.device_check.speed import beside_plan, speed_finding
+from tasks.device_check.texts import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
+
+_ROUNDS: Final = 3
+_SMALL: Final = {"n": 2, "max_tokens": 16}
+_SMALL_PROMPTS: Final = 2
+_RESPONSE: Final = 128
+"""Most tokens of a response where the speed is measured."""
+
+
+def generator_findings(setting: Setting) -> Iterator[Finding]:
+    """Every check of the generator, with one start of it."""
+    trial = prepare_geometry(setting)
+    with trial.workers() as workers:
+        workers.usage()  # forgets the peaks of loading
+        start = time.perf_counter()
+        with awake_generator(workers):
+            seconds = time.perf_counter() - start
+            yield Finding(check=START, verdict="measured", measured=f"{seconds:.0f} s", figures={"seconds": seconds})
+            yield _cache(workers, trial)
+        yield _rounds(workers, trial)
+        workers.usage()
+        with awake_generator(workers):
+            start = time.perf_counter()
+            longest = min(_RESPONSE, trial.config.rollout.max_response_length)
+            groups = some_sampled(workers, trial, trial.prompts, n=trial.config.rollout.n, max_tokens=longest)
+            seconds = time.perf_counter() - start
+        peaks = workers.usage().together
+        yield _banned(groups, trial)
+        yield agreement(AGREES, workers, groups, trial)
+        yield _speed(groups, seconds, trial)
+        yield peak_beside_forecast(PEAK, "generate", peaks=peaks, forecast=trial.forecast)
+
+
+def _cache(workers: WorkerGroup, trial: Geometry) -> Finding:
+    """How much the cache holds, beside the plan. More than planned is good."""
+    if not isinstance(workers, LocalWorker):
+        return not_checked(CACHE, "several workers have caches of their own: see 'GPU KV cache size' in their logs")
+    config, part = trial.config, engine_part(trial.config.cluster, trial.sizes)
+    weights = part.parameters * BYTES[config.model.dtype]
+    planned = (
+        cpu_cache_bytes(config, part)
+        if trial.gpu is None
+        else gpu_cache_bytes(config, part, gpu_gib=trial.gpu.memory_gib or 0.0, weights=weights)
+    )
+    tokens = workers.generator.cached_tokens
+    token_bytes = kv_bytes_per_token(config, part)
+    share = tokens * token_bytes / planned if planned else float("inf")
+    return compared(
+        CACHE,
+        holds=share >= 0.9,
+        measured=f"{tokens} tokens, {tokens * token_bytes / 2**30:.2f} GiB, beside {planned / 2**30:.2f} in the plan "
+        f"({share:.0%})",
+        advice="fewer sequences are decoded at a time than planned: raise rollout.gpu_memory_utilization, or lower "
+        "data.max_pixels",
+        figures={"tokens": tokens, "bytes": tokens * token_bytes, "planned_bytes": planned},
+    )
+
+
+def _rounds(workers: WorkerGroup, trial: Geometry) -> Finding:
+    """Whether small batches agree after each round: what sleep drops and does not restore shows in them first."""
+    bounds, means, count = AGREEMENT[trial.config.model.dtype], [], 0
+    worst = True
+    for _ in range(_ROUNDS):
+        with awake_generator(workers):
+            groups = some_sampled(workers, trial, trial.prompts[:_SMALL_PROMPTS], **_SMALL)
+        gap = gap_of(workers, groups)
+        means.append(gap.mean)
+        worst, count = worst and agrees(gap, bounds), gap.count
+    return compared(
+        ROUNDS,
+        holds=worst,
+        measured=f"{count} log-probs a round differ by {', '.join(f'{mean:.1e}' for mean in means)} in the mean "
+        f"(bound {bounds.mean:.0e})",
+        advice="what the generator drops in its sleep is not what it has after it: send device.json, and do not train",
+        figures={f"mean_{number}": mean for number, mean in enumerate(means, start=1)},
+    )
+
+
+def _banned(groups: Sequence[Group], trial: Geometry) -> Finding:
+    ids = np.concatenate([rollout.response_ids for group in groups for rollout in group.rollouts])
+    hits = sorted(set(ids.tolist()) & trial.banned)
+    by_chance = len(ids) * len(trial.banned) / trial.sizes.vocab_size
+    return compared(
+        BANNED,
+        holds=not hits,
+        measured=f"{len(hits)} of {len(trial.banned)} banned tokens are among {len(ids)} sampled ones; without the ban "
+        f"about {by_chance:.0f} would be",
+        advice=f"tokens {hits[:5]} were sampled, which break the trainer's passes: send device.json, and do not train",
+        figures={"sampled": len(ids), "banned": len(trial.banned), "expected": by_chance},
+    )
+
+
+def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
+    """Tokens a second, beside what the plan assumes of the card."""
+    lengths = [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
+    rate = sum(lengths) / seconds
+    shown = f"{rate:,.0f} tokens/s in {len(lengths)} responses of {np.mean(lengths):.0f} tokens"
+    card = card_named(trial.gpu.name) if trial.gpu is not None else None
+    if card is None:
+        return Finding(check=SPEED, verdict="measured", measured=shown, figures={"tokens_per_second": rate})
+    of = Lengths(prompt=mean_prompt(groups), response=float(np.mean(lengths)), longest=float(max(lengths)))
+    work = StepWork(prompts=len(groups), n=len(groups[0].rollouts), lengths=of, updates=(), forwards=0)
+    cluster, config = trial.config.cluster, trial.config
+    arrangement = Arrangement.of(cluster, in_flight=config.rollout.max_num_seqs, staleness=0)
+    planned = generate_seconds(work, assumed_rates(config, trial.sizes, card, of), arrangement)
+    least = max(lengths) * engine_part(cluster, trial.sizes).parameters * BYTES[config.model.dtype] / card.bandwidth
+    compared_words, advice = beside_plan(seconds, planned)
+    return speed_finding(
+        SPEED,
+        f"{shown}; {compared_words}",
+        rate=1.0 / seconds,
+        most=1.0 / least,  # the weights are read for each token of the longest response
+        figures={"tokens_per_second": rate, "seconds": seconds, "planned_seconds": planned},
+        advice=advice,
+    )

@@ -1,0 +1,118 @@
+"""Checks of the update of the configured model, with short and with long responses: memory and speed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import torch
+
+from rl_core.config.loading import load_config
+from rl_core.planning.assumed_rates import assumed_rates
+from rl_core.planning.gpu_cards import GpuCard, card_named
+from rl_core.planning.memory_rows import GIB
+from rl_core.planning.step_work import Lengths
+from rl_core.planning.worker_share import WorkerShare
+from rl_core.timing import PhaseTimer
+from rl_core.types import Group
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import awake_generator
+from tasks.device_check.check import Setting
+from tasks.device_check.finding import Finding, not_checked
+from tasks.device_check.forecasts import beside, peak_beside_forecast
+from tasks.device_check.geometry import Geometry, mean_prompt, prepare_geometry
+from tasks.device_check.speed import beside_plan, speed_finding
+from tasks.device_check.texts import of_update
+from tasks.device_check.updates import learn_from, made_groups
+
+_SHORT_SHARE: Final = 1 / 16
+"""Length of a short response, as a share of the longest."""
+
+_PINNED: Final = ("optimizer state", "reference weights", "critic's weights")
+"""The rows of the forecast of the host's memory that are pinned."""
+
+
+def long_findings(setting: Setting) -> Iterator[Finding]:
+    """An update whose responses are as long as they may be."""
+    yield from _findings(setting, "long")
+
+
+def short_findings(setting: Setting) -> Iterator[Finding]:
+    """An update whose responses are short, so that a pass has more prompts and images."""
+    yield from _findings(setting, "short")
+
+
+def _findings(setting: Setting, kind: str) -> Iterator[Finding]:
+    memory, pinned, speed = of_update(kind)
+    length = _length(setting, kind)
+    trial = prepare_geometry(setting, response=length)
+    groups = made_groups(trial, length)
+    with trial.workers() as workers:
+        with awake_generator(workers):
+            pass  # a run's generator sleeps beside the update, and keeps what sleep does not free
+        workers.usage()  # forgets the peaks of loading
+        learn_from(workers, trial, groups)
+        timer = PhaseTimer()
+        learn_from(workers, trial, groups, timer=timer)
+        peaks = workers.usage().together
+        yield peak_beside_forecast(memory, "update", peaks=peaks, forecast=trial.forecast)
+        yield _pinned(pinned, trial, is_here=isinstance(workers, LocalWorker))
+    yield _speed(speed, trial, groups, timer.seconds)
+
+
+def _length(setting: Setting, kind: str) -> int:
+    """Length of the responses, in tokens."""
+    assert setting.config is not None, "a check of the configured model without a config"
+    longest = load_config(setting.config).rollout.max_response_length
+    return longest if kind == "long" else max(2, int(_SHORT_SHARE * longest))
+
+
+def _pinned(check: str, trial: Geometry, *, is_here: bool) -> Finding:
+    """Pinned memory of this process, whose blocks the driver never gives to another one."""
+    planned = sum(row.num_bytes for row in trial.forecast.host_rows if row.name in _PINNED)
+    if trial.gpu is None:
+        return not_checked(check, "a CPU has one memory")
+    if not is_here:
+        return not_checked(check, "it is in the processes of several workers")
+    pinned = torch.cuda.host_memory_stats()["allocated_bytes.peak"]
+    if not planned:
+        measured = f"{pinned / GIB:.2f} GiB, and none of note is planned (trainer.offload: none)"
+        return Finding(check=check, verdict="measured", measured=measured, figures={"bytes": pinned})
+    return beside(
+        check,
+        pinned / GIB,
+        planned / GIB,
+        unit="GiB",
+        advice="more of the machine's memory is taken than planned: set PYTORCH_ALLOC_CONF with "
+        "pinned_max_round_threshold_mb:1, or trainer.offload: none",
+    )
+
+
+def _speed(check: str, trial: Geometry, groups: Sequence[Group], seconds: Mapping[str, float]) -> Finding:
+    """Tree tokens a second, their share of the card's arithmetic (MFU), and the plan's seconds. What is computed again
+    for `model.gradient_checkpointing` does not count (Chowdhery et al. 2022, appendix B)."""
+    tokens = sum(len(group.prompt.token_ids) + sum(len(r.response_ids) for r in group.rollouts) for group in groups)
+    rate = tokens / seconds["forward_backward"]
+    shown, figures = f"{rate:,.0f} tree tokens/s", {"tokens_per_second": rate}
+    card = card_named(trial.gpu.name) if trial.gpu is not None else None
+    if card is None:
+        return Finding(check=check, verdict="measured", measured=shown, figures=figures)
+    flops = (6 if trial.config.model.lora is None else 4) * trial.sizes.parameters
+    utilisation = flops * rate / (card.flops * trial.config.cluster.trainers)
+    taken = seconds["forward_backward"] + seconds.get("optimizer", 0.0)
+    planned = _planned(trial, card, groups, tokens / WorkerShare.of(trial.config).learners)
+    compared, advice = beside_plan(taken, planned)
+    return speed_finding(
+        check,
+        f"{shown}, MFU {utilisation:.0%}; {compared}",
+        rate=utilisation,
+        most=1.0,
+        figures=figures | {"mfu": utilisation, "seconds": taken, "planned_seconds": planned},
+        advice=advice,
+    )
+
+
+def _planned(trial: Geometry, card: GpuCard, groups: Sequence[Group], tokens: float) -> float:
+    """The plan's seconds of an optimizer step with this many tokens of a learner."""
+    response = float(len(groups[0].rollouts[0].response_ids))
+    lengths = Lengths(prompt=mean_prompt(groups), response=response, longest=response)
+    rates = assumed_rates(trial.config, trial.sizes, card, lengths)
+    return rates.update_fixed + rates.update_token * tokens

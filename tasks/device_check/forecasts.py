@@ -1,0 +1,68 @@
+"""What was measured beside what the plan says: memory and speed."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rl_core.planning.memory_rows import MemoryForecast, Turn
+from tasks.device_check.finding import Figures, Finding
+
+TOLERANCE: Final = 0.1
+"""Share by which a forecast may be off."""
+
+_KEYS: Final[Mapping[Turn, str]] = {
+    "generate": "lower rollout.gpu_memory_utilization or rollout.max_num_seqs",
+    "update": "set model.gradient_checkpointing: true, then trainer.offload: optimizer, or lower "
+    "actor.micro_batch_size_per_device_for_update",
+    "save": "set trainer.async_save: false",
+}
+
+
+def peak_beside_forecast(check: str, turn: Turn, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
+    """Whether the peak of a phase is what the plan says, with the rows of the plan.
+
+    Args:
+        check: What must hold.
+        turn: The phase.
+        peaks: Peaks as a worker measures them (rl_core.workers.peak_memory).
+        forecast: The plan's.
+    """
+    on_gpu = bool(forecast.host_rows)
+    name = f"{turn}_gpu_used_gib" if on_gpu else f"{turn}_peak_gib"
+    if name not in peaks:
+        return Finding(check=check, verdict="not checked", measured="this system does not tell a process its peak")
+    rows = {row.name: row.gib for row in (*forecast.rows_of("always"), *forecast.rows_of(turn))}
+    figures: dict[str, float | str] = {f"forecast: {row}, GiB": gib for row, gib in rows.items()}
+    figures |= {f"peak: {key}": gib for key, gib in peaks.items()}
+    largest = sorted(rows, key=lambda row: -rows[row])[:3]
+    parts = ", ".join(f"{row} {rows[row]:.2f}" for row in largest)
+    return beside(
+        check,
+        peaks[name],
+        forecast.turn_gib(turn),
+        unit="GiB",
+        note=f"; largest rows: {parts}",
+        advice=f"a run may not fit: {_KEYS[turn]}",
+        figures=figures,
+    )
+
+
+def beside(
+    check: str,
+    measured: float,
+    planned: float,
+    *,
+    unit: str,
+    advice: str,
+    note: str = "",
+    figures: Figures | None = None,
+) -> Finding:
+    """A figure beside the plan's: it fails where more is taken than planned, and is only measured where it is less."""
+    share = measured / planned if planned else float("inf")
+    shown = f"{measured:.2f} {unit} beside {planned:.2f} in the plan ({share:.0%}){note}"
+    figures = {"measured": measured, "planned": planned, **(figures or {})}
+    if share > 1 + TOLERANCE:
+        return Finding(check=check, verdict="fails", measured=shown, advice=advice, figures=figures)
+    if share < 1 - TOLERANCE:
+        cautious = "the plan is too cautious here, which may cost speed: send device.json"
+        return Finding(check=check, verdict="measured", measured=shown, advice=cautious, figures=figures)
+    return Finding(check=check, verdict="ok", measured=shown, figures=figures)

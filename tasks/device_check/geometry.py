@@ -1,0 +1,204 @@
+"""A run of the configured model with random weights: its sizes, lengths, batches and settings, on rows made here."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from rl_core.config.loading import load_config
+from rl_core.config.model import TinyModel
+from rl_core.config.run import RunConfig
+from rl_core.data.preparation import prepare_dataset
+from rl_core.data.prepared import PreparedDataset
+from rl_core.data.prompts import corpus
+from rl_core.device import computing_device
+from rl_core.models.loading import banned_token_ids
+from rl_core.models.random_checkpoint import write_random_checkpoint
+from rl_core.planning.batches import update_token_budget
+from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rows import MemoryForecast
+from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
+from rl_core.planning.settings import settle
+from rl_core.planning.worker_share import WorkerShare
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.types import Group
+from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.opening import open_workers
+from rl_core.workers.protocol import WorkerGroup
+from tasks.device_check.check import Setting
+from tasks.device_check.trial import STEPS, Trial
+from tasks.initial_model import write_initial_model
+
+_PROMPT_SHARE: Final = 0.75
+"""Share of the longest prompt that an image, or a text model's question, fills."""
+
+_IMAGE_SIDES: Final = (28, 1008)
+"""Smallest and largest side of a made image, in pixels."""
+
+_PASSES: Final = 2
+"""Micro-batches of an update: gradients are there from the second one on."""
+
+_MOST_PROMPTS: Final = 256
+
+_ANSWERED: Final = 16
+"""Prompts that are answered where the generator is checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry(Trial):
+    """A prepared run of the configured model.
+
+    Attributes:
+        sizes: Sizes of the model.
+        gpu: The GPU; None on a CPU.
+        response: Tokens of each response of which its update is made; None if it has none.
+    """
+
+    sizes: ModelSizes
+    gpu: Gpu | None
+    response: int | None
+
+    @property
+    def forecast(self) -> MemoryForecast:
+        """What the plan says of its memory."""
+        gpu_gib = None if self.gpu is None else self.gpu.memory_gib or 0.0
+        return memory_forecast(self.config, self.sizes, gpu_gib=gpu_gib)
+
+    @cached_property
+    def banned(self) -> frozenset[int]:
+        """Tokens that must never be sampled."""
+        return frozenset(banned_token_ids(self.run.initial_model))
+
+    @contextmanager
+    def workers(self) -> Iterator[WorkerGroup]:
+        """The workers of the run with reference and critic; a single one is in this process, where its engine and its
+        pinned memory can be looked at."""
+        datasets = PreparedDataset.open_all(self.run.data)
+        workers = (LocalWorker if self.config.cluster.is_alone else open_workers)(
+            self.config,
+            WorkerFolders.of_run(self.config, self.run, datasets),
+            total_optimizer_steps=STEPS,
+            total_critic_steps=STEPS,
+            progress=SilentProgress(),
+        )
+        try:
+            if self.config.algorithm.kl is not None:
+                workers.load_reference(self.run.initial_model)
+            if self.config.critic is not None:
+                workers.load_critic(self.run.initial_model)
+            yield workers
+        finally:
+            workers.close()
+
+
+def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geometry:
+    """Write the model and rows of `setting.config` into the check's folder, and settle every setting that is `auto`.
+
+    Args:
+        setting: What the check is given.
+        response: Length of the responses of which the prompts of an update fill its passes; None for prompts that are
+            only answered.
+
+    Raises:
+        ValueError: nothing is known of the model's sizes, or no model can be built of them.
+    """
+    assert setting.config is not None, "a check of the configured model without a config"
+    run = RunDirectory(setting.folder / "run")
+    config = _with_made_rows(load_config(setting.config), setting.folder)
+    run.initial_model.mkdir(parents=True)
+    _write_model(config, run.initial_model)
+    sizes = read_sizes(run.initial_model / "config.json")
+    if sizes is None:
+        raise ValueError(f"{run.initial_model}: the model was not built in time; try again")
+    gpu = find_gpu()
+    config = _with_prompts(settle(config, sizes, gpu).config, response)
+    prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
+    return Geometry(config=config, run=run, sizes=sizes, gpu=gpu, response=response)
+
+
+def _write_model(config: RunConfig, folder: Path) -> None:
+    source = config.model.source
+    if isinstance(source, TinyModel):
+        write_initial_model(config, folder)
+        return
+    fields = config_fields(source)
+    if fields is None:
+        raise ValueError(
+            f"model.source.path: the sizes of {source.path} are not known here; download its config.json first: "
+            f"hf download {source.path} config.json"
+        )
+    # Beside workers in other processes, this one leaves the GPUs alone.
+    device = computing_device() if config.cluster.is_alone else torch.device("cpu")
+    dtype = getattr(torch, config.model.dtype)
+    write_random_checkpoint(fields, folder, corpus=corpus(config.data, []), dtype=dtype, device=device)
+
+
+def _with_made_rows(config: RunConfig, folder: Path) -> RunConfig:
+    """The config with rows that need no file: rendered scenes, or questions for a text model."""
+    fields = config.model_dump()
+    made = _texts(config, folder) if _is_text(config) else _scenes(config)
+    unset = ("prompt_template", "system_prompt", "source_weights", "curriculum")
+    data = fields["data"] | made | dict.fromkeys(unset)
+    reward = {"function": "length", "kwargs": {"target_length": 2, "max_length": config.rollout.max_response_length}}
+    return RunConfig.model_validate(fields | {"data": data, "cold_start": None, "reward": reward})
+
+
+def _is_text(config: RunConfig) -> bool:
+    return "vision_config" not in (config_fields(config.model.source) or {})
+
+
+def _scenes(config: RunConfig) -> Mapping[str, Any]:
+    """Scenes whose images fill a part of the longest prompt, 28 x 28 pixels a token, or are as large as allowed."""
+    side = 28 * math.isqrt(int(_PROMPT_SHARE * config.data.max_prompt_length))
+    side = min(side, math.isqrt(config.data.max_pixels), _IMAGE_SIDES[1])
+    scenes = {"type": "counting", "size": _MOST_PROMPTS, "image_size": max(_IMAGE_SIDES[0], side)}
+    return {"train": scenes | {"scene_seed": 1}, "validation": scenes | {"scene_seed": 2, "size": 1}}
+
+
+def _texts(config: RunConfig, folder: Path) -> Mapping[str, Any]:
+    """Questions that fill a part of the longest prompt: a space and two digits are three tokens."""
+    words = int(_PROMPT_SHARE * config.data.max_prompt_length / 3)
+
+    def rows(name: str, first: int, count: int) -> Mapping[str, Any]:
+        path = folder / f"{name}.jsonl"
+        draws = (np.random.default_rng(first + number).integers(10, 99, words) for number in range(count))
+        lines = (json.dumps({"problem": " ".join(map(str, draw)), "answer": "1"}) for draw in draws)
+        path.write_text("\n".join(lines) + "\n")
+        return {"type": "local", "path": str(path), "columns": {"image_key": None, "video_key": None}}
+
+    return {"train": rows("train", 0, _MOST_PROMPTS), "validation": rows("validation", _MOST_PROMPTS, 1)}
+
+
+def _with_prompts(config: RunConfig, response: int | None) -> RunConfig:
+    """The config with as many prompts as a check needs, all in one optimizer step."""
+    prompts = _ANSWERED if response is None else _prompts_of_passes(config, response)
+    fields = config.model_dump()
+    for owner in ("actor", "critic"):
+        if fields[owner] is not None:
+            fields[owner] |= {"global_batch_size": prompts, "ppo_epochs": 1}
+    train = fields["data"]["train"]
+    train |= {"size" if train["type"] == "counting" else "limit": prompts}
+    fields["data"] |= {"rollout_batch_size": prompts, "train": train}
+    return RunConfig.model_validate(fields)
+
+
+def _prompts_of_passes(config: RunConfig, response: int) -> int:
+    """Groups with which every learner has `_PASSES` full micro-batches."""
+    group = _PROMPT_SHARE * config.data.max_prompt_length + config.rollout.n * response
+    of_learner = math.ceil(_PASSES * update_token_budget(config) / group)
+    return min(_MOST_PROMPTS, of_learner * WorkerShare.of(config).learners)
+
+
+def mean_prompt(groups: Sequence[Group]) -> float:
+    """Mean number of tokens of the groups' prompts."""
+    return float(np.mean([len(group.prompt.token_ids) for group in groups]))

@@ -1,0 +1,121 @@
+"""Makes checks, each in a process of its own, so that one that breaks off, by an error, a signal or a hang, hides no
+other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from rl_core.wording import shortened
+from rl_core.workers.source_path import with_these_sources
+from tasks.device_check.check import Check, Setting
+from tasks.device_check.finding import Finding, not_checked
+from tasks.device_check.process import BROKE_OFF
+
+_LINES_KEPT: Final = 200
+"""Last lines of a process that broke off, which hold the traceback, or the stacks of all its threads."""
+
+_MOST_CHARACTERS: Final = 300
+"""Characters of an error that are shown."""
+
+_END_SECONDS: Final = 30.0
+"""How long the end of a killed process is waited for."""
+
+_STACK_SECONDS: Final = 5.0
+"""How long a process that hangs may take to write where it hangs."""
+
+
+def findings_of(check: Check, setting: Setting) -> Iterator[Finding]:
+    """What a check finds. Where its process breaks off, what it has found until then, and that it broke off.
+
+    Args:
+        check: The check.
+        setting: What it is given; files are written into its folder.
+    """
+    file, log = setting.folder / "findings.jsonl", setting.folder / "log"
+    end = _ended(check, setting, file=file, log=log)
+    lines = _lines(file)
+    findings = [Finding(**line) for line in lines if BROKE_OFF not in line]
+    yield from findings
+    if end or not findings:
+        error = next((line[BROKE_OFF] for line in lines if BROKE_OFF in line), "")
+        yield from _broken(check, findings, why=error or end or "it found nothing", log=_last_lines(log))
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """What the process has written, without a line that it was killed in."""
+    *whole, _ = file.read_text().split("\n") if file.exists() else [""]
+    return [json.loads(line) for line in whole]
+
+
+def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
+    """Run the process to its end, or to the end of its time. Returns how it ended; empty if it ended well."""
+    command = [sys.executable, "-P", "-m", "tasks.device_check.process"]
+    with log.open("wb") as output:
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*command, check.function, setting.to_json(), str(file)],
+            stdin=subprocess.PIPE,  # it ends when this end is closed
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": with_these_sources(), "PYTHONFAULTHANDLER": "1"},
+        )
+        assert process.stdin is not None, "a pipe"
+        try:
+            status = process.wait(check.seconds)
+        except subprocess.TimeoutExpired:
+            _end_with_stacks(process.pid)
+            return f"it did not end within {check.seconds:g} s, and was stopped"
+        finally:
+            with suppress(ProcessLookupError):  # nothing is left of its session
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):  # a process in a driver that hangs cannot even be killed
+                process.wait(_END_SECONDS)
+            process.stdin.close()
+    if status == 0:
+        return ""
+    return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+def _end_with_stacks(pid: int) -> None:
+    """End a process that hangs with all processes below it, of which some, such as workers, have sessions of their own.
+    Each writes the stacks of its threads to the log first (faulthandler does it at this signal)."""
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGABRT)
+            _wait_for_end(process)  # stacks that are written at the same time would be mixed
+            process.kill()
+
+
+def _wait_for_end(process: psutil.Process) -> None:
+    """Wait until a process has ended, whether or not its parent has asked for its status. Raises psutil.NoSuchProcess
+    when it is gone."""
+    deadline = time.monotonic() + _STACK_SECONDS
+    while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _broken(check: Check, findings: list[Finding], *, why: str, log: str) -> Iterator[Finding]:
+    """That a check broke off where its next finding would have been, and that the others were not made."""
+    found = {finding.check for finding in findings}
+    first, *others = [holds for holds in check.holds if holds not in found] or [f"{check.name}: its process ends"]
+    yield Finding(check=first, verdict="fails", measured=f"broke off: {_first_line(why)}", advice=check.advice, log=log)
+    for holds in others:
+        yield not_checked(holds, "its process broke off before")
+
+
+def _first_line(text: str) -> str:
+    """An error's first line: those of CUDA and vLLM go on with advice to their developers, which is in the log."""
+    return shortened(text.strip().partition("\n")[0], most=_MOST_CHARACTERS)
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LINES_KEPT:])

@@ -1,0 +1,110 @@
+"""Checks of what large models are trained with: LoRA, offloading, weights that are spread over several devices."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, get_args
+
+from rl_core.config.training import Offload
+from tasks.device_check.check import Setting
+from tasks.device_check.finding import Finding, compared
+from tasks.device_check.sampling import agreement, sampled_once
+from tasks.device_check.training import last_record
+from tasks.device_check.trial import LONGEST_RESPONSE, Dtype, on_gpu, prepare_trial
+from tasks.device_check.updates import gradient_norms, made_groups
+
+_LORA_STEPS: Final = 2
+
+_SPREAD_BOUNDS: Final[dict[Dtype, float]] = {"float32": 1e-4, "bfloat16": 3e-2}
+"""Largest difference of a gradient norm, as a share of it, between one device and several. A bfloat16 gradient of part
+of a batch is rounded before it is added, one of the whole batch after it."""
+
+_OFFLOAD_BOUND: Final = 1e-4
+"""The same between trainers that keep float32 weights in other places, on a GPU: its kernels add in an arbitrary
+order. On a CPU nothing may differ."""
+
+
+def merged_lora_findings(setting: Setting) -> Iterator[Finding]:
+    """Whether two steps train adapters that the generator gets merged into its weights."""
+    yield _lora(setting, "merged")
+
+
+def separate_lora_findings(setting: Setting) -> Iterator[Finding]:
+    """The same with adapters that the generator gets beside its weights."""
+    yield _lora(setting, "separate")
+
+
+def _lora(setting: Setting, weights: str) -> Finding:
+    trial = prepare_trial(
+        setting.folder / "run",
+        "bfloat16",
+        model={"lora": {"rank": 8, "alpha": 16.0, "generator_weights": weights}},
+        algorithm={"kl": {"coef": 0.01}},
+        actor={"optim": {"lr": 1e-3}},
+        trainer={"max_steps": _LORA_STEPS, "save_freq": _LORA_STEPS},
+    )
+    last = last_record(trial)
+    norm, gap = last["actor/grad_norm"], last["agreement/log_prob_gap_mean"]
+    return compared(
+        f"LoRA, {weights} in the generator: {_LORA_STEPS} steps train and agree",
+        # A step whose log-probs disagree raises an error.
+        holds=math.isfinite(norm) and norm > 0.0,
+        measured=f"gradient norm {norm:.3g} in step {_LORA_STEPS}; log-probs differ by {gap:.1e} in the mean",
+        advice="the gradient of the adapters is zero or not finite: set model.lora to null, and report it",
+        figures={"grad_norm": norm, "mean": gap},
+    )
+
+
+def offload_findings(setting: Setting) -> Iterator[Finding]:
+    """Whether each choice of `trainer.offload` gives the gradients of `none`."""
+    trial = prepare_trial(setting.folder / "run", "bfloat16", algorithm={"kl": {"coef": 0.01}})
+    groups = made_groups(trial, LONGEST_RESPONSE)
+    kept, *others = get_args(Offload)
+    expected = gradient_norms(trial.with_sections(trainer={"offload": kept}), groups)
+    for offload in others:
+        norms = gradient_norms(trial.with_sections(trainer={"offload": offload}), groups)
+        yield _equal_norms(
+            f"trainer.offload: {offload} gives the numbers of none",
+            norms,
+            expected,
+            bound=_OFFLOAD_BOUND if on_gpu() else 0.0,
+            advice="set trainer.offload: none, and take smaller passes or model.gradient_checkpointing: true instead",
+        )
+
+
+def tensor_parallel_findings(setting: Setting) -> Iterator[Finding]:
+    """Whether two devices that hold one generator agree with the trainer as one does."""
+    trial = prepare_trial(setting.folder / "run", "float32", cluster={"devices": 2, "tensor_parallel_size": 2})
+    with trial.workers() as workers:
+        yield agreement("a generator of two devices agrees", workers, sampled_once(workers, trial), trial)
+
+
+def sharding_findings(setting: Setting) -> Iterator[Finding]:
+    """Whether weights that are spread over all devices have the gradients of one device, in each number format."""
+    for dtype, bound in _SPREAD_BOUNDS.items():
+        alone = prepare_trial(setting.folder / dtype, dtype)
+        groups = made_groups(alone, LONGEST_RESPONSE)
+        spread = alone.with_sections(cluster={"devices": setting.devices})
+        yield _equal_norms(
+            f"FSDP2 of {setting.devices} has the gradient norm of 1, in {dtype}",
+            gradient_norms(spread, groups),
+            gradient_norms(alone, groups),
+            bound=bound,
+            advice="the devices add up other numbers: try NCCL_P2P_DISABLE=1, then cluster.sharding: none",
+        )
+
+
+def _equal_norms(
+    check: str, norms: Sequence[float], expected: Sequence[float], *, bound: float, advice: str
+) -> Finding:
+    """Whether two trainers have equal gradients in each of their steps."""
+    largest = max(abs(one - other) / other for one, other in zip(norms, expected, strict=True))
+    figures = {f"grad_norm_{step}": norm for step, norm in enumerate(norms, start=1)}
+    figures |= {f"expected_grad_norm_{step}": norm for step, norm in enumerate(expected, start=1)}
+    shown = " and ".join(f"{norm:.5g}" for norm in norms)
+    return compared(
+        check,
+        holds=largest <= bound,
+        measured=f"gradient norms {shown} differ by {largest:.1e} of their size (bound {bound:.0e})",
+        advice=advice,
+        figures=figures | {"largest_difference": largest},
+    )

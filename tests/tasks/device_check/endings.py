@@ -1,0 +1,45 @@
+"""Checks that end in every way, for test_running.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from tasks.device_check.check import Setting
+from tasks.device_check.finding import Finding
+
+CHILD = """
+import time
+def waits_for_a_kernel():
+    time.sleep(600)
+waits_for_a_kernel()
+"""
+
+FIRST = Finding(check="first", verdict="ok", measured="made", figures={"seconds": 1.5})
+
+
+def ends_well(setting: Setting) -> Iterator[Finding]:
+    yield FIRST
+    yield Finding(check="second", verdict="measured", measured=f"{setting.devices} devices")
+
+
+def raises(setting: Setting) -> Iterator[Finding]:
+    yield FIRST
+    raise RuntimeError("CUDA error: an illegal memory access was encountered\nKernel errors might be reported later")
+
+
+def dies(setting: Setting) -> Iterator[Finding]:
+    yield FIRST
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs_with_a_child(setting: Setting) -> Iterator[Finding]:
+    child = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True)
+    yield Finding(check="first", verdict="ok", measured="", figures={"pid": child.pid})
+    time.sleep(600)
+
+
+def finds_nothing(setting: Setting) -> Iterator[Finding]:
+    yield from ()
