@@ -120,7 +120,7 @@ def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geomet
     sizes = read_sizes(run.initial_model / "config.json")
     if sizes is None:
         raise ValueError(f"{run.initial_model}: the model was not built in time; try again")
-    gpu = find_gpu()
+    gpu = find_gpu(config.cluster.device)
     config = _with_prompts(settle(config, sizes, gpu).config, response)
     prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
     return Geometry(config=config, run=run, sizes=sizes, gpu=gpu, response=response)

@@ -27,8 +27,8 @@ LIBRARIES = (
 )
 
 _SYMBOL = re.compile(r"(?:cuda|__cuda|cublas|cudnn|nccl|nvml|cu(?!File|sparse|solver|fft|rand))[A-Z]\w*")
-# Functions that are looked up by name at run time stand as texts in these libraries of torch and sources of vLLM, and what
-# Triton compiles at run time stands in its source.
+# Functions that are looked up by name at run time stand as texts in these libraries of torch and sources of vLLM, and
+# what Triton compiles at run time stands in its source.
 _ASKED_BY_NAME = ("torch/lib/libc10_cuda.so", "torch/lib/libcaffe2_nvrtc.so")
 _SOURCES = (
     "triton/backends/nvidia/driver.c",

@@ -36,7 +36,7 @@ class Card:
                 undefined content; otherwise it is zero.
         """
         shown = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-        preloaded = sorted(self.libraries.glob("lib*.so*[0-9]")) + [self.libraries / CARD]
+        preloaded = [*sorted(self.libraries.glob("lib*.so*[0-9]")), self.libraries / CARD]
         python_path = [str(HERE / "startup"), shown.get("PYTHONPATH", "")]
         return (
             shown

@@ -180,7 +180,7 @@ def _context_attention(q: Any, k: Any, v: Any, o: Any, **options: Any) -> None:
 def _mrope(
     q: Any, k: Any, cos: Any, sin: Any, sections: list[int], head_size: int, rotary_dim: int, *_layout: bool
 ) -> None:
-    """Rotates [T, H x D] in place by the angles [3, T, D / 2], of which each section of a head has those of one axis."""
+    """Rotates [T, H x D] in place by angles [3, T, D / 2]; each section of a head has those of one axis."""
     cos, sin = (
         torch.cat([part[axis] for axis, part in enumerate(angles.split(sections, dim=-1))], dim=-1)
         for angles in (cos, sin)
