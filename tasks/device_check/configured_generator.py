@@ -126,7 +126,7 @@ def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
     work = StepWork(prompts=len(groups), n=len(groups[0].rollouts), lengths=of, updates=(), forwards=0)
     cluster, config = trial.config.cluster, trial.config
     arrangement = Arrangement.of(cluster, in_flight=config.rollout.max_num_seqs, staleness=0)
-    planned = generate_seconds(work, assumed_rates(config, trial.sizes, card, of), arrangement)
+    planned = generate_seconds(work, assumed_rates(config, of, sizes=trial.sizes, card=card), arrangement)
     least = max(lengths) * engine_part(cluster, trial.sizes).parameters * BYTES[config.model.dtype] / card.bandwidth
     compared_words, advice = beside_plan(seconds, planned)
     return speed_finding(

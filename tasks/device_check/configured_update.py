@@ -114,5 +114,5 @@ def _planned(trial: Geometry, card: GpuCard, groups: Sequence[Group], tokens: fl
     """The plan's seconds of an optimizer step with this many tokens of a learner."""
     response = float(len(groups[0].rollouts[0].response_ids))
     lengths = Lengths(prompt=mean_prompt(groups), response=response, longest=response)
-    rates = assumed_rates(trial.config, trial.sizes, card, lengths)
+    rates = assumed_rates(trial.config, lengths, sizes=trial.sizes, card=card)
     return rates.update_fixed + rates.update_token * tokens

@@ -27,8 +27,8 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 _MOST_BYTES = int(float(os.environ.get("PRETENDED_CARD_COMPUTE_MIB", "256")) * 2**20)
 # Inductor clears a cache of 50 MiB before each of hundreds of timings.
 _MOST_BYTES_TO_FILL = 2**24
-# vLLM's second model runner, with its sampler.
-_INTERPRETED = "vllm.v1.worker.gpu."
+# vLLM's second model runner with its sampler, and the normalisation of pixels.
+_INTERPRETED = ("vllm.v1.worker.gpu.", "vllm.model_executor.layers.fusion.mm_input_norm")
 
 # What these do is done by the card itself: taking memory, naming it, reading a number from it.
 _DONE = {
