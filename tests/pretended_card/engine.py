@@ -17,7 +17,7 @@ from flows.settings import set_flow_defaults
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.models.loading import banned_token_ids
-from rl_core.rollout.requests import requests_for
+from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Sampling
 from rl_core.workers.folders import WorkerFolders
@@ -44,7 +44,8 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         undefined = [] if number == 0 else sorted(_undefined(engine))
         prompts = trial.prompts if number == 0 else trial.prompts[:1]  # a small batch after each wake
         requests = requests_for(prompts, 2, run_seed=1, step=1)
-        rollouts = list(worker.generate(requests, Sampling(temperature=1.0, max_tokens=TOKENS)))
+        groups = collect_groups(prompts, worker.generate(requests, Sampling(temperature=1.0, max_tokens=TOKENS)), 2)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
         sampled = {int(token) for rollout in rollouts for token in rollout.response_ids}
         rounds.append(
             {
@@ -58,6 +59,14 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         chosen = _chosen(engine)
         worker.sleep()
         rounds[-1]["free_asleep"] = torch.cuda.mem_get_info()[0]
+        (trained,) = worker.old_log_probs([groups])
+        gaps = [
+            abs(a.log_probs - b).max()
+            for group, own in zip(groups, trained, strict=True)
+            for a, b in zip(group.rollouts, own, strict=True)
+        ]
+        rounds[-1]["largest_gap"] = float(max(gaps))
+
     worker.close()
     return {"chosen": chosen, "rounds": rounds, "vocabulary": len(banned)}
 

@@ -101,7 +101,7 @@ def compute_vllm_functions(module: ModuleType) -> None:
         result = real(*args, **kwargs)
         if _MOST_BYTES and not torch.cuda.is_current_stream_capturing() and not torch.compiler.is_compiling():
             with torch.no_grad(), _plain_torch():
-                plain(*tree_map(_on_the_host, args), **tree_map(_on_the_host, kwargs))
+                plain(*tree_map(_on_the_host, (result, *args)), **tree_map(_on_the_host, kwargs))
         return result
 
     setattr(module, name, function)

@@ -163,13 +163,13 @@ def _flash_with_cache(query: Any, key: Any, value: Any, *rest: Any) -> Results:
     return (None,) * 4
 
 
-def _unified_attention(q: Any, k: Any, v: Any, out: Any, **options: Any) -> None:
+def _unified_attention(_result: None, q: Any, k: Any, v: Any, out: Any, **options: Any) -> None:
     cum_q, used, pages = (options[name] for name in ("cu_seqlens_q", "seqused_k", "block_table"))
     scale, causal = options["softmax_scale"], options["causal"]
     _with_cache(q, k, v, out, cum_q=cum_q, used=used, pages=pages, causal=causal, scale=scale)
 
 
-def _context_attention(q: Any, k: Any, v: Any, o: Any, **options: Any) -> None:
+def _context_attention(_result: None, q: Any, k: Any, v: Any, o: Any, **options: Any) -> None:
     starts, lengths = options["b_start_loc"], options["b_seq_len"]
     bounds = torch.cat([starts[: len(lengths)], starts[len(lengths) - 1 :][:1] + lengths[-1:]])
     causal, scale = options.get("is_causal", True), options.get("softmax_scale")
@@ -178,7 +178,7 @@ def _context_attention(q: Any, k: Any, v: Any, o: Any, **options: Any) -> None:
 
 
 def _mrope(
-    q: Any, k: Any, cos: Any, sin: Any, sections: list[int], head_size: int, rotary_dim: int, *_layout: bool
+    _result: Any, q: Any, k: Any, cos: Any, sin: Any, sections: list[int], head_size: int, *_layout: Any
 ) -> None:
     """Rotates [T, H x D] in place by angles [3, T, D / 2]; each section of a head has those of one axis."""
     cos, sin = (
@@ -186,18 +186,33 @@ def _mrope(
         for angles in (cos, sin)
     )
     for states in (q, k):
-        heads = states.view(len(states), -1, head_size)
-        first, second = heads[..., : rotary_dim // 2].clone(), heads[..., rotary_dim // 2 : rotary_dim].clone()
-        heads[..., : rotary_dim // 2] = first * cos[:, None] - second * sin[:, None]
-        heads[..., rotary_dim // 2 : rotary_dim] = second * cos[:, None] + first * sin[:, None]
+        _rotate(states.view(len(states), -1, head_size), cos[:, None], sin[:, None])
 
 
-# Functions of vLLM around kernels of Triton that would take the interpreter minutes, by their module.
+def _rotary(result: Any, x: Any, cos: Any, sin: Any, **_options: Any) -> None:
+    """Rotates the first numbers of each head of [B, T, H, D] by the angles [T, R / 2]."""
+    result.copy_(x)
+    _rotate(result, cos[: x.shape[1], None], sin[: x.shape[1], None])
+
+
+def _rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+    half = cos.shape[-1]
+    first, second = heads[..., :half].clone(), heads[..., half : 2 * half].clone()
+    heads[..., :half] = first * cos - second * sin
+    heads[..., half : 2 * half] = second * cos + first * sin
+
+
+# Functions of vLLM around kernels of Triton that would take the interpreter minutes, by their module. The first
+# argument of a plain form is what the function has returned.
 PLAIN_FUNCTIONS: dict[str, tuple[str, Callable[..., None]]] = {
     "vllm.model_executor.layers.rotary_embedding.mrope": ("triton_mrope", _mrope),
     "vllm.v1.attention.ops.triton_prefill_attention": ("context_attention_fwd", _context_attention),
-    "vllm.v1.attention.ops.triton_reshape_and_cache_flash": ("triton_reshape_and_cache_flash", _reshape_and_cache),
+    "vllm.v1.attention.ops.triton_reshape_and_cache_flash": (
+        "triton_reshape_and_cache_flash",
+        lambda _result, *args: _reshape_and_cache(*args),
+    ),
     "vllm.v1.attention.ops.triton_unified_attention": ("unified_attention", _unified_attention),
+    "vllm.vllm_flash_attn.ops.triton.rotary": ("apply_rotary", _rotary),
 }
 
 PLAIN_FORMS: dict[str, Callable[..., Results | None]] = {

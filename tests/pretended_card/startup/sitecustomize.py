@@ -48,5 +48,6 @@ _FUNCTIONS = {
     "vllm.v1.attention.ops.triton_prefill_attention": "compute_vllm_functions",
     "vllm.v1.attention.ops.triton_reshape_and_cache_flash": "compute_vllm_functions",
     "vllm.v1.attention.ops.triton_unified_attention": "compute_vllm_functions",
+    "vllm.vllm_flash_attn.ops.triton.rotary": "compute_vllm_functions",
 }
 sys.meta_path.insert(0, _AfterImport())
