@@ -73,6 +73,9 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     add_vision_index(model)
     if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+        # transformers has the embeddings require a gradient, which only reentrant checkpoints need. A frozen vision
+        # tower would keep what it computes, and make a backward pass whose result nobody takes.
+        model.disable_input_require_grads()
         model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
     return model
 

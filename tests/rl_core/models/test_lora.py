@@ -100,6 +100,19 @@ def test_recomputed_activations_give_the_same_gradient(family: str, model_folder
     assert gradients[0].any()
 
 
+def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recomputed(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    """Nor does it keep what only such a pass would need."""
+    bench = trained(Bench.load(model_folder(family), gradient_checkpointing=True))
+    needed: list[bool] = []
+    for block in getattr(getattr(bench.policy.model.base_model, "visual", None), "blocks", ()):
+        block.register_forward_hook(lambda _module, _inputs, output: needed.append(output.requires_grad))
+    log_probs(bench, packed_trees(bench)).sum().backward()
+    assert not any(needed)
+    assert bool(needed) == hasattr(bench.policy.config, "vision_config")
+
+
 @pytest.fixture
 def vision_model(model_folder: Callable[[str], Path]) -> Iterator[Callable[..., torch.nn.Module]]:
     folder = model_folder("qwen2_5_vl")
