@@ -15,13 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# No network and no telemetry, unless the environment says otherwise. With a given cache size, vLLM on a CPU does not
-# require half of the machine's memory to be free; the actual size is set below.
-for _name, _value in {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
-    os.environ.setdefault(_name, _value)
-os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the end of this process is the end of the engine
-os.environ["TRITON_F32_DEFAULT"] = "ieee"  # no TF32 in vLLM's attention to float32 keys, as in training
-
 Item = dict[str, Any]
 SHOWN_DIFFERENCES = 10
 
@@ -216,6 +209,19 @@ def report(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def set_environment() -> None:
+    """Set what vLLM and transformers read when they are imported. Only a process of this script does so: a process that
+    imports it may run another engine.
+
+    No network and no telemetry, unless the environment says otherwise. With a given cache size, vLLM on a CPU does not
+    require half of the machine's memory to be free.
+    """
+    for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
+        os.environ.setdefault(name, value)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the end of this process is the end of the engine
+    os.environ["TRITON_F32_DEFAULT"] = "ieee"  # no TF32 in vLLM's attention to float32 keys, as in training
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -236,6 +242,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    set_environment()
     status = main()
     # A regular shutdown of the engine and the interpreter takes seconds, and everything is written already.
     sys.stdout.flush()

@@ -2,7 +2,10 @@
 
 import ast
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +30,16 @@ def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_
     weights[name] = weights[name] * 1.02
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
+
+
+def test_a_process_that_verifies_keeps_its_own_environment() -> None:
+    """A run imports this, and the cache of its generator would be as large as that of the check."""
+    code = "import os; before = dict(os.environ); import rl_core.export.verification; print(os.environ == before)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM", "HF_HUB"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "True"
 
 
 @pytest.mark.slow  # the finished run of tests/e2e is proven by both
