@@ -93,6 +93,7 @@ docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
 	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
 	$(BIN)/python -m rl_core.planning.gpu_table docs/memory.md
+	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
 	$(BIN)/python docs/rooms.py docs/images/rooms.svg
 
 site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -31,9 +31,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig
 
+from benchmarks.gpu_memory_cases import PROMPT, RESPONSES, Case, cases
 from benchmarks.speed.report import machine_facts
 from flows.settings import FLOW_DEFAULTS
-from rl_core.config.loading import load_config
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
@@ -54,18 +54,6 @@ from rl_core.types import Prompt, TrainGroup, TrainSample
 from tasks.results.run_facts import environment_facts
 from tests.rl_core.builders import groups_of, make_train_group
 
-BASE: Final = Path(__file__).parents[1] / "configs" / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
-"""The configuration that every case changes."""
-
-GPU_GIB: Final = 79.6
-"""Memory of the GPU that a forecast is asked for: an H100. No row that is compared depends on it."""
-
-PROMPT: Final = 1024
-RESPONSES: Final = 7
-LENGTHS: Final = (1024, 20)
-"""Responses with which whole groups fill the micro-batches of four longest sequences: one with long responses, seven
-with short ones."""
-
 EXPERIENCE: Final = 4
 """Passes of the reference have so many times the tokens of an update's."""
 
@@ -74,69 +62,6 @@ GRID: Final = (1, 62, 64)
 
 TEXT_TOKEN: Final = 65
 """A token of text in every tokenizer."""
-
-LORA: Final = 'model.lora={rank: 64, alpha: 64, target_modules: all-linear, exclude_modules: ".*visual.*"}'
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """One row of the table.
-
-    Attributes:
-        model: The model's name on the hub.
-        workers: Workers that share its weights.
-        trained: "all weights" or "LoRA".
-        recomputed: Whether activations are computed again (`model.gradient_checkpointing`).
-        response: Tokens of each response.
-        offload: `trainer.offload`.
-    """
-
-    model: str
-    workers: int = 1
-    trained: str = "all weights"
-    recomputed: bool = True
-    response: int = 1024
-    offload: str = "none"
-
-    @property
-    def overrides(self) -> list[str]:
-        """What the case changes in the configuration."""
-        return [
-            f"model.source={{type: pretrained, path: {self.model}}}",
-            f"data.max_prompt_length={PROMPT}",
-            "rollout.max_response_length=1024",
-            f"rollout.n={RESPONSES}",
-            "actor.micro_batch_size_per_device_for_update=4",
-            "actor.micro_batch_size_per_device_for_experience=16",
-            f"model.gradient_checkpointing={str(self.recomputed).lower()}",
-            "model.attention=varlen",
-            f"trainer.offload={self.offload}",
-            f"cluster.devices={self.workers}",
-            "rollout.gpu_memory_utilization=0.5",
-            *([LORA] if self.trained == "LoRA" else []),
-        ]
-
-    def config(self) -> RunConfig:
-        """The whole configuration."""
-        return load_config(BASE, self.overrides)
-
-
-def cases() -> Iterator[Case]:
-    """Every model with all weights and with LoRA, activations kept and computed again, long and short responses; and
-    offloading where it changes what is on the GPU."""
-    models = (
-        ("Qwen/Qwen2.5-VL-3B-Instruct", 1),
-        ("Qwen/Qwen3-VL-4B-Instruct", 1),
-        ("Qwen/Qwen2.5-VL-7B-Instruct", 8),
-        ("Qwen/Qwen2.5-VL-32B-Instruct", 16),
-    )
-    for model, workers in models:
-        for trained in ("all weights", "LoRA"):
-            for recomputed in (True, False):
-                for response in LENGTHS:
-                    yield Case(model=model, workers=workers, trained=trained, recomputed=recomputed, response=response)
-        for offload in ("optimizer", "all"):
-            yield Case(model=model, workers=workers, offload=offload)
 
 
 class FirstOfMany(Ranks):
@@ -241,7 +166,7 @@ def trainer_of(case: Case, folder: Path) -> Trainer:
         case.config(),
         model_folder=folder,
         base_folder=folder,
-        pixels=EqualImages(load_processor(folder), SimpleNamespace()),  # type: ignore[arg-type]  # it has every image
+        pixels=EqualImages(load_processor(folder), SimpleNamespace()),
         total_optimizer_steps=100,
         total_critic_steps=0,
         ranks=LONE if case.workers == 1 else FirstOfMany.of(case.workers),

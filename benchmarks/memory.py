@@ -3,6 +3,8 @@
 Each configuration is a process of its own: it prepares a tiny random model and its data, generates, updates with
 responses of the greatest length, saves, and does all of it again. Measured is the peak of the resident memory in each
 phase (rl_core.workers.peak_memory); beside it stands what rl_core.planning.memory forecasts for that configuration.
+A configuration is not a run, so its forecast is without the libraries of one. Whole runs are measured beside them: the
+peaks that their steps record, in the process of `sightline run`, with cold start, validation and checkpoints.
 `in_use` is the most of the resident memory that was not in freed blocks which malloc kept: what an allocator without
 such blocks would have taken.
 """
@@ -26,14 +28,16 @@ from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
-from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory import RUN_LIBRARIES, memory_forecast
 from rl_core.planning.memory_rows import GIB, Turn
-from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.model_sizes import model_sizes, read_sizes
+from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import GenerationRequest, Prompt, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from tasks.results.measured_memory import measured_peaks
 from tasks.results.run_facts import environment_facts
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.workers.trials import PLAIN_TOKENS, QUICKSTART, prepare
@@ -85,6 +89,21 @@ CONFIGURATIONS = {
         "model.gradient_checkpointing=true",
     ],
 }
+WHOLE_RUNS = {
+    "quickstart": ["data.train.size=256", "data.validation.size=64", "trainer.max_steps=4"],
+    "quickstart, images, 40 M": [
+        "data.train.size=128",
+        "data.validation.size=32",
+        "trainer.max_steps=2",
+        "actor.optim.lr_warmup_steps=0",
+        "cold_start=null",
+        "data.rollout_batch_size=32",
+        "actor.micro_batch_size_per_device_for_update=8",
+        _model(_SMALL, "qwen2_5_vl", _TOWER),
+    ],
+}
+"""[name] -> what is not as in the quickstart."""
+
 _COMMON = (
     "cold_start=null",
     "data.max_prompt_length=48",
@@ -144,8 +163,37 @@ def main() -> None:
     for name in CONFIGURATIONS:
         results.append({"configuration": name, **in_a_process_of_its_own(name)})
         print(json.dumps(results[-1]), flush=True)
+    runs = []
+    for name, overrides in WHOLE_RUNS.items():
+        runs.append({"run": name, **measured_run(overrides)})
+        print(json.dumps(runs[-1]), flush=True)
     if arguments.output:
-        arguments.output.write_text(json.dumps(facts | {"results": results}, indent=1) + "\n")
+        arguments.output.write_text(json.dumps(facts | {"results": results, "whole_runs": runs}, indent=1) + "\n")
+
+
+def measured_run(overrides: Sequence[str]) -> dict[str, Any]:
+    """The highest peaks that the steps of a run record, and its forecast."""
+    with tempfile.TemporaryDirectory() as folder:
+        changed = [word for override in overrides for word in ("--set", override)]
+        command = [sys.executable, "-m", "flows.cli", "run", str(QUICKSTART), "--runs-dir", folder, *changed]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        (run,) = (RunDirectory(root) for root in Path(folder).iterdir() if (root / "timings.jsonl").exists())
+        found = measured_peaks(run, on_gpu=False)
+    expected = forecast_of_run(overrides)
+    return {
+        "overrides": list(overrides),
+        "forecast": {turn: round(gib, 3) for turn, gib in expected.items()},
+        "measured": {turn: round(gib, 3) for turn, gib in found.items()},
+    }
+
+
+def forecast_of_run(overrides: Sequence[str]) -> dict[str, float]:
+    """[phase] -> GiB of a run of the quickstart with these overrides."""
+    config = load_config(QUICKSTART, overrides)
+    sizes = model_sizes(config.model.source)
+    assert sizes is not None, "a tiny model can be built"
+    forecast = memory_forecast(settle(config, sizes, None).config, sizes)
+    return {turn: forecast.turn_gib(turn) for turn in get_args(Turn)}
 
 
 def configured(name: str, folder: Path) -> RunConfig:
@@ -189,8 +237,9 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
     worker.close()
     sizes = read_sizes(run.initial_model / "config.json")
     assert sizes is not None, "torch is loaded, so the model is built in this process"
-    forecast = memory_forecast(config, sizes)
-    expected = {turn: forecast.turn_gib(turn) for turn in get_args(Turn)}
+    forecast = memory_forecast(config, sizes, response=config.rollout.max_response_length)
+    libraries = sum(row.gib for row in forecast.rows if row.name == RUN_LIBRARIES)
+    expected = {turn: forecast.turn_gib(turn) - libraries for turn in get_args(Turn)}
     found = {turn: peaks[f"{turn}_peak_gib"] for turn in expected}
     return {
         "parameters": sizes.parameters,
@@ -198,7 +247,7 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
         "measured": {turn: round(gib, 3) for turn, gib in found.items()},
         "ratio": {turn: round(expected[turn] / found[turn], 3) for turn in expected},
         "in_use": round(in_use.most_gib, 3),
-        "rows": {f"{row.name} ({row.phase})": round(row.gib, 4) for row in forecast.rows},
+        "rows": {row.name: round(row.gib, 4) for row in forecast.rows},
     }
 
 

@@ -1,105 +1,100 @@
-"""What forward and backward passes keep in memory, from the sizes of a model."""
+"""What the passes of the language model keep, from its sizes. `python -m benchmarks.gpu_memory` measures it."""
 
-import re
-from functools import lru_cache
 from typing import Final
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig, experience_sequences, update_sequences
-from rl_core.planning.batches import longest_sequence
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.training_state import BYTES
+from rl_core.planning.passes import Pass
+from rl_core.planning.training_state import BYTES, adapted_layers
 
-LOGIT_COPIES: Final = 4.5
-"""float32 arrays of a chunk's logits that exist at the peak of its backward pass: log-softmax, its gradient, the
-gradient of the logits, exponentials of the entropy, and the head's output in the model's number format (half)."""
+LOGIT_COPIES: Final = 3
+"""float32 arrays of a chunk's logits that exist at the peak of its backward pass: log-softmax, its gradient, and the
+gradient of the logits."""
+
+ENTROPY_COPIES: Final = 2
+"""Further ones of an entropy bonus: the exponentials, and their gradient."""
 
 FULL_KL_COPIES: Final = 3
 """Further ones of a full KL: the reference's logits and log-softmax, and the difference of the two models."""
 
-PATCHES_A_TOKEN: Final = 4
-"""Patches of an image that become one token, in every family (spatial_merge_size 2)."""
-
-_VISION_BLOCK: Final = re.compile(r"model\.visual\.blocks\.(\d+)\.")
+LOGIT_COPIES_WITHOUT_GRADIENT: Final = 2
+"""The logits and their log-softmax."""
 
 
-def update_tokens(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
-    """Most tree tokens of a pass with a gradient: the budget, but no more than all responses to the prompts of an
-    optimizer batch."""
-    prompt, response = config.data.max_prompt_length, config.rollout.max_response_length
-    whole = owner.global_batch_size * (prompt + config.rollout.n * response)
-    return min(longest_sequence(config) * update_sequences(owner), whole)
-
-
-def layer_numbers(sizes: ModelSizes) -> int:
+def layer_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Numbers that one layer of the language model keeps of a token for its backward pass.
 
-    These are the inputs of its norms and projections (4 x width), queries and attention output, keys and values, and
-    the four arrays of the gated feed-forward: the count of Korthikanti et al. 2022, "Reducing Activation Recomputation
-    in Large Transformer Models", section 4.1, for this kind of layer and an attention kernel that keeps no score
-    matrix.
+    The count of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1,
+    for this kind of layer, and an attention kernel that keeps no score matrix: the arrays of the norms, the four of the
+    gated feed-forward, queries and attention output, keys and values.
     """
-    return 4 * sizes.hidden_size + 2 * sizes.query_size + 2 * sizes.key_value_size + 4 * sizes.intermediate_size
+    feed_forward = 4 * sizes.intermediate_size
+    norms = 2 * _norm_copies(config) * sizes.hidden_size
+    if sizes.norms_queries:
+        norms += (_norm_copies(config) - 1) * (sizes.query_size + sizes.key_value_size)
+    return norms + feed_forward + _attention_numbers(config, sizes, passing) + _adapter_numbers(config, sizes)
 
 
-def activation_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
-    """Bytes that the language model of policy or critic keeps of a micro-batch. With checkpointing only a layer's input
-    is kept."""
-    numbers = sizes.hidden_size if config.model.recomputes_activations else layer_numbers(sizes)
-    return update_tokens(config, owner) * sizes.num_layers * numbers * BYTES[config.model.dtype]
+def _norm_copies(config: RunConfig) -> int:
+    """Arrays that a norm keeps, with its output. In bfloat16 it computes in float32, which counts twice, and a trained
+    scale needs the normalised array."""
+    if config.model.dtype == "float32":
+        return 2
+    return 4 if config.model.lora is None else 3
 
 
-def layer_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
-    """Bytes of the layer that is in its backward pass: the gradients of its arrays, and with checkpointing the arrays
-    themselves, computed again."""
-    layers = 2 if config.model.recomputes_activations else 1
-    return update_tokens(config, owner) * layers * layer_numbers(sizes) * BYTES[config.model.dtype]
+def _attention_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+    """Queries, outputs, keys and values. The kernels for bfloat16 take prompts and responses one after the other, which
+    costs another array of outputs, and copies of the prompt's keys and values for each response."""
+    if config.model.dtype == "float32":
+        return 2 * sizes.query_size + 2 * sizes.key_value_size
+    return 3 * sizes.query_size + int(2 * (1 + passing.keys) * sizes.key_value_size)
 
 
-def experience_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of a pass without a gradient: one layer's arrays, of which half are freed before the others exist."""
-    tokens = longest_sequence(config) * experience_sequences(config.actor)
-    return tokens * (layer_numbers(sizes) // 2 + sizes.hidden_size) * BYTES[config.model.dtype]
+def _adapter_numbers(config: RunConfig, sizes: ModelSizes) -> int:
+    """What an adapter keeps between its two matrices."""
+    lora = config.model.lora
+    return 0 if lora is None else lora.rank * adapted_layers(lora, sizes) // sizes.num_layers
 
 
-def vision_bytes(config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig) -> int:
-    """Bytes that the vision tower keeps of a micro-batch; 0 where it is not trained and keeps nothing.
-
-    A block keeps the inputs and outputs of its linear layers, which is within a tenth of the count of `layer_numbers`
-    for it. The prompts of whole groups are taken to consist of images.
-    """
-    blocks = _block_numbers(sizes)
-    is_trained = config.model.lora is None and not config.model.freeze_vision_tower
-    if not blocks or not is_trained:
-        return 0
-    prompt, response = config.data.max_prompt_length, config.rollout.max_response_length
-    trees = max(1, update_tokens(config, owner) // (prompt + config.rollout.n * response))
-    block = max(blocks.values())
-    # With checkpointing a block's input, a tenth of what it keeps, and two blocks as a whole.
-    numbers = len(blocks) * block // 10 + 2 * block if config.model.recomputes_activations else sum(blocks.values())
-    return trees * prompt * PATCHES_A_TOKEN * numbers * BYTES[config.model.dtype]
+def kept_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+    """Bytes that the language model keeps of a micro-batch, with the embeddings and the last norm. With checkpointing
+    only a layer's input is kept."""
+    layer = sizes.hidden_size if config.model.recomputes_activations else layer_numbers(config, sizes, passing)
+    return _bytes(config, passing.tokens, sizes.num_layers * layer + _norm_copies(config) * sizes.hidden_size)
 
 
-def logit_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+def layer_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+    """Bytes of the layer that is in its backward pass: gradients of three arrays of its feed-forward, in place of the
+    one that has been freed, and with checkpointing its arrays, computed again."""
+    again = layer_numbers(config, sizes, passing) - sizes.hidden_size if config.model.recomputes_activations else 0
+    return _bytes(config, passing.tokens, again + 2 * sizes.intermediate_size + sizes.hidden_size)
+
+
+def forward_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+    """Bytes of a pass without a gradient: three arrays of a feed-forward, and the states around it; or the logits."""
+    layer = _bytes(config, passing.tokens, 3 * sizes.intermediate_size + 5 * sizes.hidden_size)
+    states = _bytes(config, passing.tokens, sizes.hidden_size)
+    return max(layer, states + LOGIT_COPIES_WITHOUT_GRADIENT * _logits(config, sizes, passing))
+
+
+def logit_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes of the logits of `model.log_prob_chunk_tokens` tokens and of the tensors that are computed from them."""
     full_kl = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
     copies = LOGIT_COPIES + (FULL_KL_COPIES if full_kl else 0)
-    tokens = min(config.model.log_prob_chunk_tokens, update_tokens(config, config.actor))
-    return int(copies * 4 * tokens * sizes.vocab_size)
+    copies += ENTROPY_COPIES if config.algorithm.entropy_coef > 0.0 else 0
+    return copies * _logits(config, sizes, passing)
 
 
-def _block_numbers(sizes: ModelSizes) -> dict[str, int]:
-    """[number of a block of the vision tower] -> numbers that it keeps of a patch."""
-    layers = sizes.linear_layers
-    return {block: sum(layers[name] for name in names) for block, names in _block_names(tuple(layers)).items()}
+def chunks(config: RunConfig, passing: Pass) -> int:
+    """Chunks of logits of a pass, at the most."""
+    return -(-passing.targets // config.model.log_prob_chunk_tokens)
 
 
-@lru_cache(maxsize=64)
-def _block_names(names: tuple[str, ...]) -> dict[str, list[str]]:
-    """[number of a block of the vision tower] -> its linear layers. Kept, because a plan makes hundreds of forecasts
-    for the layers of one model."""
-    blocks: dict[str, list[str]] = {}
-    for name in names:
-        if (match := _VISION_BLOCK.match(name)) is not None:
-            blocks.setdefault(match[1], []).append(name)
-    return blocks
+def _logits(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+    return 4 * min(config.model.log_prob_chunk_tokens, passing.targets) * sizes.vocab_size
+
+
+def _bytes(config: RunConfig, tokens: int, numbers: int) -> int:
+    """Ranks that share a sequence have a part of its tokens each."""
+    return tokens * numbers * BYTES[config.model.dtype] // config.cluster.sequence_parallel_size

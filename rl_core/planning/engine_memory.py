@@ -12,14 +12,24 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.passes import PATCHES_A_TOKEN, Pass
 from rl_core.planning.shards import part_of
 from rl_core.planning.training_state import BYTES
+from rl_core.planning.vision_activations import vision_forward_bytes
 
 TOKENS_A_FORWARD: Final = 8192
 """Prompt tokens of one forward pass (rl_core.rollout.vllm_arguments)."""
 
 SAMPLER_COPIES: Final = 4
 """float32 arrays of [sequences, vocabulary] in vLLM's sampler: logits, processed logits, log-probs, noise."""
+
+IMAGE_COPIES: Final = 12
+"""Arrays of the vision tower's width in vLLM's forward pass of it, for each patch: those of its feed-forward, or
+queries, keys and values and what is rotated. Read in its sources."""
+
+DRIVER_BYTES: Final = GIB // 2
+"""What nvidia-smi has as memory of a GPU and torch has not, of which vLLM takes its share: 0.35 to 0.55 GiB on cards of
+24 to 141 GB. An estimate."""
 
 GRAPH_BYTES: Final = GIB
 """CUDA graphs of vLLM's usual batch sizes; it reports 0.5 to 1.5 GiB when it captures them for models of 3B to 7B."""
@@ -50,18 +60,28 @@ def cpu_cache_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 def gpu_cache_bytes(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float, weights: int) -> int:
     """Bytes of the KV cache on a GPU: what vLLM's share of the memory leaves beside its weights, the peak of the
     forward pass that it tries at its start, and its CUDA graphs."""
-    share = math.floor(config.rollout.gpu_share * gpu_gib * GIB)
+    share = math.floor(config.rollout.gpu_share * (gpu_gib * GIB - DRIVER_BYTES))
     return max(0, share - weights - engine_work_bytes(config, sizes, on_gpu=True) - graph_bytes(config, on_gpu=True))
 
 
 def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> int:
-    """Bytes of vLLM's largest forward pass, or of its sampler if that is more: hidden states and the arrays of the
-    feed-forward of all prompt tokens that it computes at a time. On a GPU it tries the most tokens at its start."""
+    """Bytes of vLLM's largest forward pass, or of its sampler or the vision tower if one of these is more. A forward
+    pass has the hidden states and the arrays of the feed-forward of all prompt tokens that it computes at a time. On a
+    GPU it tries the most tokens at its start."""
     tokens = max(TOKENS_A_FORWARD, longest_sequence(config))
     if not on_gpu:
         tokens = min(tokens, config.rollout.max_num_seqs * config.data.max_prompt_length)
     forward = tokens * (4 * sizes.hidden_size + 3 * sizes.intermediate_size) * BYTES[config.model.dtype]
-    return max(forward, SAMPLER_COPIES * 4 * config.rollout.max_num_seqs * sizes.vocab_size)
+    sampler = SAMPLER_COPIES * 4 * config.rollout.max_num_seqs * sizes.vocab_size
+    return max(forward, sampler, largest_image_bytes(config, sizes) if on_gpu else 0)
+
+
+def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the vision tower over the image that vLLM tries at its start, which fills a forward pass
+    (rl_core.rollout.vision_sizes)."""
+    tokens = max(TOKENS_A_FORWARD, longest_sequence(config), 5 * config.data.max_prompt_length // 4)
+    image = Pass(tokens=tokens, targets=0, patches=tokens * PATCHES_A_TOKEN, keys=0.0)
+    return vision_forward_bytes(config, sizes, image, copies=IMAGE_COPIES)
 
 
 def graph_bytes(config: RunConfig, *, on_gpu: bool) -> int:

@@ -6,13 +6,13 @@ from typing import Final
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.planning.activations import PATCHES_A_TOKEN
 from rl_core.planning.changes import Change, configured, with_changes
 from rl_core.planning.cluster_changes import cluster_changes, is_possible, wider
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import auto_keys, settle
 from rl_core.planning.tiny_model import vision_patch_size
 

@@ -11,10 +11,8 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.memory import USABLE, memory_forecast
-from rl_core.planning.memory_rows import GIB
-from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
+from rl_core.planning.model_sizes import sizes_of_config
 from rl_core.planning.settings import settle
-from rl_core.planning.shards import gathered_bytes, part_of
 
 MODELS: Final = {
     "1.5B": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -85,33 +83,23 @@ def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] 
     """The smallest power of two of GPUs on which a model can be trained, and the settings there; None beyond
     `MOST_GPUS`.
 
-    Several GPUs are taken to share weights, gradients, optimizer and reference evenly (as FSDP2 does), and the engine
-    its weights and cache (tensor parallelism); each gathers one layer and the embeddings at a time.
+    Several GPUs share weights, gradients, optimizer and reference (`cluster.sharding: full`), and the generator with
+    its cache (`cluster.tensor_parallel_size`), even where the model's heads cannot be shared by so many.
     """
     sizes = sizes_of_config(KNOWN_MODELS[MODELS[model]])
     assert sizes is not None, "a known model can be built"
-    config, gib = _config(method, model), CARD_GIB[card]
+    gib = CARD_GIB[card]
     gpus = 1
     while gpus <= MOST_GPUS:
-        part, gathered = part_of(sizes, gpus), 0.0 if gpus == 1 else gathered_bytes(config, sizes) / GIB
-        settled = _settled(config, part, gib=gib, gathered=gathered)
-        forecast = memory_forecast(settled, part, gpu_gib=gib)
-        largest = max(forecast.peak_gib, forecast.turn_gib("update") + gathered)
-        if largest <= USABLE * gib and forecast.cached_sequences:
+        settled = settle(_config(method, model, gpus), sizes, Gpu(memory_gib=gib)).config
+        forecast = memory_forecast(settled, sizes, gpu_gib=gib)
+        if forecast.peak_gib <= USABLE * gib and forecast.cached_sequences:
             return gpus, settled
         gpus *= 2
     return None
 
 
-def _settled(config: RunConfig, part: ModelSizes, *, gib: float, gathered: float) -> RunConfig:
-    """The config settled for a GPU, on which the trainer also needs `gathered` GiB in an update, and the engine does
-    not."""
-    trainer = settle(config, part, Gpu(memory_gib=gib - gathered / USABLE)).config
-    rollout = trainer.rollout.model_copy(update={"gpu_memory_utilization": "auto"})
-    return settle(trainer.model_copy(update={"rollout": rollout}), part, Gpu(memory_gib=gib)).config
-
-
-def _config(method: Method, model: str) -> RunConfig:
+def _config(method: Method, model: str, gpus: int) -> RunConfig:
     """The lengths, batches and KL of EasyR1's examples, and logits in small chunks; everything else is Sightline's
     default."""
     rows = {"type": "hub", "name": "hiyouga/geometry3k@train"}
@@ -130,6 +118,7 @@ def _config(method: Method, model: str) -> RunConfig:
                 "log_prob_chunk_tokens": 512,
             },
             "reward": {"function": "math"},
+            "cluster": {"devices": gpus, "tensor_parallel_size": gpus},
             "rollout": {"n": 5, "max_response_length": 2048},
             "algorithm": {"kl": {"coef": 0.01}},
             "actor": {"global_batch_size": 128, "optim": {"strategy": method.optimizer}},

@@ -5,9 +5,9 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig, CriticConfig, OptimConfig
-from rl_core.planning.activations import activation_bytes, experience_bytes, layer_bytes, logit_bytes, vision_bytes
 from rl_core.planning.disk import checkpoint_bytes
 from rl_core.planning.engine_memory import (
+    DRIVER_BYTES,
     cpu_cache_bytes,
     engine_part,
     engine_work_bytes,
@@ -15,9 +15,21 @@ from rl_core.planning.engine_memory import (
     graph_bytes,
     sequence_bytes,
 )
-from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
+from rl_core.planning.memory_rows import (
+    ALWAYS,
+    BACKWARD,
+    GENERATE,
+    GIB,
+    UPDATE,
+    MemoryForecast,
+    MemoryRow,
+    Moment,
+    largest_moment,
+    total_gib,
+)
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.shards import gathered_bytes, is_sharded, part_of, shards
+from rl_core.planning.shards import gathered_embedding_bytes, gathered_layer_bytes, is_sharded, part_of, shards
+from rl_core.planning.sync_memory import sync_rows
 from rl_core.planning.training_state import (
     BYTES,
     TrainingState,
@@ -25,6 +37,7 @@ from rl_core.planning.training_state import (
     rl_training_state,
     whole_training_state,
 )
+from rl_core.planning.update_memory import critic_pass_bytes, piece_bytes, reference_rows, update_rows
 
 LIBRARIES_BYTES: Final = int(0.88 * GIB)
 """Resident memory of a process with torch, transformers, vLLM and an engine of a tiny model on a CPU: measured by
@@ -34,10 +47,20 @@ KEPT_ON_CPU: Final = 0.65
 """Share of the memory of an update that malloc keeps afterwards, measured by `python -m benchmarks.memory`: freed
 blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
 
-HOLES_ON_CPU: Final = 0.3
+RUN_LIBRARIES_BYTES: Final = int(0.22 * GIB)
+"""What Prefect, MLflow and the libraries of data and report take beside it, in the process of a run on a CPU, which is
+its own worker: measured in whole runs by `python -m benchmarks.memory`."""
+
+HOLES_ON_CPU: Final = 0.25
 """What malloc holds between the blocks of tensors at the peak of an update, as a share of the update's memory: 0.2 to
-0.4 where all weights are trained in float32, more elsewhere (`python -m benchmarks.memory`). glibc before 2.38 cannot
-fill a freed block with an aligned one of the same size."""
+0.3 where all weights are trained and activations are kept, measured by `python -m benchmarks.memory`. glibc before 2.38
+cannot fill a freed block with an aligned one of the same size."""
+
+HOLES_RECOMPUTED: Final = 1.1
+"""The same where activations are computed again, which takes and frees blocks of every layer once more: 1.0 to 1.2."""
+
+HOLES_WITH_ADAPTERS: Final = 1.5
+"""The same with LoRA, where no gradients and moments fill the holes."""
 
 CONTEXT_BYTES: Final = 2 * GIB
 """What a GPU loses before any tensor: CUDA's context and kernels (0.5 to 0.6 GiB a process on an H100), the workspaces
@@ -51,9 +74,15 @@ HOST_LIBRARIES_BYTES: Final = 6 * GIB
 """Resident memory, on a machine with a GPU, of the process of a run and of its worker's, with the libraries of CUDA. An
 estimate."""
 
+RUN_LIBRARIES: Final = "libraries of the run"
+"""The name of the row of what the process of a run takes beside a worker's."""
+
+FRAGMENTS: Final = "fragmentation"
+"""The name of the row of what the allocator holds in blocks that no tensor uses."""
+
 USABLE: Final = 0.92
-"""Share of a GPU's memory that a forecast may fill. The rest is for what a forecast does not know: other programs, the
-driver's reserve, longer tensors than usual."""
+"""Share of a GPU's memory that a forecast may fill. The rest is for what a forecast does not know: other programs,
+workspaces of kernels and of NCCL."""
 
 PATCHES_BYTES: Final = 4 * GIB
 """Most bytes of the patches of images (rl_core.models.pixels)."""
@@ -63,6 +92,9 @@ CHECKPOINT: Final = "copy of a checkpoint"
 """The name of the row of what `trainer.async_save` writes from while the next step runs. It is kept for the next
 save."""
 
+DRIVER: Final = "reserved by the driver"
+"""The name of the row of what nvidia-smi counts as memory and no process gets."""
+
 CONTEXT: Final = "CUDA context and workspaces"
 """The name of the row of what a GPU loses before any tensor."""
 
@@ -70,13 +102,16 @@ GRAPHS: Final = "engine CUDA graphs"
 """The name of the row of vLLM's CUDA graphs, which stay while it sleeps."""
 
 
-def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None) -> MemoryForecast:
+def memory_forecast(
+    config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | None = None, response: int | None = None
+) -> MemoryForecast:
     """The forecast for a worker; with `cluster.placement: split`, for a worker of either kind.
 
     Args:
         config: The run's config, in which every `auto` is settled (rl_core.planning.settings).
         sizes: Sizes of its model.
         gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
+        response: Tokens of each response; None for the worst of all lengths (rl_core.planning.passes.update_pass).
     """
     on_gpu = gpu_gib is not None
     part = part_of(sizes, shards(config.cluster))
@@ -92,13 +127,16 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
         *_generating_process_rows(config, on_gpu=on_gpu),
         *_policy_rows(config, part),
         *_engine_rows(config, engine, cache=cache, on_gpu=on_gpu),
-        *_pass_rows(config, sizes),
+        *sync_rows(config, sizes, on_gpu=on_gpu),
+        *update_rows(config, sizes, response=response),
+        *reference_rows(config, sizes, response=response),
+        _row("pieces of an optimizer step", piece_bytes(config, sizes), "optimizer step"),
     ]
     if config.critic is not None:
-        rows += _critic_rows(config, sizes, part, config.critic)
+        rows += _critic_rows(config, sizes, part, config.critic, response=response)
     if config.cold_start is not None:
-        rows.append(_cold_start_row(config, config.cold_start, sizes, part))
-    rows += _unused_rows(rows, on_gpu=on_gpu)
+        rows.append(_cold_start_row(config, config.cold_start, sizes, part, response=response))
+    rows.append(_unused_row(rows, share=FRAGMENTATION if on_gpu else _holes(config)))
     if not on_gpu:
         rows.append(_saved_row(config, part))
     return MemoryForecast(
@@ -111,11 +149,17 @@ def memory_forecast(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float | No
     )
 
 
-def _unused_rows(rows: list[MemoryRow], *, on_gpu: bool) -> list[MemoryRow]:
-    """What the allocator holds in the updates of policy and critic without a tensor in it."""
-    share = FRAGMENTATION if on_gpu else HOLES_ON_CPU
-    phases: tuple[tuple[str, Phase], ...] = (("fragmentation", "update"), ("critic's fragmentation", "update critic"))
-    return [_row(name, int(share * _sum(rows, phase)), phase) for name, phase in phases]
+def _holes(config: RunConfig) -> float:
+    if config.model.lora is not None:
+        return HOLES_WITH_ADAPTERS
+    return HOLES_RECOMPUTED if config.model.recomputes_activations else HOLES_ON_CPU
+
+
+def _unused_row(rows: list[MemoryRow], *, share: float) -> MemoryRow:
+    """What the allocator holds in an update without a tensor in it: a share of what the update takes at its most."""
+    passing = [row for row in rows if row.moments != ALWAYS]
+    largest = total_gib(passing, largest_moment(passing, UPDATE))
+    return _row(FRAGMENTS, int(share * largest * GIB), *UPDATE)
 
 
 def _saved_row(config: RunConfig, part: ModelSizes) -> MemoryRow:
@@ -130,7 +174,9 @@ def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
     """What the process of a worker that trains takes before any tensor, and the graphs if it generates too."""
     if not on_gpu:
         yield _row("libraries", LIBRARIES_BYTES)
+        yield _row(RUN_LIBRARIES, RUN_LIBRARIES_BYTES if config.cluster.is_alone else 0)
         return
+    yield _row(DRIVER, DRIVER_BYTES)
     yield _row(CONTEXT, CONTEXT_BYTES)
     if not config.cluster.is_split:
         yield _row(GRAPHS, graph_bytes(config, on_gpu=True))
@@ -141,10 +187,11 @@ def _generating_process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[Mem
     if not config.cluster.is_split:
         return
     if not on_gpu:
-        yield _row("libraries", LIBRARIES_BYTES, "generate")
+        yield _row("libraries", LIBRARIES_BYTES, *GENERATE)
         return
-    yield _row(CONTEXT, CONTEXT_BYTES, "generate")
-    yield _row(GRAPHS, graph_bytes(config, on_gpu=True), "generate")
+    yield _row(DRIVER, DRIVER_BYTES, *GENERATE)
+    yield _row(CONTEXT, CONTEXT_BYTES, *GENERATE)
+    yield _row(GRAPHS, graph_bytes(config, on_gpu=True), *GENERATE)
 
 
 def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
@@ -157,55 +204,48 @@ def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
     else:
         yield _row("weights", frozen + trained.weights - trained.parameters * BYTES[config.model.dtype])
         if config.algorithm.kl is not None:
-            yield _row("reference weights", frozen, _reference_phase(config))
+            yield _row("reference weights", frozen, *_reference_moments(config))
     yield _row("optimizer state", _on_device(config, trained))
-    yield _row("gradients", trained.gradients, "update")
+    yield _row("gradients", trained.gradients, *BACKWARD, "optimizer step")
 
 
 def _engine_rows(config: RunConfig, part: ModelSizes, *, cache: int, on_gpu: bool) -> Iterator[MemoryRow]:
     """The worker's part of the generator. On a CPU it keeps its weights and its cache while it sleeps, in a worker that
     trains too."""
-    phase: Phase = "generate" if on_gpu or config.cluster.is_split else "always"
-    yield _row("engine weights", part.parameters * BYTES[config.model.dtype], phase)
+    moments = GENERATE if on_gpu or config.cluster.is_split else ALWAYS
+    yield _row("engine weights", part.parameters * BYTES[config.model.dtype], *moments)
     if (lora := config.model.generator_lora) is not None:
-        yield _row("engine adapters", adapter_parameters(lora, part) * BYTES[config.model.dtype], phase)
-    yield _row("engine KV cache", cache, phase)
-    yield _row("engine forward pass", engine_work_bytes(config, part, on_gpu=on_gpu), "generate")
+        yield _row("engine adapters", adapter_parameters(lora, part) * BYTES[config.model.dtype], *moments)
+    yield _row("engine KV cache", cache, *moments)
+    yield _row("engine forward pass", engine_work_bytes(config, part, on_gpu=on_gpu), "sampling")
 
 
-def _pass_rows(config: RunConfig, sizes: ModelSizes) -> Iterator[MemoryRow]:
-    """What the passes through policy and reference take. Ranks that share a sequence have a part of its tokens each,
-    and all images."""
-    actor, together = config.actor, config.cluster.sequence_parallel_size
-    yield _row("activations of the language model", activation_bytes(config, sizes, actor) // together, "update")
-    yield _row("activations of the vision tower", vision_bytes(config, sizes, actor), "update")
-    yield _row("the layer in its backward pass", layer_bytes(config, sizes, actor) // together, "update")
-    yield _row("logits of a chunk", logit_bytes(config, sizes), "update")
-    yield _row("gathered weights", _gathered(config, sizes), "update")
-    if config.model.lora is None and config.algorithm.kl is not None and _reference_phase(config) == "reference":
-        passes = experience_bytes(config, sizes) // together + _gathered(config, sizes)
-        yield _row("passes of the reference", passes, "reference")
-
-
-def _critic_rows(config: RunConfig, sizes: ModelSizes, part: ModelSizes, critic: CriticConfig) -> list[MemoryRow]:
+def _critic_rows(
+    config: RunConfig, sizes: ModelSizes, part: ModelSizes, critic: CriticConfig, *, response: int | None
+) -> list[MemoryRow]:
     """A second model with all that training needs. Its head has one output, and is not counted."""
-    state, together = _whole_state(config, critic.optim, part), config.cluster.sequence_parallel_size
-    kept = activation_bytes(config, sizes, critic) // together + vision_bytes(config, sizes, critic)
-    passing = kept + layer_bytes(config, sizes, critic) // together
-    at_rest: Phase = "update critic" if config.trainer.offloads == "all" else "always"
+    state = _whole_state(config, critic.optim, part)
+    at_rest: tuple[Moment, ...] = ("update of the critic",) if config.trainer.offloads == "all" else ALWAYS
+    passing = critic_pass_bytes(config, sizes, critic, response=response)
+    gathered = gathered_embedding_bytes(config, sizes) + gathered_layer_bytes(config, sizes)
     return [
-        _row("critic's weights", state.weights, at_rest),
+        _row("critic's weights", state.weights, *at_rest),
         _row("critic's optimizer state", _on_device(config, state)),
-        _row("critic's gradients", state.gradients, "update critic"),
-        _row("critic's activations", passing, "update critic"),
-        _row("critic's gathered weights", _gathered(config, sizes), "update critic"),
+        _row("critic's gradients", state.gradients, "update of the critic"),
+        _row("critic's activations", passing, "update of the critic"),
+        _row("critic's gathered weights", gathered, "update of the critic"),
     ]
 
 
-def _cold_start_row(config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes, part: ModelSizes) -> MemoryRow:
+def _cold_start_row(
+    config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes, part: ModelSizes, *, response: int | None
+) -> MemoryRow:
     """Memory of the cold start. It trains all weights, and no generator runs beside it."""
     state = _whole_state(config, cold_start.optim, part)
-    passing = sum(row.num_bytes for row in _pass_rows(config, sizes) if row.phase == "update")
+    model = config.model.model_copy(update={"lora": None, "freeze_vision_tower": False})
+    whole = config.model_copy(update={"model": model})
+    passes = [*update_rows(whole, sizes, response=response)]
+    passing = int(total_gib(passes, largest_moment(passes, BACKWARD)) * GIB)
     num_bytes = state.weights + _on_device(config, state) + state.gradients + passing
     return _row("cold start, all of it", num_bytes, "cold start")
 
@@ -221,7 +261,7 @@ def _host_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
         with_reference = config.algorithm.kl is not None and config.model.lora is None
         yield _row("reference weights", part.parameters * BYTES[config.model.dtype] if with_reference else 0)
         yield _row("critic's weights", sum(state.weights for state in states[1:]))
-    yield _row(CHECKPOINT, checkpoint_bytes(config, part), "always" if config.trainer.async_save else "save")
+    yield _row(CHECKPOINT, checkpoint_bytes(config, part), *(ALWAYS if config.trainer.async_save else ("save",)))
 
 
 def _states(config: RunConfig, part: ModelSizes) -> list[TrainingState]:
@@ -238,29 +278,20 @@ def _whole_state(config: RunConfig, optim: OptimConfig, part: ModelSizes) -> Tra
     return whole_training_state(config.model, optim, part, sharded=is_sharded(config.cluster))
 
 
-def _gathered(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes that a worker gathers from the others for a pass; none if it has all weights."""
-    return gathered_bytes(config, sizes) if shards(config.cluster) > 1 else 0
-
-
-def _reference_phase(config: RunConfig) -> Phase:
+def _reference_moments(config: RunConfig) -> tuple[Moment, ...]:
     """When the reference is on the device: with a full KL it computes in the update too."""
     if config.trainer.offloads != "all":
-        return "always"
+        return ALWAYS
     is_full = config.algorithm.kl is not None and config.algorithm.kl.penalty == "full"
-    return "update" if is_full else "reference"
+    return (*BACKWARD, "optimizer step", "pass of the reference") if is_full else ("pass of the reference",)
 
 
 def _on_device(config: RunConfig, state: TrainingState) -> int:
     return state.optimizer if config.trainer.offloads == "none" else 0
 
 
-def _row(name: str, num_bytes: int, phase: Phase = "always") -> MemoryRow:
-    return MemoryRow(name=name, num_bytes=num_bytes, phase=phase)
-
-
-def _sum(rows: list[MemoryRow], phase: Phase) -> int:
-    return sum(row.num_bytes for row in rows if row.phase == phase)
+def _row(name: str, num_bytes: int, *moments: Moment) -> MemoryRow:
+    return MemoryRow(name=name, num_bytes=num_bytes, moments=moments or ALWAYS)
 
 
 def _present(rows: list[MemoryRow]) -> tuple[MemoryRow, ...]:

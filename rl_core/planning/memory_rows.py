@@ -1,31 +1,66 @@
-"""What a forecast of memory is made of: rows that a person can add up, and the time at which each is there."""
+"""What a forecast of memory is made of: rows that a person can add up, and the moments at which each is there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 GIB: Final = 1 << 30
 
-Phase = Literal["always", "generate", "update", "update critic", "reference", "save", "cold start"]
-"""`always` is there in every other phase but the cold start; the others take turns."""
+Moment = Literal[
+    "weight sync",
+    "sampling",
+    "pass of the reference",
+    "backward pass of the output head",
+    "backward pass of a layer",
+    "backward pass of the vision tower",
+    "end of the backward pass",
+    "optimizer step",
+    "update of the critic",
+    "save",
+    "cold start",
+]
+"""A moment of a run at which its memory may be the largest. They follow each other, so a run takes the most of any of
+them, and not their sum."""
 
 Turn = Literal["generate", "update", "save"]
 """The phases that a run measures (rl_core.workers.peak_memory). The trainer's passes are all in `update`."""
 
-_PHASES_OF: Final[dict[Turn, tuple[Phase, ...]]] = {
-    "generate": ("generate",),
-    "update": ("update", "update critic", "reference"),
+_MOMENTS_OF: Final[dict[Turn, tuple[Moment, ...]]] = {
+    "generate": ("weight sync", "sampling"),
+    "update": (
+        "pass of the reference",
+        "backward pass of the output head",
+        "backward pass of a layer",
+        "backward pass of the vision tower",
+        "end of the backward pass",
+        "optimizer step",
+        "update of the critic",
+    ),
     "save": ("save",),
 }
+
+ALWAYS: Final[tuple[Moment, ...]] = tuple(moment for moment in get_args(Moment) if moment != "cold start")
+"""Every moment of reinforcement learning; a cold start ends before it."""
+
+GENERATE: Final = _MOMENTS_OF["generate"]
+UPDATE: Final = _MOMENTS_OF["update"]
+
+BACKWARD: Final[tuple[Moment, ...]] = (
+    "backward pass of the output head",
+    "backward pass of a layer",
+    "backward pass of the vision tower",
+    "end of the backward pass",
+)
+"""The moments of the policy's backward pass, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryRow:
-    """One thing that takes memory: its name, its bytes, and the phase in which it is there."""
+    """One thing that takes memory: its name, its bytes, and the moments at which it is there."""
 
     name: str
     num_bytes: int
-    phase: Phase
+    moments: tuple[Moment, ...] = ALWAYS
 
     @property
     def gib(self) -> float:
@@ -58,12 +93,12 @@ class MemoryForecast:
     @property
     def peak_gib(self) -> float:
         """Most memory at one time. A cold start ends before RL, and in RL the phases take turns."""
-        return max(self.turn_gib(turn) for turn in _PHASES_OF) if self.rl_is_largest else self._cold_start_gib
+        return max(self.turn_gib(turn) for turn in _MOMENTS_OF) if self.rl_is_largest else self._cold_start_gib
 
     @property
     def rl_is_largest(self) -> bool:
         """Whether reinforcement learning takes more than the cold start, if there is one."""
-        return max(map(self.turn_gib, _PHASES_OF)) >= self._cold_start_gib
+        return max(map(self.turn_gib, _MOMENTS_OF)) >= self._cold_start_gib
 
     @property
     def is_split(self) -> bool:
@@ -83,26 +118,42 @@ class MemoryForecast:
     @property
     def host_gib(self) -> float:
         """Most of the machine's memory that a worker takes beside its GPU."""
-        always = _total(self.host_rows, "always")
-        return always + max(_total(self.host_rows, "save"), _total(self.host_rows, "generate"))
+        return max(total_gib(self.host_rows, moment) for moment in ("save", "sampling"))
 
     def turn_gib(self, turn: Turn) -> float:
         """Most memory in one phase of a step, of a worker that takes part in it."""
-        if turn == "generate" and self.is_split:
-            return _total(self.rows, "generate")
-        largest = max(_total(self.rows, phase) for phase in _PHASES_OF[turn])
-        update = max(_total(self.rows, phase) for phase in _PHASES_OF["update"])
-        return _total(self.rows, "always") + max(largest, self.kept * update)
+        largest = total_gib(self.rows, self.largest_moment(turn))
+        if not self.kept or (turn == "generate" and self.is_split):
+            return largest
+        always = sum(row.gib for row in self.rows if row.moments == ALWAYS)
+        update = total_gib(self.rows, self.largest_moment("update"))
+        return max(largest, always + self.kept * (update - always))
+
+    def moment_gib(self, moment: Moment) -> float:
+        """What is there at a moment."""
+        return total_gib(self.rows, moment)
+
+    def largest_moment(self, turn: Turn) -> Moment:
+        """The moment of a phase at which the most memory is taken."""
+        return largest_moment(self.rows, _MOMENTS_OF[turn])
 
     def rows_of(self, turn: Turn | Literal["always"]) -> list[MemoryRow]:
-        """The rows that are there in one phase of a step alone, or in all of them."""
-        phases = ("always",) if turn == "always" else _PHASES_OF[turn]
-        return [row for row in self.rows if row.phase in phases]
+        """The rows that are there at the largest moment of a phase but not always; or those that are there always."""
+        if turn == "always":
+            return [row for row in self.rows if row.moments == ALWAYS]
+        moment = self.largest_moment(turn)
+        return [row for row in self.rows if moment in row.moments and row.moments != ALWAYS]
 
     @property
     def _cold_start_gib(self) -> float:
-        return _total(self.rows, "cold start")
+        return total_gib(self.rows, "cold start")
 
 
-def _total(rows: Sequence[MemoryRow], phase: Phase) -> float:
-    return sum(row.gib for row in rows if row.phase == phase)
+def largest_moment(rows: Sequence[MemoryRow], moments: Iterable[Moment]) -> Moment:
+    """The moment at which the rows take the most; the first of several."""
+    return max(moments, key=lambda moment: total_gib(rows, moment))
+
+
+def total_gib(rows: Sequence[MemoryRow], moment: Moment) -> float:
+    """What the rows take at a moment, in GiB."""
+    return sum(row.gib for row in rows if moment in row.moments)

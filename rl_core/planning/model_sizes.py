@@ -28,6 +28,7 @@ class ModelSizes:
         parameters: Parameters of the whole model; a tied output head counts once.
         vision_parameters: Parameters of the vision tower and of the layers that join it to the text; 0 for a text
             model.
+        vision_blocks: Blocks of the vision tower; 0 for a text model.
         vision_heads: Attention heads of the vision tower; 0 for a text model.
         num_layers: Layers of the language model.
         hidden_size: Width of the language model.
@@ -35,7 +36,9 @@ class ModelSizes:
         head_size: Width of an attention head.
         query_size: Attention heads x head size.
         key_value_size: Key/value heads x head size.
+        norms_queries: Whether the queries and keys of each head are normalised.
         vocab_size: Rows of the embedding.
+        tied_head: Whether the output head is the embedding.
         max_positions: Longest sequence the model was made for, in tokens.
         linear_layers: Inputs plus outputs of each linear layer that can be adapted, by its full name in transformers.
         other_modules: The full names of everything else: embeddings, the output head, norms, and modules that hold
@@ -45,6 +48,7 @@ class ModelSizes:
     family: str
     parameters: int
     vision_parameters: int = 0
+    vision_blocks: int = 0
     vision_heads: int = 0
     num_layers: int
     hidden_size: int
@@ -52,7 +56,9 @@ class ModelSizes:
     head_size: int
     query_size: int
     key_value_size: int
+    norms_queries: bool = False
     vocab_size: int
+    tied_head: bool = False
     max_positions: int
     linear_layers: Mapping[str, int] = field(default_factory=dict)
     other_modules: frozenset[str] = frozenset()

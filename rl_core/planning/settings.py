@@ -12,8 +12,10 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.changes import changed, configured
+from rl_core.planning.engine_memory import DRIVER_BYTES
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.memory import CONTEXT, GRAPHS, USABLE, memory_forecast
+from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, USABLE, memory_forecast
+from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import ModelSizes
 
 MOST_TOKENS: Final = 32_768
@@ -144,10 +146,12 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
         return config
     forecast = memory_forecast(config, sizes, gpu_gib=0.0)
     if forecast.is_split:  # the generator has the device to itself
-        beside = sum(row.gib for row in forecast.rows_of("generate") if row.name == CONTEXT)
+        beside = sum(row.gib for row in forecast.rows_of("generate") if row.name in (CONTEXT, DRIVER))
     else:  # vLLM counts its graphs within its share
         beside = sum(row.gib for row in forecast.rows_of("always") if row.name != GRAPHS)
-    left = int((USABLE - beside / gpu_gib) * 100) / 100
+        # What it keeps free for its forward pass is there for the sync.
+        beside += max(0.0, forecast.moment_gib("weight sync") - forecast.moment_gib("sampling"))
+    left = int((USABLE * gpu_gib - beside) / (gpu_gib - DRIVER_BYTES / GIB) * 100) / 100
     return _with_autos(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
 
 

@@ -37,9 +37,30 @@ def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
     )
 
 
-def gathered_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the weights that a worker gathers for a pass: a layer and the one that is fetched ahead, and the
-    embeddings with the output head."""
+def gathered_embedding_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the embeddings and the output head, which a worker gathers for a whole pass. None if it has all
+    weights."""
+    if shards(config.cluster) == 1:
+        return 0
+    matrices = 1 if sizes.tied_head else 2
+    return matrices * sizes.vocab_size * sizes.hidden_size * BYTES[config.model.dtype]
+
+
+def gathered_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the layer that computes and of the one that is fetched ahead. None if a worker has all weights."""
+    if shards(config.cluster) == 1:
+        return 0
+    return 2 * _layer_parameters(sizes) * BYTES[config.model.dtype]
+
+
+def exchanged_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of the whole gradient of a layer, and of its copy in float32 that is added up over the workers. None if a
+    worker has all weights, or trains adapters only."""
+    if shards(config.cluster) == 1 or config.model.lora is not None:
+        return 0
+    return _layer_parameters(sizes) * (BYTES[config.model.dtype] + BYTES["float32"])
+
+
+def _layer_parameters(sizes: ModelSizes) -> int:
     heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
-    layer = heads + 3 * sizes.hidden_size * sizes.intermediate_size
-    return (2 * layer + 2 * sizes.vocab_size * sizes.hidden_size) * BYTES[config.model.dtype]
+    return heads + 3 * sizes.hidden_size * sizes.intermediate_size

@@ -64,6 +64,11 @@ def adapter_parameters(lora: LoraConfig, sizes: ModelSizes) -> int:
     return lora.rank * sum(sizes.linear_layers[name] for name in adapted)
 
 
+def adapted_layers(lora: LoraConfig, sizes: ModelSizes) -> int:
+    """Number of layers with an adapter."""
+    return len(_adapted_names(tuple(sizes.linear_layers), lora))
+
+
 @lru_cache(maxsize=64)
 def _adapted_names(names: tuple[str, ...], lora: LoraConfig) -> list[str]:
     """Kept, because a plan makes hundreds of forecasts for the layers of one model."""
