@@ -91,18 +91,19 @@ CONFIGURATIONS = {
 }
 WHOLE_RUNS = {
     "quickstart": ["data.train.size=256", "data.validation.size=64", "trainer.max_steps=4"],
-    "quickstart, images, 40 M": [
-        "data.train.size=128",
-        "data.validation.size=32",
-        "trainer.max_steps=2",
-        "actor.optim.lr_warmup_steps=0",
+    "text, 30 M": [
+        _model(_SMALL, "qwen2_5"),
+        *_lengths(128, 10),
         "cold_start=null",
-        "data.rollout_batch_size=32",
-        "actor.micro_batch_size_per_device_for_update=8",
-        _model(_SMALL, "qwen2_5_vl", _TOWER),
+        "data.max_prompt_length=48",
+        "data.rollout_batch_size=16",
+        "rollout.n=4",
+        "rollout.max_num_seqs=32",
+        "trainer.max_steps=3",
+        "actor.optim.lr_warmup_steps=0",
     ],
 }
-"""[name] -> what is not as in the quickstart."""
+"""[name] -> what is not as in the quickstart, beside the rows of text."""
 
 _COMMON = (
     "cold_start=null",
@@ -164,25 +165,27 @@ def main() -> None:
         results.append({"configuration": name, **in_a_process_of_its_own(name)})
         print(json.dumps(results[-1]), flush=True)
     runs = []
-    for name, overrides in WHOLE_RUNS.items():
-        runs.append({"run": name, **measured_run(overrides)})
+    for name in WHOLE_RUNS:
+        runs.append(measured_run(name))
         print(json.dumps(runs[-1]), flush=True)
     if arguments.output:
         arguments.output.write_text(json.dumps(facts | {"results": results, "whole_runs": runs}, indent=1) + "\n")
 
 
-def measured_run(overrides: Sequence[str]) -> dict[str, Any]:
+def measured_run(name: str) -> dict[str, Any]:
     """The highest peaks that the steps of a run record, and its forecast."""
+    overrides = WHOLE_RUNS[name]
     with tempfile.TemporaryDirectory() as folder:
-        changed = [word for override in overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "flows.cli", "run", str(QUICKSTART), "--runs-dir", folder, *changed]
+        rows = rows_of_text(Path(folder), 64) if name.startswith("text") else []
+        changed = [word for override in (*overrides, *rows) for word in ("--set", override)]
+        command = [sys.executable, "-m", "flows.cli", "run", str(QUICKSTART), "--runs-dir", f"{folder}/runs", *changed]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        (run,) = (RunDirectory(root) for root in Path(folder).iterdir() if (root / "timings.jsonl").exists())
+        (run,) = (RunDirectory(file.parent) for file in Path(folder).glob("runs/*/timings.jsonl"))
         found = measured_peaks(run, on_gpu=False)
-    expected = forecast_of_run(overrides)
     return {
-        "overrides": list(overrides),
-        "forecast": {turn: round(gib, 3) for turn, gib in expected.items()},
+        "run": name,
+        "overrides": overrides,
+        "forecast": {turn: round(gib, 3) for turn, gib in forecast_of_run(overrides).items()},
         "measured": {turn: round(gib, 3) for turn, gib in found.items()},
     }
 
@@ -198,17 +201,18 @@ def forecast_of_run(overrides: Sequence[str]) -> dict[str, float]:
 
 def configured(name: str, folder: Path) -> RunConfig:
     """A configuration: the quickstart's rows, or rows of text in `folder`, with its own settings."""
-    if name.startswith("images"):
-        rows = [f"data.train.size={PROMPTS}", "data.validation.size=1"]
-    else:
-        file = folder / "rows.jsonl"
-        texts = ({"problem": f"What is {row} and {row * row}?", "answer": row} for row in range(PROMPTS))
-        file.write_text("".join(json.dumps(text) + "\n" for text in texts))
-        held_out = folder / "held.jsonl"
-        held_out.write_text(json.dumps({"problem": "What is one?", "answer": 1}) + "\n")
-        paths = {"train": file, "validation": held_out}
-        rows = [f"data.{split}={{type: local, path: {path}}}" for split, path in paths.items()]
+    is_text = name.startswith("text")
+    rows = rows_of_text(folder, PROMPTS) if is_text else [f"data.train.size={PROMPTS}", "data.validation.size=1"]
     return load_config(QUICKSTART, [*rows, *_COMMON, *CONFIGURATIONS[name]])
+
+
+def rows_of_text(folder: Path, count: int) -> list[str]:
+    """Overrides that name files with so many rows of text, and with one that is never trained on."""
+    texts = [{"problem": f"What is {row} and {row * row}?", "answer": row} for row in range(count)]
+    splits = {"train": texts, "validation": [{"problem": "What is one?", "answer": 1}]}
+    for split, rows in splits.items():
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [f"data.{split}={{type: local, path: {folder / split}.jsonl}}" for split in splits]
 
 
 def in_a_process_of_its_own(name: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class MemoryForecast:
 
     def turn_gib(self, turn: Turn) -> float:
         """Most memory in one phase of a step, of a worker that takes part in it."""
-        largest = total_gib(self.rows, self.largest_moment(turn))
+        largest = self.moment_gib(self.largest_moment(turn))
         if not self.kept or (turn == "generate" and self.is_split):
             return largest
         always = sum(row.gib for row in self.rows if row.moments == ALWAYS)
@@ -130,8 +130,9 @@ class MemoryForecast:
         return max(largest, always + self.kept * (update - always))
 
     def moment_gib(self, moment: Moment) -> float:
-        """What is there at a moment."""
-        return total_gib(self.rows, moment)
+        """What is there at a moment, in a worker that takes part in it."""
+        apart = self.is_split and moment in GENERATE
+        return total_gib([row for row in self.rows if row.moments != ALWAYS] if apart else self.rows, moment)
 
     def largest_moment(self, turn: Turn) -> Moment:
         """The moment of a phase at which the most memory is taken."""
