@@ -179,7 +179,9 @@ def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table
     ]
     for name, gib, parts in rows:
         peak = [f"{measured[name]:.2f}" if name in measured else ""] if measured else []
-        table.add_row(name, f"{gib:.2f}", *peak, ", ".join(f"{row.name} {row.gib:.2f}" for row in parts))
+        shown = ", ".join(f"{row.name} {row.gib:.2f}" for row in parts)
+        moment = memory.largest_moment(name) if name in get_args(Turn) and parts else name
+        table.add_row(name, f"{gib:.2f}", *peak, shown if moment == name else f"{moment}: {shown}")
     return table
 
 

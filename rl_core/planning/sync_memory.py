@@ -17,9 +17,7 @@ def sync_rows(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator
     read it (vllm.model_executor.model_loader.reload.layerwise)."""
     number = BYTES[config.model.dtype]
     embedding = sizes.vocab_size * sizes.hidden_size * number
-    yield _row(
-        "weight that is gathered or merged for the sync", max(_gathered(config, embedding), _merged(config, sizes))
-    )
+    yield _row("whole weight in the sync", max(_gathered(config, embedding), _merged(config, sizes)))
     filled = embedding // config.cluster.tensor_parallel_size
     yield _row("engine layer that the sync fills", filled if on_gpu else 0)
 

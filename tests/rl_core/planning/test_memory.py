@@ -430,7 +430,7 @@ def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -
     assert spread["engine weights"] == alone["engine weights"]  # each worker has a whole generator
     gathered = {"gathered embeddings", "gathered layers", "gradient of a gathered layer"}
     assert not gathered & alone.keys() and min(spread[name] for name in gathered) > 0.5
-    assert spread["weight that is gathered or merged for the sync"] == pytest.approx(9 / 8 * 2 * 152064 * 3584 / GIB)
+    assert spread["whole weight in the sync"] == pytest.approx(9 / 8 * 2 * 152064 * 3584 / GIB)
     copies = rows_of(configure("model.dtype=bfloat16", "cluster.devices=8", "cluster.sharding=none"), gpu_gib=80.0)
     assert [copies[name] for name in state] == [alone[name] for name in state]
     assert not gathered & copies.keys()
