@@ -172,17 +172,25 @@ def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table
     for column in ("", "forecast", *(["measured"] if measured else []), "of which"):
         table.add_column(column, justify="right" if column in ("forecast", "measured") else "left")
     kept = memory.rows_of("always")
-    rows: list[tuple[str, float, Sequence[MemoryRow]]] = [
-        ("always, on those that train" if memory.is_split else "always", sum(row.gib for row in kept), kept),
-        *((turn, memory.turn_gib(turn), memory.rows_of(turn)) for turn in get_args(Turn)),
-        *([("machine's memory", memory.host_gib, memory.host_rows)] if memory.host_rows else []),
+    rows = [
+        ("always, on those that train" if memory.is_split else "always", sum(row.gib for row in kept), _listed(kept)),
+        *((turn, memory.turn_gib(turn), _moment(memory, turn)) for turn in get_args(Turn)),
+        *([("machine's memory", memory.host_gib, _listed(memory.host_rows))] if memory.host_rows else []),
     ]
     for name, gib, parts in rows:
         peak = [f"{measured[name]:.2f}" if name in measured else ""] if measured else []
-        shown = ", ".join(f"{row.name} {row.gib:.2f}" for row in parts)
-        moment = memory.largest_moment(name) if name in get_args(Turn) and parts else name
-        table.add_row(name, f"{gib:.2f}", *peak, shown if moment == name else f"{moment}: {shown}")
+        table.add_row(name, f"{gib:.2f}", *peak, parts)
     return table
+
+
+def _listed(rows: Sequence[MemoryRow]) -> str:
+    return ", ".join(f"{row.name} {row.gib:.2f}" for row in rows)
+
+
+def _moment(memory: MemoryForecast, turn: Turn) -> str:
+    """What is there at the largest moment of a phase, and which moment that is where the phase has several."""
+    moment, listed = memory.largest_moment(turn), _listed(memory.rows_of(turn))
+    return f"{moment}: {listed}" if listed and moment != turn else listed
 
 
 def _whose(memory: MemoryForecast) -> str:
