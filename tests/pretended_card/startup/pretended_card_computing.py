@@ -185,6 +185,8 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
                 host = _host_call(operation, args, kwargs)
                 return tree_map(lambda value: value.to("cuda") if isinstance(value, torch.Tensor) else value, host)
         results = real.call_boxed(keys, *args, **kwargs)
+        if isinstance(results, list):  # FlashAttention's, whose last ones may be no tensors
+            results = [torch.empty(0) if value is None else value for value in results]
         if not computes or not (is_plain or has_cpu_kernel):
             _left_out[name] += 1
             return results

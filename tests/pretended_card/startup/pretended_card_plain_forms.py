@@ -115,6 +115,10 @@ def _varlen_backward(
     return of_query, of_key, of_value
 
 
+def _mm_in_another_format(one: Any, other: Any, out_dtype: torch.dtype) -> Results:
+    return (one.to(out_dtype) @ other.to(out_dtype),)
+
+
 def _rms_norm(result: Any, states: Any, weight: Any, epsilon: float) -> None:
     normed = states.float() * torch.rsqrt(states.float().pow(2).mean(-1, keepdim=True) + epsilon)
     result.copy_(normed.to(states.dtype) * weight if weight is not None else normed)
@@ -222,6 +226,7 @@ PLAIN_FORMS: dict[str, Callable[..., Results | None]] = {
     "aten::_scaled_dot_product_flash_attention_backward": _flash_backward,
     "aten::_flash_attention_forward": _varlen,
     "aten::_flash_attention_backward": _varlen_backward,
+    "aten::mm.dtype": _mm_in_another_format,
     "_C::rms_norm": _rms_norm,
     "_C::fused_add_rms_norm": _fused_add_rms_norm,
     "_C::silu_and_mul": _silu_and_mul,

@@ -1,0 +1,153 @@
+"""A pretended card for each test, and the product's command line on it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.pretended_card.build import build
+from tests.pretended_card.card import Card
+
+ROOT = Path(__file__).parents[2]
+
+# A run of two steps with eight sequences each and everything around them.
+SMALL = {
+    "data.train.size": 16,
+    "data.validation.size": 4,
+    "data.rollout_batch_size": 4,
+    "cold_start.source.size": 16,
+    "cold_start.steps": 2,
+    "cold_start.batch_size": 8,
+    "rollout.n": 2,
+    "rollout.max_response_length": 4,
+    "rollout.gpu_memory_utilization": 0.5,
+    # Compiled models and graphs are not computed on the card; test_engine.py starts them.
+    "rollout.enforce_eager": True,
+    "actor.global_batch_size": 4,
+    "trainer.total_epochs": 1,
+    "trainer.max_steps": 2,
+    "trainer.val_freq": 2,
+    "trainer.save_freq": 1,
+}
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Every test of this folder is a part of the rehearsal."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.rehearsal)
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the card's libraries."""
+    if find_spec("vllm.cumem_allocator") is None:
+        pytest.fail("the gpu extra is not installed here: run `make rehearse`, which makes an environment with it")
+    folder = tmp_path_factory.mktemp("card")
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def card(libraries: Path, tmp_path: Path) -> Iterator[Card]:
+    """A card that nothing uses yet; after the test nothing may use it any more."""
+    state = tmp_path / "card"
+    state.mkdir()
+    yield Card(libraries=libraries, state=state)
+    left = [process for process in psutil.process_iter() if _is_on(process, state)]
+    for process in left:
+        process.kill()
+    assert not left, f"processes that outlived the test: {left}"
+
+
+def _is_on(process: psutil.Process, state: Path) -> bool:
+    try:
+        return process.environ().get("PRETENDED_CARD_STATE") == str(state)
+    except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs `sightline` on a card.
+
+    Attributes:
+        card: The card.
+        runs: The folder of the runs.
+    """
+
+    card: Card
+    runs: Path
+
+    def start(self, changes: dict[str, Any], *, cards: int = 1) -> "subprocess.Popen[str]":
+        """Start a training of the quickstart's model with these changes of `SMALL`."""
+        assigned = [f"--set={key}={json.dumps(value)}" for key, value in (SMALL | changes).items()]
+        command = [
+            sys.executable,
+            "-m",
+            "flows.cli",
+            "run",
+            "configs/quickstart.yaml",
+            f"--runs-dir={self.runs}",
+            *assigned,
+        ]
+        environment = self.card.environment(cards=cards, gib=8.0, is_undefined_after_wake=True)
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def run(self, changes: dict[str, Any], *, cards: int = 1) -> "Result":
+        """Run it to its end."""
+        process = self.start(changes, cards=cards)
+        try:
+            output, _ = process.communicate(timeout=900)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        return Result(code=process.returncode, output=output, runs=self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        code: Its exit code.
+        output: What it printed.
+        runs: The folder that holds it.
+    """
+
+    code: int
+    output: str
+    runs: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the only run."""
+        (folder,) = (path for path in self.runs.iterdir() if (path / "metrics.jsonl").is_file())
+        return folder
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The records of its steps."""
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def runner(card: Card, tmp_path: Path) -> Runner:
+    """The product's command line on a card of its own."""
+    return Runner(card=card, runs=tmp_path / "runs")
