@@ -43,9 +43,11 @@ BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
 # file costs one call of pip.
 STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
+REHEARSAL := .venv-rehearsal
+REHEARSAL_STAMP := $(REHEARSAL)/.installed-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
-.PHONY: help install install-image demo test lint test-slow test-gpu mutations chaos chaos-cluster bench-trl docs site server ui clean
+.PHONY: help install install-image demo test lint test-slow test-gpu rehearse mutations chaos chaos-cluster bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -77,6 +79,9 @@ test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run
 test-gpu: $(STAMP)-dev ## what must hold on a GPU; the same checks as `sightline doctor --device`
 	$(BIN)/pytest -m gpu
 
+rehearse: $(REHEARSAL_STAMP) ## run the real CUDA builds of torch and vLLM on a pretended card (10 GB of packages)
+	$(REHEARSAL)/bin/pytest -m rehearsal tests/pretended_card --durations=0
+
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations
 
@@ -106,7 +111,7 @@ ui: $(STAMP) ## open the pages of MLflow and Prefect on this machine
 	$(BIN)/sightline ui
 
 clean: ## remove the environments; runs are kept
-	rm -rf .venv .venv-trl
+	rm -rf .venv .venv-trl $(REHEARSAL)
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit("Sightline needs Python 3.11 or 3.12: make PYTHON=..." if not (3, 11) <= sys.version_info < (3, 13) else 0)'
@@ -119,6 +124,15 @@ $(STAMP): | $(BIN)/pip
 $(STAMP)-dev: | $(BIN)/pip
 	$(call install,$(ACCELERATOR)$(comma)dev$(comma)docs$(comma)postgres$(comma)trackers)
 	touch $@ $(STAMP)
+
+# The packages for a GPU in an environment of its own. pip takes a CPU build of torch where an index offers one, which
+# fits the same version.
+$(REHEARSAL_STAMP):
+	$(PYTHON) -m venv $(REHEARSAL)
+	$(REHEARSAL)/bin/python -m pip install --quiet -c constraints.txt pip
+	$(REHEARSAL)/bin/python -m pip install --quiet -c constraints.txt -e '.[gpu,dev]'
+	$(REHEARSAL)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else "pip took a CPU build of torch: name no index that has one (PIP_CONFIG_FILE=/dev/null make rehearse)")'
+	touch $@
 
 # TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and
 # transformers. addsitedir, and not a plain path, so that what .venv does at start-up happens there too.

@@ -11,10 +11,11 @@ from tests.pretended_card.conftest import Runner
 
 pytestmark = pytest.mark.timeout(1200)
 
+BFLOAT16 = {"model.dtype": "bfloat16", "rollout.max_log_prob_gap": None}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "bfloat16": {"model.dtype": "bfloat16"},
+    "bfloat16": BFLOAT16,
     "adapters merged": {
-        "model.dtype": "bfloat16",
+        **BFLOAT16,
         "model.lora": {"rank": 2},
         "algorithm.kl": {"coef": 0.01, "use_kl_loss": True},
     },

@@ -59,6 +59,8 @@ _ON_THE_HOST_ALONE = {
     "aten::unique_consecutive",
     "aten::unique_dim",
 }
+# These read what they need of a cache of keys and values, however large that is.
+_WITH_A_CACHE = {"_C_cache_ops::reshape_and_cache_flash", "_vllm_fa3_C::fwd"}
 _FILLING = {"aten::fill_.Scalar", "aten::zero_"}
 # These have one kernel for all devices, which launches others without asking for them by name.
 _FOR_ALL_DEVICES = {"aten::copy_"}
@@ -172,15 +174,16 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
     is_on_the_host_alone = name in _ON_THE_HOST_ALONE
     has_results = not any(argument.alias_info for argument in operation._schema.returns)
     is_plain = name in PLAIN_FORMS
-    # A plain form reads what it needs of a cache of keys and values, however large that is.
-    most_bytes = math.inf if is_plain else _MOST_BYTES_TO_FILL if name in _FILLING else _MOST_BYTES
+    most_bytes = _MOST_BYTES_TO_FILL if name in _FILLING else _MOST_BYTES
+    if name in _WITH_A_CACHE or is_on_the_host_alone:
+        most_bytes = math.inf
     has_cpu_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     tensors = [at for at, argument in enumerate(operation._schema.arguments) if str(argument.type) == "Tensor"]
 
     def kernel(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         args = _without_numbers(args, tensors)
         computes = _bytes_of((args, kwargs)) <= most_bytes and not torch.cuda.is_current_stream_capturing()
-        if computes and is_on_the_host_alone:
+        if is_on_the_host_alone and computes:
             with _plain_torch():
                 host = _host_call(operation, args, kwargs)
                 return tree_map(lambda value: value.to("cuda") if isinstance(value, torch.Tensor) else value, host)
