@@ -295,6 +295,8 @@ class Trainer:
     def _free_policy(self) -> None:
         """Free the memory of the policy's weights."""
         if self.ranks.shards is None:
+            # What an update has left that broke off: float32 gradients of bfloat16 weights do not move with them.
+            self.policy.zero_grad()
             self.policy.to("meta")
         else:
             # A sharded module holds its memory in places that `to` does not reach. There is none after a failed load.

@@ -37,7 +37,6 @@ class Card:
         """
         shown = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         preloaded = [*sorted(self.libraries.glob("lib*.so*[0-9]")), self.libraries / CARD]
-        python_path = [str(HERE / "startup"), shown.get("PYTHONPATH", "")]
         return (
             shown
             | {
@@ -45,7 +44,6 @@ class Card:
                 "LD_LIBRARY_PATH": str(self.libraries),
                 "TRITON_LIBCUDA_PATH": str(self.libraries),
                 "PATH": f"{HERE / 'tools'}:{Path(sys.executable).parent}:{shown.get('PATH', '')}",
-                "PYTHONPATH": ":".join(filter(None, python_path)),
                 "PRETENDED_CARD_STATE": str(self.state),
                 "PRETENDED_CARDS": str(cards),
                 "PRETENDED_CARD_GIB": str(gib),

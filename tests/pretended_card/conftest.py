@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,12 +58,29 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ANSWERED: Counter[str] = Counter()
+"""Functions of CUDA's libraries that only answered that they had succeeded, in all tests."""
+LEFT_OUT: Counter[str] = Counter()
+"""Operations that were launched and not computed, in all tests."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the card did not do, so that nobody takes it for shown."""
+    for title, names in (("answered and not done", ANSWERED), ("launched and not computed", LEFT_OUT)):
+        if names:
+            listed = ", ".join(f"{name} {times}" for name, times in names.most_common(60))
+            terminalreporter.write_line(f"{title}: {listed}")
+
+
 @pytest.fixture
 def card(libraries: Path, tmp_path: Path) -> Iterator[Card]:
     """A card that nothing uses yet; after the test nothing may use it any more."""
     state = tmp_path / "card"
     state.mkdir()
-    yield Card(libraries=libraries, state=state)
+    card = Card(libraries=libraries, state=state)
+    yield card
+    ANSWERED.update(card.calls().get("not written", {}))
+    LEFT_OUT.update(card.left_out())
     left = [process for process in psutil.process_iter() if _is_on(process, state)]
     for process in left:
         process.kill()

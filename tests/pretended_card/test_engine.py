@@ -21,7 +21,6 @@ def _witness(card: Card, folder: Path, *, dtype: str, eager: bool, gib: float) -
         json.dumps({"dtype": dtype, "eager": eager}),
     ]
     environment = card.environment(gib=gib, is_undefined_after_wake=True)
-    environment["PYTHONPATH"] = f"{ROOT}:{environment['PYTHONPATH']}"
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

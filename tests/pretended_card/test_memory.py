@@ -27,7 +27,6 @@ def test_the_peaks_are_those_that_the_forecast_is_held_to(card: Card, number: in
         "PRETENDED_CARD_LARGEST_COPY_MIB": "1",
         "PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_size_mb:1",
     }
-    environment["PYTHONPATH"] = f"{ROOT}:{environment['PYTHONPATH']}"
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu_memory", "--only", str(number)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -50,6 +50,20 @@ def weights(worker: LocalWorker) -> dict[str, torch.Tensor]:
     return {name: weight.clone() for name, weight in named_hf_weights(worker.trainer.policy.model)}
 
 
+def test_a_worker_closes_after_an_update_that_broke_off(setting, folders, train_groups) -> None:
+    worker = fresh(setting, folders)
+    trained = [weight for weight in worker.trainer.policy.parameters() if weight.requires_grad]
+    worker.trainer.optimizer.adamw.step = _breaks_off
+    with pytest.raises(RuntimeError, match="out of memory"):
+        worker.update(batch_of(train_groups))
+    assert any(weight.grad is not None for weight in trained)
+    worker.close()
+
+
+def _breaks_off(*_: object) -> None:
+    raise RuntimeError("out of memory")
+
+
 def batch_of(train_groups) -> UpdateBatch:
     return UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
 

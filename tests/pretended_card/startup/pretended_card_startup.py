@@ -1,8 +1,10 @@
-"""What every interpreter on the pretended card does at its start: computes small operations on the host."""
+"""What every interpreter of the rehearsal's environment does at its start, through a .pth file: where there is a
+pretended card, it computes operations on the host."""
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -50,4 +52,5 @@ _FUNCTIONS = {
     "vllm.v1.attention.ops.triton_unified_attention": "compute_vllm_functions",
     "vllm.vllm_flash_attn.ops.triton.rotary": "compute_vllm_functions",
 }
-sys.meta_path.insert(0, _AfterImport())
+if "PRETENDED_CARD_STATE" in os.environ:
+    sys.meta_path.insert(0, _AfterImport())
