@@ -132,8 +132,8 @@ $(REHEARSAL_STAMP):
 	$(REHEARSAL)/bin/python -m pip install --quiet -c constraints.txt pip
 	$(REHEARSAL)/bin/python -m pip install --quiet -c constraints.txt -e '.[gpu,dev]'
 	$(REHEARSAL)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else "pip took a CPU build of torch: name no index that has one (PIP_CONFIG_FILE=/dev/null make rehearse)")'
-	printf '%s\nimport pretended_card_startup\n' '$(CURDIR)/tests/pretended_card/startup' \
-	  > "$$($(REHEARSAL)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_pretended_card.pth"
+	echo '$(CURDIR)/tests/pretended_card/startup' \
+	  > "$$($(REHEARSAL)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pretended_card.pth"
 	touch $@
 
 # TRL in an environment of its own, which sees the packages of .venv: both sides of the comparison run the same torch and

@@ -1,5 +1,6 @@
-"""What every interpreter of the rehearsal's environment does at its start, through a .pth file: where there is a
-pretended card, it computes operations on the host."""
+"""What every interpreter of the rehearsal's environment does at its start: where there is a pretended card, it computes
+operations on the host. A .pth file puts this folder on the path; this module is run after all .pth files, so that its
+finder comes before those of the product."""
 
 import importlib.abc
 import importlib.machinery
