@@ -9,7 +9,6 @@ import numpy as np
 from rl_core.config.tolerances import AGREEMENT
 from rl_core.planning.assumed_rates import assumed_rates
 from rl_core.planning.engine_memory import cpu_cache_bytes, engine_part, gpu_cache_bytes, kv_bytes_per_token
-from rl_core.planning.gpu_cards import card_named
 from rl_core.planning.step_time import Arrangement, generate_seconds
 from rl_core.planning.step_work import Lengths, StepWork
 from rl_core.planning.training_state import BYTES
@@ -119,7 +118,7 @@ def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
     lengths = [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
     rate = sum(lengths) / seconds
     shown = f"{rate:,.0f} tokens/s in {len(lengths)} responses of {np.mean(lengths):.0f} tokens"
-    card = card_named(trial.gpu.name) if trial.gpu is not None else None
+    card = trial.card
     if card is None:
         return Finding(check=SPEED, verdict="measured", measured=shown, figures={"tokens_per_second": rate})
     of = Lengths(prompt=mean_prompt(groups), response=float(np.mean(lengths)), longest=float(max(lengths)))

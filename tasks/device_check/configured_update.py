@@ -7,7 +7,7 @@ import torch
 
 from rl_core.config.loading import load_config
 from rl_core.planning.assumed_rates import assumed_rates
-from rl_core.planning.gpu_cards import GpuCard, card_named
+from rl_core.planning.gpu_cards import GpuCard
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.step_work import Lengths
 from rl_core.planning.worker_share import WorkerShare
@@ -92,7 +92,7 @@ def _speed(check: str, trial: Geometry, groups: Sequence[Group], seconds: Mappin
     tokens = sum(len(group.prompt.token_ids) + sum(len(r.response_ids) for r in group.rollouts) for group in groups)
     rate = tokens / seconds["forward_backward"]
     shown, figures = f"{rate:,.0f} tree tokens/s", {"tokens_per_second": rate}
-    card = card_named(trial.gpu.name) if trial.gpu is not None else None
+    card = trial.card
     if card is None:
         return Finding(check=check, verdict="measured", measured=shown, figures=figures)
     flops = (6 if trial.config.model.lora is None else 4) * trial.sizes.parameters

@@ -23,6 +23,7 @@ from rl_core.models.loading import banned_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
 from rl_core.planning.batches import update_token_budget
 from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.gpu_cards import GpuCard, card_named
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
@@ -67,6 +68,11 @@ class Geometry(Trial):
     sizes: ModelSizes
     gpu: Gpu | None
     response: int | None
+
+    @property
+    def card(self) -> GpuCard | None:
+        """What is published of the GPU; None on a CPU, and where nothing is."""
+        return None if self.gpu is None else card_named(self.gpu.name)
 
     @property
     def forecast(self) -> MemoryForecast:
