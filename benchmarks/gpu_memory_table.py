@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.gpu_memory_cases import CHOSEN, Case, forecast
+from rl_core.planning.gpu_table import put_between
 
 RESULT: Final = Path(__file__).parent / "results" / "gpu_memory.json"
 
@@ -53,11 +54,7 @@ def _name(case: Case) -> str:
 
 def with_table(page: str) -> str:
     """A page with the table in its place. Raises ValueError where the page has no place for it."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise ValueError(f"the page has no {_BEGIN!r} followed by {_END!r}: put them where the table is to be")
-    return f"{before}{_BEGIN}\n\n{table(json.loads(RESULT.read_text())['rows'])}\n\n{_END}{after}"
+    return put_between(page, _BEGIN, _END, table(json.loads(RESULT.read_text())["rows"]))
 
 
 if __name__ == "__main__":
