@@ -1,12 +1,12 @@
 """Whether the installed torch computes on this machine's GPU. The forecast and the settings of a run ask the driver for
 the GPU, but its workers ask torch, and without this check would train on the CPU with the settings of a GPU."""
 
-import runpy
+import ast
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rl_core.planning.gpu import Gpu, driver_version
 from rl_core.planning.problem import Problem
@@ -45,10 +45,17 @@ def unusable_gpu(gpu: Gpu | None) -> Problem | None:
 
 def _torch_build() -> tuple[str, str | None]:
     """The version of the installed torch, and of the CUDA that it was built with, if any. Its small file of versions is
-    executed; importing torch would take seconds."""
+    read and not executed; importing torch would take seconds."""
     spec = find_spec("torch")
     assert spec is not None and spec.submodule_search_locations is not None, "a dependency"
-    stated = runpy.run_path(str(Path(spec.submodule_search_locations[0], "version.py")))
+    stated: dict[str, Any] = {}
+    for node in ast.parse(Path(spec.submodule_search_locations[0], "version.py").read_text()).body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value))
+            ):
+                stated[name] = value
     return stated["__version__"], stated["cuda"]
 
 

@@ -21,12 +21,21 @@ print(unusable_gpu(find_gpu()))
 assert "torch" not in sys.modules
 """
 
+VERSIONS = """
+from typing import Optional
+
+__all__ = ['__version__', 'cuda']
+__version__ = '2.13.0'
+cuda: Optional[str] = {cuda!r}
+"""
+"""torch/version.py as the builds of torch have it."""
+
 
 def said_of_a_cuda_build(folder: Path, cuda: str, *, sees_a_gpu: bool) -> str:
     """What is said where the installed torch is built with CUDA: a package of that name which comes first."""
     package = folder / "torch"
     package.mkdir()
-    package.joinpath("version.py").write_text(f"__version__ = '2.13.0'\ncuda = {cuda!r}\n")
+    package.joinpath("version.py").write_text(VERSIONS.format(cuda=cuda))
     package.joinpath("__init__.py").write_text(f"class cuda:\n    is_available = lambda: {sees_a_gpu}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
