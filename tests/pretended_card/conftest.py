@@ -28,6 +28,7 @@ SMALL = {
     "cold_start.source.size": 16,
     "cold_start.steps": 2,
     "cold_start.batch_size": 8,
+    "reward.function": "tests/pretended_card/uneven_reward.py:score",
     "rollout.n": 2,
     "rollout.max_response_length": 4,
     "rollout.gpu_memory_utilization": 0.5,
@@ -160,9 +161,10 @@ class Result:
         (folder,) = (path for path in self.runs.iterdir() if (path / "metrics.jsonl").is_file())
         return folder
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """The records of its steps."""
-        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+    def steps(self) -> list[dict[str, Any]]:
+        """The metrics of its training steps."""
+        records = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
+        return [record for record in records if "actor/grad_norm" in record]
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ _DONE = {
     "aten::set_.source_Storage_storage_offset",
     "aten::set_.source_Tensor",
 }
-# The card's own kernel is not asked, because the shape of what it returns depends on numbers.
+# The card's own kernel is not asked: where nothing else is said, because the shape of its result depends on numbers.
 _ON_THE_HOST_ALONE = {
     "aten::_unique2",
     "aten::bincount",
@@ -55,6 +55,8 @@ _ON_THE_HOST_ALONE = {
     "aten::masked_select",
     "aten::nonzero",
     "aten::pow.Scalar",  # its kernel passes a number on in a form that no Python function can take
+    "aten::prod",  # compiled at run time by NVRTC, which does not work with a pretended driver
+    "aten::prod.dim_int",
     "aten::repeat_interleave.Tensor",
     "aten::unique_consecutive",
     "aten::unique_dim",
