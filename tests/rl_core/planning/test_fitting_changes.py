@@ -25,7 +25,7 @@ def vision_model(configure: Configure, size: str, *overrides: str) -> tuple[RunC
     return config, sizes
 
 
-@pytest.mark.parametrize("gib", [24.0, 40.0, 80.0])
+@pytest.mark.parametrize("gib", [24.0, 40.0, 45.0, 80.0])
 @pytest.mark.parametrize("size", ["3B", "7B"])
 @pytest.mark.parametrize(
     "overrides",
@@ -48,7 +48,9 @@ def test_the_proposed_changes_are_enough_and_each_is_needed(
         return
     changes = fitting_changes(config, sizes, limit)
     if changes is None:
-        assert (size == "7B" and gib == 24.0) or (config.critic is not None and gib < 80.0)
+        # The weights of trainer and generator, 31 GiB, and their sync leave no room for a cache on one GPU of 40 GiB.
+        too_large = size == "7B" and (gib == 24.0 or (gib == 40.0 and config.cluster.ranks == 1))
+        assert too_large or (config.critic is not None and gib < 80.0)
         return
     assert limit.fits(with_changes(config, changes), sizes)
     for change in changes:
@@ -178,7 +180,7 @@ def test_workers_that_only_generate_train_too_where_their_device_is_too_small_fo
 
 
 def test_long_sequences_are_shared_before_anything_is_rounded(configure: Configure) -> None:
-    config, sizes = vision_model(configure, "7B", *on(1, 8), "rollout.max_response_length=32768")
+    config, sizes = vision_model(configure, "7B", *on(1, 8), "rollout.max_response_length=24576")
     changes = fitting_changes(config, sizes, MemoryLimit(gib=39.6, on_gpu=True))
     assert "cluster.sequence_parallel_size" in keys(changes) and not keys(changes) & (ROUNDS | TRAINS_LESS)
 
