@@ -38,7 +38,12 @@ def missing_part_problems(model: ModelConfig, sizes: ModelSizes) -> list[Problem
 
 
 def engine_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:
-    """A head size for which vLLM has no kernel on this machine."""
+    """A head size or a number format for which vLLM has no kernel on this machine."""
+    if on_gpu and model.dtype == "float32" and model.generator_lora is not None:
+        what = "on a GPU vLLM has kernels for adapters in 16 bits only, and model.dtype is float32"
+        yield Problem(
+            where="model.lora.generator_weights", what=what, fix="set it to merged, or model.dtype to bfloat16"
+        )
     if on_gpu or sizes.head_size in _CPU_HEAD_SIZES:
         return
     known = ", ".join(map(str, _CPU_HEAD_SIZES))

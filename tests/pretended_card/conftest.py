@@ -56,6 +56,14 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.fail("the gpu extra is not installed here: run `make rehearse`, which makes an environment with it")
     folder = tmp_path_factory.mktemp("card")
     build(folder)
+    card = Card(libraries=folder, state=tmp_path_factory.mktemp("state"))
+    # Debian's Python has a sitecustomize of its own, which would come before the card's, and nothing would be computed.
+    asked = "import torch; print(int((torch.arange(4, device='cuda') * 2).sum()))"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=card.environment(), capture_output=True, text=True, check=False
+    )
+    if done.stdout.strip() != "12":
+        pytest.fail(f"the pretended card computes nothing; make it with another Python: {done.stdout}{done.stderr}")
     return folder
 
 
@@ -107,38 +115,35 @@ class Runner:
     card: Card
     runs: Path
 
-    def start(self, changes: dict[str, Any], *, cards: int = 1) -> "subprocess.Popen[str]":
+    @property
+    def output(self) -> Path:
+        """What its processes print."""
+        return self.runs.with_suffix(".txt")
+
+    def start(self, changes: dict[str, Any], *, cards: int = 1) -> "subprocess.Popen[bytes]":
         """Start a training of the quickstart's model with these changes of `SMALL`."""
         assigned = [f"--set={key}={json.dumps(value)}" for key, value in (SMALL | changes).items()]
-        command = [
-            sys.executable,
-            "-m",
-            "flows.cli",
-            "run",
-            "configs/quickstart.yaml",
-            f"--runs-dir={self.runs}",
-            *assigned,
-        ]
+        command = [sys.executable, "-m", "flows.cli", "run", "configs/quickstart.yaml", f"--runs-dir={self.runs}"]
         environment = self.card.environment(cards=cards, gib=8.0, is_undefined_after_wake=True)
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with self.output.open("ab") as output:
+            return subprocess.Popen(
+                [*command, *assigned],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def run(self, changes: dict[str, Any], *, cards: int = 1) -> "Result":
         """Run it to its end."""
         process = self.start(changes, cards=cards)
         try:
-            output, _ = process.communicate(timeout=900)
+            process.wait(timeout=900)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-        return Result(code=process.returncode, output=output, runs=self.runs)
+        return Result(code=process.returncode, output=self.output.read_text(), runs=self.runs)
 
 
 @dataclass(frozen=True, slots=True)

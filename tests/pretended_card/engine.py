@@ -50,7 +50,6 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         rounds.append(
             {
                 "responses": len(rollouts),
-                "lengths": sorted({len(rollout.response_ids) for rollout in rollouts}),
                 "banned": sorted(sampled & banned),
                 "undefined": undefined,
                 "free_awake": torch.cuda.mem_get_info()[0],
@@ -68,7 +67,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         rounds[-1]["largest_gap"] = float(max(gaps))
 
     worker.close()
-    return {"chosen": chosen, "rounds": rounds, "vocabulary": len(banned)}
+    return {"chosen": chosen, "rounds": rounds}
 
 
 def _config(config: RunConfig, *, eager: bool) -> RunConfig:
@@ -90,7 +89,6 @@ def _chosen(engine: VllmEngine) -> dict[str, Any]:
         "attention": sorted({layer.attn_backend.get_name() for layer in layers if hasattr(layer, "attn_backend")}),
         "graphs": str(vllm.compilation_config.cudagraph_mode),
         "async_scheduling": vllm.scheduler_config.async_scheduling,
-        "cache_blocks": vllm.cache_config.num_gpu_blocks,
         "head_dtype": str(vllm.model_config.head_dtype),
     }
 

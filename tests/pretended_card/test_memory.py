@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rl_core.environment import ALLOCATOR
 from tests.pretended_card.card import Card
 from tests.pretended_card.conftest import ROOT
 
@@ -25,8 +26,8 @@ def test_the_peaks_are_those_that_the_forecast_is_held_to(card: Card, number: in
         # Nothing that is large is computed or copied, so that a large model takes no memory of this machine.
         "PRETENDED_CARD_COMPUTE_MIB": "1",
         "PRETENDED_CARD_LARGEST_COPY_MIB": "1",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_size_mb:1",
     }
+    environment |= ALLOCATOR
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu_memory", "--only", str(number)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model.lora": {"rank": 2},
         "algorithm.kl": {"coef": 0.01, "use_kl_loss": True},
     },
-    "adapters beside the weights": {"model.lora": {"rank": 2, "generator_weights": "separate"}},
+    "adapters beside the weights": {**BFLOAT16, "model.lora": {"rank": 2, "generator_weights": "separate"}},
     "offloaded": {"trainer.offload": "all", "algorithm.kl": {"coef": 0.01, "use_kl_loss": True}},
     "with a critic": {"algorithm.advantage": {"type": "gae"}},
     "one step off": {"rollout.staleness": 1},
@@ -38,19 +40,23 @@ def test_a_run_trains_evaluates_and_merges(runner: Runner, changes: dict[str, An
 def test_a_killed_run_goes_on_from_its_checkpoint(runner: Runner) -> None:
     process = runner.start({})
     try:
-        _wait_for_checkpoint(runner)
+        saved = _first_checkpoint(runner, process)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    before = saved.stat().st_mtime_ns
+    assert not list(runner.runs.glob("*/report.html")), "the run had ended before it was killed"
     result = runner.run({})
     assert result.code == 0, result.output
     assert [step["step"] for step in result.steps()] == [1, 2]
+    assert "training-continues" in (result.folder / "events.jsonl").read_text(), "the second call began anew"
+    assert not saved.exists() or saved.stat().st_mtime_ns == before, "the first step was saved once more"
 
 
-def _wait_for_checkpoint(runner: Runner) -> None:
-    until = time.monotonic() + 600
-    while time.monotonic() < until:
-        if list(runner.runs.glob("*/checkpoints/*1/manifest.json")):
-            return
-        time.sleep(0.2)
-    raise TimeoutError("the first step was not saved")
+def _first_checkpoint(runner: Runner, process: "subprocess.Popen[bytes]") -> Path:
+    """The manifest of the first step's checkpoint, as soon as it is there."""
+    while process.poll() is None:
+        for manifest in runner.runs.glob("*/checkpoints/*/manifest.json"):
+            return manifest
+        time.sleep(0.05)
+    raise AssertionError(f"the run ended before it was killed:\n{runner.output.read_text()}")

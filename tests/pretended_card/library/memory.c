@@ -23,7 +23,6 @@ typedef struct { size_t bytes; int card; } Physical;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Allocation *allocations;
 static size_t count, room;
-static _Atomic size_t pinned;
 
 // What each process has taken of each card, in a file that all of them map.
 typedef struct { _Atomic int process; _Atomic long bytes[MOST_CARDS]; } Share;
@@ -149,7 +148,6 @@ static cudaError_t allocate(void **pointer, size_t bytes, Place place) {
   if (place == ON_CARD && !take(card, whole)) return cudaErrorMemoryAllocation;
   void *start = reserve(whole, PROT_READ | PROT_WRITE);
   if (!start) return cudaErrorMemoryAllocation;
-  if (place == PINNED) pinned += whole;
   remember(start, whole, place, card, false);
   *pointer = start;
   return cudaSuccess;
@@ -160,7 +158,6 @@ static cudaError_t release(void *pointer) {
   if (!pointer) return cudaSuccess;
   if (!forget(pointer, &freed)) return cudaErrorInvalidValue;
   if (freed.place == ON_CARD) give_back(freed.card, freed.bytes);
-  if (freed.place == PINNED) pinned -= freed.bytes;
   munmap((void *)freed.start, freed.bytes);
   return cudaSuccess;
 }
@@ -172,19 +169,15 @@ EXPORT cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) { return re
 EXPORT cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) { return allocate(pointer, bytes, PINNED); }
 EXPORT cudaError_t cudaFreeHost(void *pointer) { return release(pointer); }
 EXPORT cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags) { *device = host; return cudaSuccess; }
-// Bytes of the machine's memory that this process has pinned.
-EXPORT size_t pretended_card_pinned_bytes(void) { return pinned; }
 
 EXPORT cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags) {
   remember(pointer, bytes, PINNED, current_card(), true);
-  pinned += bytes;
   return cudaSuccess;
 }
 
 EXPORT cudaError_t cudaHostUnregister(void *pointer) {
   Allocation freed;
   if (!forget(pointer, &freed)) return cudaErrorHostMemoryNotRegistered;
-  pinned -= freed.bytes;
   return cudaSuccess;
 }
 

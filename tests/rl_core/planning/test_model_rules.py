@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import Gpu
 from rl_core.planning.preflight import check_config
 
 Configure = Callable[..., RunConfig]
@@ -68,3 +69,17 @@ def test_a_contradiction_is_named(configure: Configure, overrides: list[str], wh
 def test_what_fits_together_is_no_problem(configure: Configure, overrides: list[str]) -> None:
     where = [problem.where for problem in check_config(configure(*overrides)) if problem.fatal]
     assert not [key for key in where if key.startswith(("model.", "actor.optim"))]
+
+
+def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure: Configure) -> None:
+    separate = "model.lora={rank: 4, generator_weights: separate}"
+
+    def found(*overrides: str, gpu: Gpu | None) -> bool:
+        problems = check_config(configure(*overrides), gpu=gpu)
+        return any(problem.where == "model.lora.generator_weights" for problem in problems)
+
+    card = Gpu(memory_gib=80.0, is_elsewhere=True)
+    assert found(separate, gpu=card)
+    assert not found(separate, gpu=None)
+    assert not found(separate, "model.dtype=bfloat16", gpu=card)
+    assert not found("model.lora={rank: 4}", gpu=card)
