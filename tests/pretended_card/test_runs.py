@@ -23,7 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "adapters beside the weights": {**BFLOAT16, "model.lora": {"rank": 2, "generator_weights": "separate"}},
     "offloaded": {"trainer.offload": "all", "algorithm.kl": {"coef": 0.01, "use_kl_loss": True}},
-    "with a critic": {"algorithm.advantage": {"type": "gae"}},
+    "with a critic": {"algorithm.advantage": {"type": "gae"}, "critic": {"global_batch_size": 4}},
     "one step off": {"rollout.staleness": 1},
 }
 

@@ -38,3 +38,4 @@ void stream_fill(void *to, int value, size_t width, size_t count, cudaStream_t s
 
 // Counts a call of a kernel or of a function that only answers that it has succeeded.
 void count_call(const char *kind, const char *name);
+void record_call(const char *kind, const char *name);

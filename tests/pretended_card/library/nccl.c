@@ -52,6 +52,7 @@ static ncclResult_t join(ncclComm_t *joined, int rank, int size, const char *nam
   comm->mail = comm->slots + (size_t)size * SLOT;
   ncclResult_t result = meet(comm);
   if (rank == 0) shm_unlink(name);
+  if (size > 1) record_call("communicator", "of several ranks");
   *joined = comm;
   return result;
 }
