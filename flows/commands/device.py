@@ -82,5 +82,5 @@ def _write(output: Path, found: Sequence[tuple[Check, Finding]]) -> None:
 
 def _facts(found: Sequence[tuple[Check, Finding]]) -> dict[str, float | str]:
     """What the device is, as far as it is known, and the versions of what computes on it."""
-    (first,) = [finding for check, finding in found if check is SOFTWARE]
+    first = next(finding for check, finding in found if check is SOFTWARE)
     return {**first.figures, **versions_of(_PACKAGES)}

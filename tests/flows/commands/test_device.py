@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.commands import device
+from tasks.device_check import checks
 from tasks.device_check.check import Check
+from tasks.device_check.checks import SOFTWARE
 from tests.tasks.device_check.test_geometry import FIELDS, config_of
 
 CHECKS = {
@@ -101,6 +104,19 @@ def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_l
     *_, broken = found["findings"]
     assert (broken["process"], broken["verdict"]) == ("dies", "fails")
     assert "Segmentation fault" in broken["log"]
+
+
+def test_a_check_of_the_software_that_dies_after_its_finding_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dies = replace(SOFTWARE, function="tests.tasks.device_check.endings:dies_with_facts")
+    monkeypatch.setattr(checks, "SOFTWARE", dies)
+    monkeypatch.setattr(device, "SOFTWARE", dies)
+    output = tmp_path / "device.json"
+    code, _ = shown(monkeypatch, output, [], width=120)
+    found = json.loads(output.read_text())
+    assert (code, found["device"]) == (1, "CPU")
+    assert [finding["verdict"] for finding in found["findings"]] == ["ok", "fails"]
 
 
 def test_options_of_the_device_are_refused_without_it() -> None:

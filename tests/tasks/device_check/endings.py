@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from tasks.device_check.check import Setting
+from tasks.device_check.checks import SOFTWARE
 from tasks.device_check.finding import Finding
 
 CHILD = """
@@ -32,6 +33,12 @@ def raises(setting: Setting) -> Iterator[Finding]:
 
 def dies(setting: Setting) -> Iterator[Finding]:
     yield FIRST
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def dies_with_facts(setting: Setting) -> Iterator[Finding]:
+    (software,) = SOFTWARE.holds
+    yield Finding(check=software, verdict="ok", measured="", figures={"device": "CPU", "gpus": 0})
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
