@@ -8,6 +8,7 @@ from typing import Final
 
 from rl_core.config.loading import validate_config
 from rl_core.config.run import RunConfig
+from rl_core.planning.fitting_changes import FEWEST_SEQUENCES
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.memory import USABLE, memory_forecast
@@ -80,8 +81,8 @@ def _cell(method: Method, model: str, number: int, card: int) -> str:
 
 
 def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] | None:
-    """The smallest power of two of GPUs on which a model can be trained, and the settings there; None beyond
-    `MOST_GPUS`.
+    """The smallest power of two of GPUs on which a model can be trained, with room for `FEWEST_SEQUENCES` in the
+    generator's cache as `plan` wants it, and the settings there; None beyond `MOST_GPUS`.
 
     Several GPUs share weights, gradients, optimizer and reference (`cluster.sharding: full`), and the generator with
     its cache (`cluster.tensor_parallel_size`), even where the model's heads cannot be shared by so many.
@@ -93,7 +94,7 @@ def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] 
     while gpus <= MOST_GPUS:
         settled = settle(_config(method, model, gpus), sizes, Gpu(memory_gib=gib)).config
         forecast = memory_forecast(settled, sizes, gpu_gib=gib)
-        if forecast.peak_gib <= USABLE * gib and forecast.cached_sequences:
+        if forecast.peak_gib <= USABLE * gib and forecast.cached_sequences >= FEWEST_SEQUENCES:
             return gpus, settled
         gpus *= 2
     return None

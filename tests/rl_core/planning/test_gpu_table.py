@@ -7,7 +7,10 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from rl_core.planning import gpu_table as table
+from rl_core.planning.fitting_changes import MemoryLimit
 from rl_core.planning.gpu_table import METHODS, MODELS, gpus_needed, with_table
+from rl_core.planning.known_models import KNOWN_MODELS
+from rl_core.planning.model_sizes import sizes_of_config
 
 PAGE = Path(__file__).parents[3] / "docs" / "memory.md"
 
@@ -27,6 +30,15 @@ def test_one_gpu_is_enough_for_what_is_promised() -> None:
     for method, model, card in ((amp, "3B", 80), (bfloat16, "3B", 40), (amp, "7B", 80)):
         found = gpus_needed(method, model, card)
         assert found is not None and found[0] == 1, (method.name, model, card)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_each_number_of_gpus_fits_by_the_rule_of_plan(method: table.Method) -> None:
+    for model, (_, card) in zip(MODELS, method.easyr1, strict=True):
+        found = gpus_needed(method, model, card)
+        sizes = sizes_of_config(KNOWN_MODELS[MODELS[model]])
+        assert found is not None and sizes is not None
+        assert MemoryLimit(gib=table.CARD_GIB[card], on_gpu=True).fits(found[1], sizes), (model, card)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
