@@ -113,9 +113,9 @@ class LocalWorker:
 
     def sleep(self) -> None:
         """See WorkerGroup."""
+        self._meter.memory.enter("update")  # notes what generation takes of a GPU while the engine still has it
         with self._meter.time.at("sync"):
             self.generator.sleep()
-        self._meter.memory.enter("update")
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """See WorkerGroup. Of the ranks that hold a generator together only the first one yields rollouts; the others
