@@ -6,6 +6,7 @@ from typing import Final
 import torch
 
 from rl_core.config.loading import load_config
+from rl_core.environment import ALLOCATOR
 from rl_core.planning.assumed_rates import assumed_rates
 from rl_core.planning.gpu_cards import GpuCard
 from rl_core.planning.memory_rows import GIB
@@ -81,8 +82,8 @@ def _pinned(check: str, trial: Geometry, *, is_here: bool) -> Finding:
         pinned / GIB,
         planned / GIB,
         unit="GiB",
-        advice="more of the machine's memory is taken than planned: set PYTORCH_ALLOC_CONF with "
-        "pinned_max_round_threshold_mb:1, or trainer.offload: none",
+        advice="more of the machine's memory is taken than planned: unset PYTORCH_ALLOC_CONF, or set it to "
+        f"{ALLOCATOR['PYTORCH_ALLOC_CONF']}; or set trainer.offload: none",
     )
 
 
