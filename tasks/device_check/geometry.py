@@ -76,9 +76,9 @@ class Geometry(Trial):
 
     @property
     def forecast(self) -> MemoryForecast:
-        """What the plan says of its memory."""
+        """What the plan says of its memory, with responses of its length."""
         gpu_gib = None if self.gpu is None else self.gpu.memory_gib or 0.0
-        return memory_forecast(self.config, self.sizes, gpu_gib=gpu_gib)
+        return memory_forecast(self.config, self.sizes, gpu_gib=gpu_gib, response=self.response)
 
     @cached_property
     def banned(self) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def test_an_update_of_a_model_without_weights_fills_its_passes(kind: str, tmp_pa
     assert all(bool(group.prompt.image_uids) == (kind == "images") for group in groups)
     sampled = {int(token) for group in groups for rollout in group.rollouts for token in rollout.response_ids}
     assert not sampled & trial.banned
+    assert trial.forecast != replace(trial, response=2).forecast  # it is for responses of this length
     with trial.workers() as workers:
         norm = learn_from(workers, trial, groups)["actor/grad_norm"]
     assert np.isfinite(norm)
