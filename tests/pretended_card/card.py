@@ -53,7 +53,7 @@ class Card:
 
     def calls(self) -> dict[str, Counter[str]]:
         """What ended processes called, by kind: "kernel", "kernel in a graph", "graph", "wait of the host",
-        "communicator" (NCCL's, at its start), and "not written" for functions that only answered that they succeeded."""
+        "communicator" (NCCL's, at its start), and "not written" for functions that only answered with success."""
         found: dict[str, Counter[str]] = {}
         for path in self.state.glob("calls-*.tsv"):
             for line in path.read_text().splitlines():
