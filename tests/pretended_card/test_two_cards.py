@@ -8,9 +8,16 @@ from tests.pretended_card.conftest import Runner
 
 pytestmark = pytest.mark.timeout(1200)
 
+# Not everything that the two workers of a generator exchange is computed on the card, so their numbers are not compared
+# with the trainer's: tests/rl_core/workers/test_ray_group.py does so on CPUs.
+UNCOMPARED = {
+    "rollout.max_log_prob_gap": 100.0,
+    "rollout.max_mean_log_prob_gap": 100.0,
+    "rollout.min_log_prob_correlation": 0.0,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "FSDP2": {"cluster.sharding": "full"},
-    "tensor parallel": {"cluster.tensor_parallel_size": 2},
+    "tensor parallel": {"cluster.tensor_parallel_size": 2} | UNCOMPARED,
     "sequence parallel": {"cluster.sequence_parallel_size": 2},
 }
 
