@@ -161,7 +161,7 @@ def device_findings(
         show: Is told the name of each check before it is made.
     """
     show(SOFTWARE.name)
-    first = _made(SOFTWARE)
+    first = _made(SOFTWARE, config=config)
     yield from ((SOFTWARE, finding) for finding in first)
     asked, there = _devices(devices, first[0].figures)
     for check in checks:

@@ -7,7 +7,7 @@ from typing import Literal
 Verdict = Literal["ok", "fails", "measured", "not checked"]
 
 Figures = Mapping[str, float | str]
-"""Numbers and names for a program that reads the findings; the unit ends a number's name."""
+"""Numbers and names for a program that reads the findings; docs/gpu.md says what they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -75,6 +75,11 @@ class Geometry(Trial):
         return None if self.gpu is None else card_named(self.gpu.name)
 
     @property
+    def memory_is_known(self) -> bool:
+        """Whether the plan knows how much memory the device has, and so the size of the KV cache."""
+        return self.gpu is None or self.gpu.memory_gib is not None
+
+    @property
     def forecast(self) -> MemoryForecast:
         """What the plan says of its memory, with responses of its length."""
         gpu_gib = None if self.gpu is None else self.gpu.memory_gib or 0.0

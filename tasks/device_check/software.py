@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import psutil
 import torch
 
+from rl_core.config.loading import load_config
 from rl_core.device import computing_device, device_name
 from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import driver_version, find_gpu
@@ -19,15 +20,17 @@ _NOT_PLANNED = "runs are planned for a CPU: put nvidia-smi on the PATH, and see 
 
 def software_findings(setting: Setting) -> Iterator[Finding]:
     """Whether a training would compute on the device for which it is planned: the plan asks the driver, and the workers
-    ask torch."""
-    planned, device = find_gpu(), computing_device()
+    ask torch. Workers of a config that asks for the CPU compute there, whatever the two say."""
+    asked = "auto" if setting.config is None else load_config(setting.config).cluster.device
+    planned, device = find_gpu(asked), computing_device()
     problem = unusable_gpu(planned)
     build = f"torch {torch.__version__} is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'CPUs'}"
     driver = "nvidia-smi shows no GPU" if planned is None else f"nvidia-smi shows {planned.name}"
-    agreed = f"{driver}; {build}, and computes on {device_name(device)}"
+    first = "cluster.device: cpu asks for the CPU" if asked == "cpu" else driver
+    agreed = f"{first}; {build}, and computes on {device_name(device)}"
     yield compared(
         _CHECK,
-        holds=(planned is not None) == (device.type == "cuda"),
+        holds=asked == "cpu" or (planned is not None) == (device.type == "cuda"),
         measured=problem.what if problem else agreed,
         advice=problem.fix if problem else _NOT_PLANNED if planned is None else _NOT_USED,
         figures=_facts(device),

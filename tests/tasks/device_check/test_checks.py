@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from rl_core.config import tolerances
+from rl_core.config.cluster import ClusterConfig
+from rl_core.config.loading import dump_config
 from tasks.device_check import sampling, variants
 from tasks.device_check.bandwidth import bandwidth_findings
 from tasks.device_check.check import Setting
@@ -16,6 +18,7 @@ from tasks.device_check.software import software_findings
 from tasks.device_check.speed import speed_finding
 from tasks.device_check.training import training_findings
 from tests.rl_core.planning.gpu_driver import put_driver
+from tests.rl_core.small_run import small_config
 
 
 def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +39,14 @@ def test_a_gpu_on_which_torch_does_not_compute_fails(tmp_path: Path, monkeypatch
     put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100 80GB HBM3")
     (found,) = software_findings(Setting(folder=tmp_path))
     assert found.verdict == "fails" and "built without CUDA" in found.measured and "make install" in found.advice
+
+
+def test_a_gpu_that_the_config_does_not_use_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100 80GB HBM3")
+    file = tmp_path / "run.yaml"
+    file.write_text(dump_config(small_config().model_copy(update={"cluster": ClusterConfig(device="cpu")})))
+    (found,) = software_findings(Setting(folder=tmp_path, config=file))
+    assert found.verdict == "ok" and "cluster.device: cpu" in found.measured
 
 
 def test_a_gradient_that_offloading_changes_fails_with_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
