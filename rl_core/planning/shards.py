@@ -38,7 +38,7 @@ def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
 
 
 def gathered_embedding_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the embeddings and the output head, which a worker gathers for a whole pass. None if it has all
+    """Bytes of the embeddings and the output head, which a worker gathers for a whole pass; 0 if it has all
     weights."""
     if shards(config.cluster) == 1:
         return 0
@@ -47,14 +47,14 @@ def gathered_embedding_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 
 def gathered_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the layer that computes and of the one that is fetched ahead. None if a worker has all weights."""
+    """Bytes of the layer that computes and of the one that is fetched ahead; 0 if a worker has all weights."""
     if shards(config.cluster) == 1:
         return 0
     return 2 * _layer_parameters(sizes) * BYTES[config.model.dtype]
 
 
 def exchanged_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the whole gradient of a layer, and of its copy in float32 that is added up over the workers. None if a
+    """Bytes of the whole gradient of a layer, and of its copy in float32 that is added up over the workers; 0 if a
     worker has all weights, or trains adapters only."""
     if shards(config.cluster) == 1 or config.model.lora is not None:
         return 0

@@ -102,9 +102,10 @@ _PROPORTIONAL = (
 def _length_words(config: RunConfig, lengths: Lengths, *, is_measured: bool) -> str:
     """How long prompts and responses are taken to be, and by whose word: `prompts of 450 and responses of 400 tokens
     (planning)`."""
+    expected = (config.planning.mean_prompt_length, config.planning.mean_response_length)
     of_prompts, of_responses = (
-        "the run's own steps" if is_measured else "planning" if expected else f"{USUAL_SHARE:.0%} of the longest"
-        for _, expected in config.planning
+        "the run's own steps" if is_measured else "planning" if length else f"{USUAL_SHARE:.0%} of the longest"
+        for length in expected
     )
     first = "" if of_prompts == of_responses else f" ({of_prompts})"
     return f"prompts of {lengths.prompt:,.0f}{first} and responses of {lengths.response:,.0f} tokens ({of_responses})"
