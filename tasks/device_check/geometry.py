@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,9 @@ from rl_core.planning.gpu_cards import GpuCard, card_named
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
+from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import settle
+from rl_core.planning.tiny_model import vision_patch_size
 from rl_core.planning.worker_share import WorkerShare
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -41,10 +43,10 @@ from tasks.device_check.trial import STEPS, Trial
 from tasks.initial_model import write_initial_model
 
 _PROMPT_SHARE: Final = 0.75
-"""Share of the longest prompt that an image, or a text model's question, fills."""
+"""Share of the longest prompt that an image, or a text model's question, fills, up to `_LARGEST_SIDE`."""
 
-_IMAGE_SIDES: Final = (28, 1008)
-"""Smallest and largest side of a made image, in pixels."""
+_LARGEST_SIDE: Final = 1008
+"""Largest side of a made image, in pixels."""
 
 _PASSES: Final = 2
 """Micro-batches of an update: gradients are there from the second one on."""
@@ -132,9 +134,20 @@ def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geomet
     if sizes is None:
         raise ValueError(f"{run.initial_model}: the model was not built in time; try again")
     gpu = find_gpu(config.cluster.device)
-    config = _with_prompts(settle(config, sizes, gpu).config, response)
-    prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
-    return Geometry(config=config, run=run, sizes=sizes, gpu=gpu, response=response)
+    settled = settle(config, sizes, gpu).config
+    trial = Geometry(config=_with_prompts(settled, _ANSWERED), run=run, sizes=sizes, gpu=gpu, response=response)
+    _prepare_rows(trial)
+    if response is None:
+        return trial
+    length = float(np.mean([len(prompt.token_ids) for prompt in trial.prompts]))
+    trial = replace(trial, config=_with_prompts(settled, _prompts_of_passes(settled, length, response)))
+    _prepare_rows(trial)
+    return trial
+
+
+def _prepare_rows(trial: Geometry) -> None:
+    folder = trial.run.initial_model
+    prepare_dataset(trial.config.data, model_folder=folder, out=trial.run.data, progress=SilentProgress())
 
 
 def _write_model(config: RunConfig, folder: Path) -> None:
@@ -169,10 +182,11 @@ def _is_text(config: RunConfig) -> bool:
 
 
 def _scenes(config: RunConfig) -> Mapping[str, Any]:
-    """Scenes whose images fill a part of the longest prompt, 28 x 28 pixels a token, or are as large as allowed."""
-    side = 28 * math.isqrt(int(_PROMPT_SHARE * config.data.max_prompt_length))
-    side = min(side, math.isqrt(config.data.max_pixels), _IMAGE_SIDES[1])
-    scenes = {"type": "counting", "size": _MOST_PROMPTS, "image_size": max(_IMAGE_SIDES[0], side)}
+    """Scenes whose images fill a part of the longest prompt, or are as large as allowed."""
+    token = math.isqrt(PATCHES_A_TOKEN) * vision_patch_size((config_fields(config.model.source) or {})["model_type"])
+    most = min(math.isqrt(config.data.max_pixels), _LARGEST_SIDE) // token
+    side = token * max(1, min(most, math.isqrt(int(_PROMPT_SHARE * config.data.max_prompt_length))))
+    scenes = {"type": "counting", "size": _MOST_PROMPTS, "image_size": side}
     return {"train": scenes | {"scene_seed": 1}, "validation": scenes | {"scene_seed": 2, "size": 1}}
 
 
@@ -190,9 +204,8 @@ def _texts(config: RunConfig, folder: Path) -> Mapping[str, Any]:
     return {"train": rows("train", 0, _MOST_PROMPTS), "validation": rows("validation", _MOST_PROMPTS, 1)}
 
 
-def _with_prompts(config: RunConfig, response: int | None) -> RunConfig:
-    """The config with as many prompts as a check needs, all in one optimizer step."""
-    prompts = _ANSWERED if response is None else _prompts_of_passes(config, response)
+def _with_prompts(config: RunConfig, prompts: int) -> RunConfig:
+    """The config with this many prompts, all in one optimizer step."""
     fields = config.model_dump()
     for owner in ("actor", "critic"):
         if fields[owner] is not None:
@@ -203,9 +216,9 @@ def _with_prompts(config: RunConfig, response: int | None) -> RunConfig:
     return RunConfig.model_validate(fields)
 
 
-def _prompts_of_passes(config: RunConfig, response: int) -> int:
-    """Groups with which every learner has `_PASSES` full micro-batches."""
-    group = _PROMPT_SHARE * config.data.max_prompt_length + config.rollout.n * response
+def _prompts_of_passes(config: RunConfig, prompt: float, response: int) -> int:
+    """Groups of prompts of this mean length with which every learner has `_PASSES` full micro-batches."""
+    group = prompt + config.rollout.n * response
     of_learner = math.ceil(_PASSES * update_token_budget(config) / group)
     return min(_MOST_PROMPTS, of_learner * WorkerShare.of(config).learners)
 

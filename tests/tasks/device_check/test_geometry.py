@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_core.config.loading import dump_config
+from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import update_token_budget
 from tasks.device_check import texts
@@ -81,6 +81,14 @@ def test_an_update_of_a_model_without_weights_fills_its_passes(kind: str, tmp_pa
         norm = learn_from(workers, trial, groups)["actor/grad_norm"]
     assert np.isfinite(norm)
     assert norm > 0.0
+
+
+def test_small_images_make_more_groups(tmp_path: Path) -> None:
+    file = config_of(tmp_path / "model", FIELDS["images"])
+    file.write_text(dump_config(load_config(file, ["data.max_prompt_length=256", "data.max_pixels=3136"])))
+    trial = prepare_geometry(Setting(folder=tmp_path, config=file), response=32)
+    tokens = sum(len(prompt.token_ids) + 2 * 32 for prompt in trial.prompts)
+    assert 2.0 <= tokens / update_token_budget(trial.config) < 2.5
 
 
 def test_the_generator_of_a_model_without_weights_is_checked(tmp_path: Path) -> None:
