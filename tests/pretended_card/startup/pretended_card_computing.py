@@ -175,11 +175,10 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
     real = torch.library.get_kernel(name, "CUDA")
     is_on_the_host_alone = name in _ON_THE_HOST_ALONE
     has_results = not any(argument.alias_info for argument in operation._schema.returns)
-    is_plain = name in PLAIN_FORMS
     most_bytes = _MOST_BYTES_TO_FILL if name in _FILLING else _MOST_BYTES
     if name in _WITH_A_CACHE or is_on_the_host_alone:
         most_bytes = math.inf
-    has_cpu_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
+    has_form = name in PLAIN_FORMS or torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     tensors = [at for at, argument in enumerate(operation._schema.arguments) if str(argument.type) == "Tensor"]
 
     def kernel(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
@@ -192,7 +191,7 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
         results = real.call_boxed(keys, *args, **kwargs)
         if isinstance(results, list):  # FlashAttention's, whose last ones may be no tensors
             results = [torch.empty(0) if value is None else value for value in results]
-        if not computes or not (is_plain or has_cpu_kernel):
+        if not (computes and has_form):
             _left_out[name] += 1
             return results
         with _plain_torch():
