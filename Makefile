@@ -42,9 +42,9 @@ FIRST_DRIVER := 580
 BIN := .venv/bin
 # A stamp is named after the content of what decides an installation, so that a second call costs nothing and a changed
 # file costs one call of pip.
-STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
+STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.txt startup/*.p* | sha256sum | cut -c1-12)
 REHEARSAL := .venv-rehearsal
-REHEARSAL_STAMP := $(REHEARSAL)/.installed-$(shell cat pyproject.toml constraints.txt startup/* | sha256sum | cut -c1-12)
+REHEARSAL_STAMP := $(REHEARSAL)/.installed-$(shell cat pyproject.toml constraints.txt startup/*.p* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 
 .PHONY: help install install-image demo test lint test-slow test-gpu rehearse mutations chaos chaos-cluster bench-trl docs site server ui clean

@@ -76,6 +76,7 @@ class Checkout:
         for name in ("Makefile", "pyproject.toml", "constraints.txt", "benchmarks/trl-requirements.txt"):
             shutil.copy(REPOSITORY / name, folder / name)
         shutil.copytree(REPOSITORY / "startup", folder / "startup", dirs_exist_ok=True)
+        folder.joinpath("startup", "__pycache__").mkdir(exist_ok=True)  # as any interpreter may leave it
         self._write(self._programs / "nvidia-smi", f"echo {driver}")
         self._write(self._programs / "df", f"printf '    Avail\\n{free}\\n'")
         self._write(folder / ".venv/bin/python", f'echo "$@" >> {folder}/called')

@@ -31,7 +31,11 @@ def judge_of() -> Iterator[Callable[[str], RewardCaller]]:
 
 
 def results_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
-    return judge.results(samples, timeout_seconds=2.0, reason="too long")
+    """What the server asks for until each sample has its result: a caller may give back a slow chunk's rest."""
+    results: list[CallResult] = []
+    while len(results) < len(samples):
+        results += judge.results(samples[len(results) :], timeout_seconds=2.0, reason="too long")
+    return results
 
 
 def failure(reason: str) -> CallResult:
