@@ -45,6 +45,10 @@ class Generator:
         sleeps."""
         return self._working_engine().cached_tokens
 
+    def unmapped_bytes(self) -> int:
+        """What torch's allocator counts, and the sleeping engine has given back to the GPU."""
+        return 0 if self._engine is None else self._engine.unmapped_bytes()
+
     def wake(self) -> None:
         """Take the device's memory. The first call starts the engine."""
         if self._engine is None:

@@ -42,5 +42,8 @@ class RolloutEngine(Protocol):
     def wake(self) -> None:
         """Take the device's memory back."""
 
+    def unmapped_bytes(self) -> int:
+        """What torch's allocator counts, and the sleeping engine has given back to the GPU."""
+
     def close(self) -> None:
         """End the engine and its process groups."""

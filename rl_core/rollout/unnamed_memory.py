@@ -51,6 +51,16 @@ def unnamed_memory(worker: Any) -> UnnamedMemory:
     return UnnamedMemory(unnamed_pieces(worker.model_runner, is_dropped))
 
 
+def unmapped_bytes() -> int:
+    """Bytes of tensors that torch's allocator counts, and vLLM's sleeping allocator has given back to the GPU."""
+    from vllm.device_allocator import get_mem_allocator_instance
+
+    allocations = get_mem_allocator_instance().pointer_to_data
+    segments = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
+    unmapped = {address for address, data in allocations.items() if data.is_asleep}
+    return sum(segment["allocated_size"] for segment in segments if segment["address"] in unmapped)
+
+
 def is_with_weights(allocations: "Mapping[int, AllocationData]") -> Callable[[int], bool]:
     """Whether the memory at an address was made while the model was loaded. `allocations` are those of vLLM's allocator
     by their addresses."""

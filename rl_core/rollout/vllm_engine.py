@@ -17,7 +17,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
-from rl_core.rollout.unnamed_memory import UnnamedMemory, unnamed_memory
+from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_cpu import with_cpu_classes
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
@@ -93,6 +93,7 @@ class VllmEngine:
             (self._forgotten,) = self._engine.collective_rpc(unnamed_memory)
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
+        self._unmapped_bytes = 0
         self._running = RunningRequests(
             self._engine,
             PromptRenderer(self._engine, pixels),
@@ -189,14 +190,18 @@ class VllmEngine:
             self._policy_version, self._has_weights = None, False
             self._forgotten.save()
             self._engine.sleep(level=2)
-            self._asleep = True
+            self._asleep, self._unmapped_bytes = True, unmapped_bytes()
 
     def wake(self) -> None:
         """Take the memory back; the weights must be loaded afterwards. Does nothing on a CPU or if already awake."""
         if self._forgotten is not None and self._asleep:
             self._engine.wake_up()
             self._forgotten.restore()
-            self._asleep = False
+            self._asleep, self._unmapped_bytes = False, 0
+
+    def unmapped_bytes(self) -> int:
+        """See RolloutEngine."""
+        return self._unmapped_bytes
 
     def close(self) -> None:
         """End the engine and torch's process groups: vLLM destroys the default group with its own.

@@ -34,7 +34,7 @@ class GeneratingWorker:
         self._config = config
         self._folders = folders
         self._generator = Generator(self._start_engine)
-        self._meter = UsageMeter(self.device)
+        self._meter = UsageMeter(self.device, unmapped_bytes=self._generator.unmapped_bytes)
         self._meter.memory.enter("generate")
         self._link: WeightLink | None = None
 

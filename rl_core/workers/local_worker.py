@@ -92,7 +92,7 @@ class LocalWorker:
         self._config = config
         self._folders = folders
         self._progress = progress or SilentProgress()
-        self._meter = UsageMeter(self.trainer.device)
+        self._meter = UsageMeter(self.trainer.device, unmapped_bytes=self.generator.unmapped_bytes)
 
     @property
     def cluster(self) -> ClusterConfig:

@@ -1,5 +1,6 @@
 """The most memory that a worker had in each phase of a step, beside which a forecast can be laid."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,8 +23,14 @@ class PeakMemory:
     kernel without CONFIG_PROC_PAGE_MONITOR), nothing is measured of the resident memory.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        """Begin in the phase "update", because a worker loads its trainer first."""
+    def __init__(self, device: torch.device, *, unmapped_bytes: Callable[[], int]) -> None:
+        """Begin in the phase "update", because a worker loads its trainer first.
+
+        Args:
+            device: The device on which the worker computes.
+            unmapped_bytes: What torch's allocator counts and a sleeping generator has given back.
+        """
+        self._unmapped_bytes = unmapped_bytes
         self._on_gpu = device.type == "cuda"
         self._knows_peaks = _can_forget_peak()
         self._phase: MemoryPhase = "update"
@@ -40,8 +47,9 @@ class PeakMemory:
         """GiB by name since the last call; the current phase goes on.
 
         `generate_peak_gib` is the peak of the resident memory of this process. On a GPU, `generate_gpu_gib` is the peak
-        of torch's allocator, and `generate_gpu_used_gib` is what all processes together had taken from the GPU at the
-        end of the phase, with CUDA's context and the allocator's unused blocks. Other phases have the same names.
+        of torch's allocator without what a sleeping generator has given back, and `generate_gpu_used_gib` is what all
+        processes together had taken from the GPU at the end of the phase, with CUDA's context and the allocator's
+        unused blocks. Other phases have the same names.
         """
         self._note()
         self._forget()
@@ -52,7 +60,7 @@ class PeakMemory:
         found = {f"{self._phase}_peak_gib": _resident_peak() / _GIB} if self._knows_peaks else {}
         if self._on_gpu:
             free, total = torch.cuda.mem_get_info()
-            found[f"{self._phase}_gpu_gib"] = torch.cuda.max_memory_allocated() / _GIB
+            found[f"{self._phase}_gpu_gib"] = (torch.cuda.max_memory_allocated() - self._unmapped_bytes()) / _GIB
             found[f"{self._phase}_gpu_used_gib"] = (total - free) / _GIB
         for name, value in found.items():
             self._peaks[name] = max(value, self._peaks.get(name, 0.0))

@@ -1,6 +1,7 @@
 """Measures what a worker uses, in its own process."""
 
 import socket
+from collections.abc import Callable
 
 import torch
 
@@ -18,10 +19,10 @@ class UsageMeter:
         memory: The most memory of each phase.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        """Begin to measure a worker that computes on this device."""
+    def __init__(self, device: torch.device, *, unmapped_bytes: Callable[[], int]) -> None:
+        """Begin to measure a worker. Takes the arguments of PeakMemory."""
         self.time = WorkingTime()
-        self.memory = PeakMemory(device)
+        self.memory = PeakMemory(device, unmapped_bytes=unmapped_bytes)
         self._device = device
 
     def take(self) -> Usage:

@@ -58,6 +58,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         chosen = _chosen(engine)
         worker.sleep()
         rounds[-1]["free_asleep"] = torch.cuda.mem_get_info()[0]
+        worker.usage()  # forgets the peaks of generation
         (trained,) = worker.old_log_probs([groups])
         gaps = [
             abs(a.log_probs - b).max()
@@ -65,6 +66,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
             for a, b in zip(group.rollouts, own, strict=True)
         ]
         rounds[-1]["largest_gap"] = float(max(gaps))
+        rounds[-1]["update_bytes"] = worker.usage().together["update_gpu_gib"] * 2**30
 
     worker.close()
     return {"chosen": chosen, "rounds": rounds}

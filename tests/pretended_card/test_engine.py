@@ -34,6 +34,7 @@ def _check_rounds(found: dict[str, Any], *, card_bytes: float) -> None:
         assert one["undefined"] == [], "memory that a sleep has dropped was not written again"
         assert one["free_asleep"] > 0.8 * card_bytes, "a sleeping engine keeps memory"
         assert one["free_awake"] < 0.7 * card_bytes
+        assert 0 < one["update_bytes"] < 0.1 * card_bytes, "a sleeping engine counts as memory of the update"
 
 
 @pytest.mark.timeout(900)

@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def test_each_phase_has_its_own_peak() -> None:
-    memory = PeakMemory(torch.device("cpu"))
+    memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("generate")
     large = np.ones(256 * MIB, dtype=np.uint8)
     del large
@@ -28,7 +28,7 @@ def test_each_phase_has_its_own_peak() -> None:
 
 
 def test_the_peak_of_a_phase_that_comes_again_is_the_higher_one() -> None:
-    memory = PeakMemory(torch.device("cpu"))
+    memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     rest = memory.take()["update_peak_gib"]
     for phase, mib in (("generate", 192), ("update", 0), ("generate", 8)):
         memory.enter(phase)
@@ -37,7 +37,7 @@ def test_the_peak_of_a_phase_that_comes_again_is_the_higher_one() -> None:
 
 
 def test_what_was_taken_is_forgotten_and_the_phase_goes_on() -> None:
-    memory = PeakMemory(torch.device("cpu"))
+    memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("save")
     first = memory.take()
     np.ones(128 * MIB, dtype=np.uint8)
@@ -48,7 +48,7 @@ def test_what_was_taken_is_forgotten_and_the_phase_goes_on() -> None:
 
 def test_a_system_on_which_no_peak_can_begin_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(peak_memory, "_CLEAR", tmp_path / "nowhere" / "clear_refs")
-    memory = PeakMemory(torch.device("cpu"))
+    memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("generate")
     memory.enter("update")
     assert memory.take() == {}
