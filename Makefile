@@ -80,7 +80,7 @@ test-gpu: $(STAMP)-dev ## what must hold on a GPU; the same checks as `sightline
 	$(BIN)/pytest -m gpu
 
 rehearse: $(REHEARSAL_STAMP) ## run the real CUDA builds of torch and vLLM on a pretended card (10 GB of packages)
-	$(REHEARSAL)/bin/pytest -m rehearsal tests/pretended_card --durations=0
+	OMP_NUM_THREADS=1 $(REHEARSAL)/bin/pytest -m rehearsal --numprocesses 2 --dist worksteal tests/pretended_card --durations=0
 
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations

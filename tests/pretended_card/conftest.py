@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,29 +67,33 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-ANSWERED: Counter[str] = Counter()
-"""Functions of CUDA's libraries that only answered that they had succeeded, in all tests."""
-LEFT_OUT: Counter[str] = Counter()
-"""Operations that were launched and not computed, in all tests."""
+NOT_DONE = ("answered and not done", "launched and not computed")
+"""Functions of CUDA's libraries that only answered that they had succeeded, and operations without a form for the host;
+each test notes how often it met them."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what the card did not do, so that nobody takes it for shown."""
-    for title, names in (("answered and not done", ANSWERED), ("launched and not computed", LEFT_OUT)):
-        if names:
-            listed = ", ".join(f"{name} {times}" for name, times in names.most_common(60))
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    ends = [dict(report.user_properties) for report in reports if getattr(report, "when", None) == "teardown"]
+    for title in NOT_DONE:
+        total: Counter[str] = Counter()
+        for noted in ends:
+            total.update(noted.get(title, {}))
+        if total:
+            listed = ", ".join(f"{name} {times}" for name, times in total.most_common(60))
             terminalreporter.write_line(f"{title}: {listed}")
 
 
 @pytest.fixture
-def card(libraries: Path, tmp_path: Path) -> Iterator[Card]:
+def card(libraries: Path, tmp_path: Path, record_property: Callable[[str, object], None]) -> Iterator[Card]:
     """A card that nothing uses yet; after the test nothing may use it any more."""
     state = tmp_path / "card"
     state.mkdir()
     card = Card(libraries=libraries, state=state)
     yield card
-    ANSWERED.update(card.calls().get("not written", {}))
-    LEFT_OUT.update(card.left_out())
+    for title, names in zip(NOT_DONE, (card.calls().get("not written", {}), card.left_out()), strict=True):
+        record_property(title, dict(names))
     left = [process for process in psutil.process_iter() if _is_on(process, state)]
     for process in left:
         process.kill()
