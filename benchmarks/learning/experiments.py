@@ -1,13 +1,43 @@
-"""The algorithms by name, each as what it changes of benchmarks/algorithms/counting.yaml (docs/algorithms.md)."""
+"""What `python -m benchmarks.learning` trains, by name (docs/benchmarks.md, "What is learned")."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-CONFIG = Path(__file__).with_name("counting.yaml")
+COUNTING: Final = Path(__file__).with_name("counting.yaml")
+QUICKSTART: Final = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
-RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment:
+    """A way of training.
+
+    Attributes:
+        config: Its configuration.
+        overrides: What it changes of that.
+        threads: Threads of each worker.
+    """
+
+    config: Path = QUICKSTART
+    overrides: tuple[str, ...] = ()
+    threads: int = 2
+
+
+_ONE_OFF: Final = "rollout.staleness=1"
+
+_QUICKSTART: Final[Mapping[str, Experiment]] = {
+    "quickstart": Experiment(),
+    "quickstart-one-thread": Experiment(threads=1),
+    "quickstart-four-threads": Experiment(threads=4),
+    "two-workers": Experiment(overrides=("cluster={devices: 2, sharding: none}",), threads=1),
+    "one-step-off": Experiment(overrides=(_ONE_OFF,)),
+    "one-step-off-uncorrected": Experiment(overrides=(_ONE_OFF, "algorithm.old_log_probs=engine")),
+    "split-one-step-off": Experiment(overrides=(_ONE_OFF, "cluster={devices: 2, placement: split}"), threads=1),
+}
+
+ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "grpo": (),
         "dr_grpo": ("algorithm.advantage.type=dr_grpo", "algorithm.loss_avg_mode=seq_sum_norm"),
@@ -41,11 +71,11 @@ RECIPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "grpo+lora": ("model.lora={rank: 32, alpha: 64, exclude_modules: null}", "actor.optim.lr=2.0e-3"),
     }
 )
+"""The algorithms (docs/algorithms.md), each as what it changes of counting.yaml."""
 
-SEEDS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType({"grpo": (1, 2, 3)})
-"""The seeds that the slow test runs, where it is more than the first."""
-
-
-def entries() -> list[tuple[str, int]]:
-    """Every (recipe, seed) that the slow test runs."""
-    return [(name, seed) for name in RECIPES for seed in SEEDS.get(name, (1,))]
+EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
+    {
+        **_QUICKSTART,
+        **{name: Experiment(config=COUNTING, overrides=overrides, threads=1) for name, overrides in ALGORITHMS.items()},
+    }
+)
