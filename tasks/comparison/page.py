@@ -33,21 +33,20 @@ class ComparisonRow:
 
     @property
     def conclusion(self) -> str:
-        """What the comparison says, in one sentence."""
-        direction = "better" if self.comparison.difference > 0 else "worse"
-        if self.p_items >= SIGNIFICANT:
-            return f"No significant difference between {self.label} and {self.reference}."
-        models = f"The models of {self.label} are {direction} than the models of {self.reference}"
+        """What the comparison says, in one sentence. A way of training is called better only where the seeds say so."""
         if self.p_seeds is None:
-            return f"{models}; without repetitions nothing is known about other seeds."
+            differ = "differ significantly" if self.p_items < SIGNIFICANT else "do not differ significantly"
+            models = f"The models of {self.label} and {self.reference} {differ} on these items ({self.headline} points)"
+            return f"{models}; with one seed it is not known which way of training is better."
         if self.p_seeds < SIGNIFICANT:
-            return f"{models}, and so is the recipe, whatever the seed."
-        return f"{models}; the seeds do not show whether the recipe is."
+            direction = "better" if self.comparison.difference > 0 else "worse"
+            return f"{self.label} is {direction} than {self.reference}, whatever the seed ({self.headline} points)."
+        return f"The seeds do not tell whether {self.label} or {self.reference} is better ({self.headline} points)."
 
     @property
     def css_class(self) -> str:
         """CSS class that colours the difference: "higher", "lower" or "open"."""
-        if self.p_items >= SIGNIFICANT:
+        if self.p_seeds is None or self.p_seeds >= SIGNIFICANT:
             return "open"
         return "higher" if self.comparison.difference > 0 else "lower"
 

@@ -94,13 +94,12 @@ def _against_published(found: Reproduction) -> Iterator[str]:
     elif found.band is not None:
         low, high = found.band
         words = {"reproduced": "reproduces", "above": "is above", "below": "is below"}[found.outcome]
-        yield f"{found.accuracy:.3f} {words} the published {found.published:.2f} ({low:.3f} to {high:.3f})"
+        yield f"{found.accuracy:.3f} {words} the published {found.published:.2f} ({low:.3f} to {high:.3f}; one seed)"
 
 
 def _against_good_run(which: str, drift: Drift) -> str:
     found = drift.comparison
     low, high = found.ci95
-    return (
-        f"{_WORSE if drift.is_drop else 'no significant drop from'} the {which} good run {drift.earlier}: "
-        f"{points(found.difference)} points ({points(low)} to {points(high)}, p {p_value(found.p_value)})"
-    )
+    judged = _WORSE if drift.is_drop else "no significant drop from"
+    interval = f"{points(low)} to {points(high)}, p {p_value(found.p_value)}, one seed each"
+    return f"{judged} the {which} good run {drift.earlier}: {points(found.difference)} points ({interval})"

@@ -36,7 +36,7 @@ def test_the_first_good_run_is_what_the_next_one_is_compared_with(tmp_path: Path
     first = judged(week(tmp_path, 1, 290))
     assert (first.status, first.last_good) == ("good", None)
     assert first.reasons == [
-        "0.483 reproduces the published 0.48 (0.435 to 0.525)",
+        "0.483 reproduces the published 0.48 (0.435 to 0.525; one seed)",
         "there is no earlier good run of this recipe",
     ]
     second = judged(week(tmp_path, 2, 285))
@@ -66,7 +66,7 @@ def test_a_decline_too_slow_to_be_seen_from_week_to_week_is_seen_from_the_first_
 def test_below_the_published_band_is_a_regression_from_the_first_run_on(tmp_path: Path) -> None:
     below = judged(week(tmp_path, 1, 250))
     assert below.status == "regressed"
-    assert below.reasons[0] == "0.416 is below the published 0.48 (0.435 to 0.525)"
+    assert below.reasons[0] == "0.416 is below the published 0.48 (0.435 to 0.525; one seed)"
 
 
 def test_without_a_published_number_the_last_good_run_decides(tmp_path: Path) -> None:
