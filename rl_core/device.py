@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from rl_core.environment import threads_of_a_worker
+
 if TYPE_CHECKING:
     import torch
 
@@ -30,6 +32,17 @@ def take_device(local_rank: int) -> "torch.device":
     return device
 
 
+def take_threads(workers: int, *, fixed: int | None) -> None:
+    """From now on, compute on the CPU with the threads of a worker (see threads_of_a_worker).
+
+    Unless the number is set in this way, torch takes no more threads than the machine has cores, whatever
+    OMP_NUM_THREADS says, and a sum is split in as many parts as there are threads.
+    """
+    import torch
+
+    torch.set_num_threads(threads_of_a_worker(workers, fixed=fixed))
+
+
 def finish_kernels(device: "torch.device") -> None:
     """Wait until a GPU has computed what it was given, so that a clock read next belongs to it; a CPU computes at
     once."""
@@ -44,3 +57,8 @@ def device_name(device: "torch.device") -> str:
     import torch
 
     return "CPU" if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
+def cpu_words(threads: int) -> str:
+    """A CPU and the number of threads that compute on it, which is part of what decides the numbers."""
+    return f"CPU with {threads} thread(s)"

@@ -38,11 +38,28 @@ def disable_telemetry() -> None:
         os.environ.setdefault(name, value)
 
 
-def threads_of_a_worker(workers: int) -> int:
-    """Number of threads with which each of several workers on this machine computes on the CPU: OMP_NUM_THREADS if it
-    is set, else an equal share of the cores that this process may use."""
+def threads_of_a_worker(workers: int, *, fixed: int | None) -> int:
+    """Number of threads with which each of several workers on this machine computes on the CPU: `fixed`
+    (`cluster.threads`) if it is not None, else what OMP_NUM_THREADS asks for, else an equal share of the cores."""
+    return fixed or asked_threads() or max(1, usable_cores() // workers)
+
+
+def asked_threads() -> int | None:
+    """The number of threads in OMP_NUM_THREADS; None if it is not set."""
     asked = os.environ.get("OMP_NUM_THREADS")
-    return int(asked.partition(",")[0]) if asked else max(1, len(os.sched_getaffinity(0)) // workers)
+    return int(asked.partition(",")[0]) if asked else None
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use. The hardware threads of a core count once, as in torch's own choice
+    of a number of threads."""
+    return len({_hardware_threads(processor) for processor in os.sched_getaffinity(0)})
+
+
+def _hardware_threads(processor: int) -> str:
+    """The processors of the same core, with this one; it alone where the system does not say."""
+    siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+    return siblings.read_text().strip() if siblings.exists() else f"{processor}"
 
 
 def share_cores() -> None:

@@ -15,7 +15,6 @@ from prefect.client.schemas.objects import TaskRun
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.device import computing_device, device_name
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read
@@ -206,17 +205,15 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
         "last_step": result.last_step,
         "checkpoint": result.checkpoint and result.checkpoint.relative_to(context.run.root).as_posix(),
         "attention": attention_backend(context.config.model),
-        "device": _device(),
+        "device": _devices(context),
         "versions": environment_facts(),
         "metrics": finite(result.metrics),
     }
 
 
-def _device() -> str:
-    import torch
-
-    device = computing_device()
-    return device_name(device) + (f", {torch.get_num_threads()} threads" if device.type == "cpu" else "")
+def _devices(context: RunContext) -> str:
+    """What the workers of the last steps computed on; on a CPU, with how many threads."""
+    return ", ".join(dict.fromkeys(row.device for row in worker_rows(read(context.run.timings))))
 
 
 def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:

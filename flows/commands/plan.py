@@ -23,7 +23,7 @@ from rl_core.planning.gpu_cards import CARDS
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.precision import engine_words, precision_words, settings_words, trained_words
+from rl_core.planning.precision import engine_words, precision_words, settings_words, threads_words, trained_words
 from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
@@ -140,6 +140,8 @@ def _print_forecast(
     console.print(f"settings: {settings_words(settled.choices)}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
+    if gpu is None:
+        console.print(f"threads: {threads_words(config.cluster)}", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return

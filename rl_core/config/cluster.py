@@ -31,6 +31,10 @@ class ClusterConfig(Section):
     client server. A cluster that was joined goes on after the run."""
     device: WorkerDevice = "auto"
     """What each worker computes on; `auto` is a GPU where there is one, else the CPU."""
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    """Threads with which each worker trains and generates on a CPU. Numbers are equal to the bit only with the same
+    number, so set the number of another machine to repeat its run; with more threads than cores it only takes longer.
+    If null, the variable OMP_NUM_THREADS or, where it is not set, each worker's share of the cores."""
     sharding: Layout = "full"
     """Where weights, gradients and moments lie. `full`: each worker has an equal part. `hybrid`: they are spread over
     the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""

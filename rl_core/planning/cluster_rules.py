@@ -1,11 +1,11 @@
 """Problems with the section `cluster`: what the config and this machine show before any worker is started."""
 
 import importlib.util
-import os
 from collections.abc import Iterator
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
+from rl_core.environment import usable_cores
 from rl_core.planning.batches import prompts_a_draw
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.problem import Problem
@@ -25,6 +25,7 @@ def cluster_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
         *sequence_problems(config.cluster),
         *generator_problems(config.cluster),
         *_fewest_problems(config.cluster),
+        *_thread_problems(config.cluster, gpu),
     ]
     if config.cluster.is_alone:
         return together
@@ -108,12 +109,28 @@ def _machine_problems(config: RunConfig, gpu: Gpu | None) -> Iterator[Problem]:
             what="cuda, but this machine has no GPU that may be used",
             fix="set cluster.device to cpu, or look at nvidia-smi and CUDA_VISIBLE_DEVICES",
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     if (cluster.device == "cpu" or gpu is None) and cluster.devices > cores:
         yield Problem(
             where="cluster.devices",
             what=f"{cluster.devices} workers share the {cores} core(s) that this process may use",
             fix=f"set it to {cores} or less, unless this is a trial",
+            fatal=False,
+        )
+
+
+def _thread_problems(cluster: ClusterConfig, gpu: Gpu | None) -> Iterator[Problem]:
+    """More threads than cores, which a person may want to repeat another machine's run."""
+    if cluster.threads is None or cluster.address != "local" or (cluster.device != "cpu" and gpu is not None):
+        return
+    asked, cores = cluster.threads * cluster.devices, usable_cores()
+    if asked > cores:
+        yield Problem(
+            where="cluster.threads",
+            what=f"{asked} thread(s) share the {cores} core(s) that this process may use, which takes longer and "
+            "changes no number",
+            fix=f"set it to {max(1, cores // cluster.devices)} or less, unless the numbers of another machine are "
+            "wanted",
             fatal=False,
         )
 

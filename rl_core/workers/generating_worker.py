@@ -6,7 +6,7 @@ from typing import Final
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.device import take_device
+from rl_core.device import take_device, take_threads
 from rl_core.distributed.interface import choose_interface
 from rl_core.distributed.place import RankPlace
 from rl_core.models.loading import load_processor
@@ -28,7 +28,8 @@ class GeneratingWorker:
     """A generator that has a device to itself: it never sleeps, and its weights come over a link."""
 
     def __init__(self, config: RunConfig, folders: WorkerFolders, place: RankPlace) -> None:
-        """Take the device. The engine starts at the first `wake`; `place` says on which machine and device."""
+        """Take device and threads. The engine starts at the first `wake`; `place` says on which machine and device."""
+        take_threads(config.cluster.devices, fixed=config.cluster.threads)
         choose_interface(place)
         self.device = take_device(place.local_rank)
         self._config = config

@@ -13,6 +13,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.device import take_threads
 from rl_core.distributed.place import ALONE, RankPlace
 from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor
@@ -56,7 +57,8 @@ class LocalWorker:
         progress: Progress | None = None,
         place: RankPlace = ALONE,
     ) -> None:
-        """Meet the other ranks, if there are any, and load the policy. The generator starts at the first `wake`.
+        """Take threads, meet the other ranks, if there are any, and load the policy. The generator starts at the first
+        `wake`.
 
         Args:
             config: The run.
@@ -67,6 +69,7 @@ class LocalWorker:
             place: Which of the ranks this worker is. Several need a process each.
         """
         cluster = config.cluster
+        take_threads(cluster.devices, fixed=cluster.threads)
         self.ranks = Ranks.join(
             place,
             cluster.sharding,

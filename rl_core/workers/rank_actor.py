@@ -114,9 +114,6 @@ class RankActor:
     def _open(self, message: RankOpening) -> None:
         _prepare(message)
         self._logs.listen()
-        import torch
-
-        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # Ray may have loaded OpenMP before
         self._worker = _worker_of(message)
 
     def _call(self, call: Call) -> Any:
@@ -161,7 +158,7 @@ def _prepare(message: RankOpening) -> None:
     """Set what libraries read when they are loaded. The ranks of a machine share its cores."""
     disable_telemetry()
     os.environ.pop("OMP_NUM_THREADS", None)  # Ray has set it to the number of CPUs that the actor has reserved
-    threads = threads_of_a_worker(message.workers_a_machine) if message.threads is None else message.threads
+    threads = threads_of_a_worker(message.workers_a_machine, fixed=message.threads)
     os.environ["OMP_NUM_THREADS"] = f"{threads}"
     share_cores()
 

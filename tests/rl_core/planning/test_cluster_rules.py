@@ -1,12 +1,12 @@
 """What a config with several workers cannot have is said before any of them starts."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
 
 from rl_core.config.loading import load_config
+from rl_core.environment import usable_cores
 from rl_core.planning.cluster_rules import cluster_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.problem import Problem
@@ -63,10 +63,19 @@ def test_a_gpu_that_is_not_there_is_named_and_in_a_joined_cluster_nobody_knows()
 
 
 def test_more_workers_than_cores_are_a_warning() -> None:
-    many = len(os.sched_getaffinity(0)) + 1
+    many = usable_cores() + 1
     batches = (f"data.rollout_batch_size={many}", f"actor.global_batch_size={many}", f"data.train.size={4 * many}")
     assert where(problems(f"cluster.devices={many}", *batches), fatal=False) == ["cluster.devices"]
     assert problems(f"cluster.devices={many}", *batches, gpu=GPU) == []
+
+
+def test_more_threads_than_cores_are_a_warning_where_workers_are_on_this_machine() -> None:
+    many = usable_cores() + 1
+    (found,) = problems(f"cluster.threads={many}")
+    assert (found.where, found.fatal) == ("cluster.threads", False)
+    assert f"{many} thread(s) share the {many - 1} core(s)" in found.what and f"set it to {many - 1} or" in found.fix
+    assert problems("cluster.threads=1") == problems(f"cluster.threads={many}", gpu=GPU) == []
+    assert problems(f"cluster={{address: auto, threads: {many}}}") == []
 
 
 def test_workers_without_work_are_a_warning_for_each_batch() -> None:

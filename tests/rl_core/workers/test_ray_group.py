@@ -298,9 +298,7 @@ def alone(
     config: RunConfig,
 ) -> Outcome:
     """A step of one worker with one thread."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("OMP_NUM_THREADS", "1")
-        one = groups.fresh()
+    one = groups.fresh(threads=1)
     outcome = step(one, prepared_run, prompts, train_groups, config.rollout.max_response_length)
     one.close()
     return outcome
@@ -326,11 +324,11 @@ def test_two_workers_train_the_model_that_one_trains(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With as many threads each, responses are equal to the bit, and so are repeated steps. A state that two have
-    saved, two load, to the bit. An error of one of them ends both."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    """With as many threads each, whatever OMP_NUM_THREADS says, responses are equal to the bit, and so are repeated
+    steps. A state that two have saved, two load, to the bit. An error of one of them ends both."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
-    two = groups.fresh(devices=2, dealing="dynamic")
+    two = groups.fresh(devices=2, threads=1, dealing="dynamic")
     found, again = step(two, *arguments), step(two, *arguments)
     written = two.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     two.load_policy(prepared_run.initial_model)
@@ -339,7 +337,8 @@ def test_two_workers_train_the_model_that_one_trains(
     version, used, later = two.policy_version, two.usage(), two.usage()
     assert later.sent_mib < used.sent_mib  # only what was sent since
     for worker in used.workers:
-        assert worker.device == "CPU" and worker.seconds["generate_s"] > 0 and worker.seconds["update_s"] > 0
+        assert worker.device == "CPU with 1 thread(s)"
+        assert worker.seconds["generate_s"] > 0 and worker.seconds["update_s"] > 0
     assert [worker.seconds["update_s"] for worker in later.workers] == [0.0, 0.0]
     fails_alone(two, train_groups)
     two.close()
@@ -366,12 +365,10 @@ def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_mode
     prompts: list[Prompt],
     train_groups: list[TrainGroup],
     config: RunConfig,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a generation that was left early, too."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
-    pair = groups.fresh(devices=2, sequence_parallel_size=2, tensor_parallel_size=2)
+    pair = groups.fresh(devices=2, threads=1, sequence_parallel_size=2, tensor_parallel_size=2)
     together, left_early = step(pair, *arguments), step_after_an_early_end(pair, *arguments)
     pair.close()
     for found in (together, left_early):

@@ -61,10 +61,9 @@ def split_group(config: RunConfig, prepared_run: RunDirectory, **cluster: object
 
 
 @pytest.fixture
-def group(config: RunConfig, prepared_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[SplitWorkerGroup]:
+def group(config: RunConfig, prepared_run: RunDirectory) -> Iterator[SplitWorkerGroup]:
     """One worker that trains and one that generates, with as many threads as the worker here."""
-    monkeypatch.setenv("OMP_NUM_THREADS", f"{torch.get_num_threads()}")
-    with split_group(config, prepared_run, devices=2) as group:
+    with split_group(config, prepared_run, devices=2, threads=torch.get_num_threads()) as group:
         yield group
 
 

@@ -1,12 +1,12 @@
 """By which software a stage is made: what it is, what changed of it, and what that is in words."""
 
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rl_core import environment
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
 from tasks.cache.named_files import NamedFiles
@@ -99,6 +99,7 @@ def test_the_number_of_threads_decides_what_a_cpu_computes(monkeypatch: pytest.M
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     words = "device CPU with 2 thread(s) -> CPU with 4 thread(s)"
     assert changed(before, software()) == dict.fromkeys(("cold-start", "train", "evaluate"), words)
+    assert changed(before, software("cluster.threads=2")) == {}, "whatever OMP_NUM_THREADS says"
 
 
 def test_on_a_gpu_threads_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_other_workers_than_asked_for_are_other_software_of_what_all_compute(mon
 
 def test_workers_on_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
+    monkeypatch.setattr(environment, "usable_cores", lambda: 12)
     assert device(ClusterConfig(devices=4)) == "CPU with 3 thread(s)"
     assert device(ClusterConfig(devices=24)) == "CPU with 1 thread(s)"
 

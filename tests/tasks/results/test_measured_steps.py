@@ -24,7 +24,7 @@ METRICS = {
     "response_length/max": 12.0,
     "reward/overall": 0.5,
 }
-TWO = {"device": ["CPU", "CPU"], "load_s": [0.0, 0.0]}
+TWO = {"device": ["CPU with 1 thread(s)"] * 2, "load_s": [0.0, 0.0]}
 COLOCATED = {**TWO, "generate_s": [0.3, 0.4], "update_s": [0.6, 0.5]}
 SPLIT = {**TWO, "generate_s": [0.0, 0.7], "update_s": [1.0, 0.0]}
 
