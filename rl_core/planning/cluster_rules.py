@@ -127,10 +127,9 @@ def _thread_problems(cluster: ClusterConfig, gpu: Gpu | None) -> Iterator[Proble
     if asked > cores:
         yield Problem(
             where="cluster.threads",
-            what=f"{asked} thread(s) share the {cores} core(s) that this process may use, which takes longer and "
-            "changes no number",
-            fix=f"set it to {max(1, cores // cluster.devices)} or less, unless the numbers of another machine are "
-            "wanted",
+            what=f"{asked} thread(s) share the {cores} core(s) that this process may use, which takes longer",
+            fix=f"set it to {max(1, cores // cluster.devices)} or less, unless the run of a machine with more cores is "
+            "to be repeated",
             fatal=False,
         )
 

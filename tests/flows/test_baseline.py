@@ -192,6 +192,13 @@ def test_mlflow_has_data_answers_images_and_report(place: Place, finished: tuple
     assert "accuracy/trained" in runs["pipeline"].data.metrics
 
 
+def test_report_and_mlflow_name_the_number_of_threads(place: Place, finished: tuple[State, RunDirectory]) -> None:
+    _, run = finished
+    device = f"CPU with {threads_of_a_worker(1, fixed=None)} thread(s)"
+    assert run.report.read_text().count(device) == 2, "among the key figures, and of the worker"
+    assert mlflow_runs(place)["train"].data.tags["devices"].startswith(f"1 x {device} on ")
+
+
 def test_a_second_call_finds_everything_and_changes_nothing(place: Place, finished: tuple[State, RunDirectory]) -> None:
     _, run = finished
     before = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
