@@ -7,7 +7,6 @@ highest seed.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,15 +55,10 @@ def _train(name: str, experiment: Experiment, seed: int, work: Path) -> RunDirec
     """Train in a process of its own. Raises CalledProcessError; what it printed is in the folder's log."""
     runs = work / f"{name}-{seed}"
     runs.mkdir(parents=True, exist_ok=True)
-    words = ["train", str(experiment.config), *experiment.overrides, f"seed={seed}", f"--runs-dir={runs}"]
+    changes = [*experiment.overrides, f"seed={seed}", f"cluster.threads={experiment.threads}"]
+    command = [sys.executable, "-m", "flows.cli", "train", str(experiment.config), *changes, f"--runs-dir={runs}"]
     with (runs / "log").open("w") as log:
-        subprocess.run(
-            [sys.executable, "-m", "flows.cli", *words],
-            env={**os.environ, "OMP_NUM_THREADS": str(experiment.threads)},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=True,
-        )
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
     (metrics,) = runs.glob("*/metrics.jsonl")
     return RunDirectory(metrics.parent)
 
