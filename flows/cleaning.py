@@ -1,9 +1,10 @@
-"""The runs that a cleaning removes, without the runs that a set of baselines still needs. Imports no Prefect."""
+"""The runs that a cleaning removes, without the runs that an unfinished set of runs needs. Imports no Prefect."""
 
 from datetime import datetime
 from pathlib import Path
 
-from flows.reproducing import runs_of_unfinished_sets
+from flows.reproducing import BaselineSet
+from flows.seed_group import SeedGroup
 from tasks.housekeeping.removal import Cleaning, plan_cleaning
 from tasks.housekeeping.rules import Rule, parse_age
 
@@ -15,4 +16,5 @@ def rule_of(*, older_than: str, failed: bool, superseded: bool) -> Rule:
 
 def cleaning(rule: Rule, runs_dir: Path, now: datetime) -> Cleaning:
     """The runs that the rule would remove. Changes nothing."""
-    return plan_cleaning(runs_dir, rule, now, in_use=runs_of_unfinished_sets(str(runs_dir)))
+    in_use = BaselineSet.needed_runs(str(runs_dir)) | SeedGroup.needed_runs(str(runs_dir))
+    return plan_cleaning(runs_dir, rule, now, in_use=in_use)

@@ -1,6 +1,7 @@
 """The command line: `sightline`. Commands import what they need when they run, so that each starts quickly."""
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -48,11 +49,22 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start a new run that takes over nothing from others.")
     ] = False,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="SEEDS", help="Run the config with each of these seeds: 1-5, or 1,3,7-9.")
+    ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Train, evaluate and merge; after an interruption the same command continues."""
     configs, first = without_changes([config] if config else [])
     overrides = all_overrides([*first, *(changes or ())], overrides)
+    from flows.seed_group import SeedGroup
+
+    if seeds or (resume and SeedGroup.is_there(resume, runs_dir)):
+        from flows.commands.seeds import run_group
+
+        asked = {"config": configs[0] if configs else "", "overrides": overrides, "seeds": seeds or ""}
+        parameters = {**asked, "resume": resume or "", "fresh": fresh, "runs_dir": runs_dir}
+        raise typer.Exit(run_group(SeedGroup.of_parameters(parameters, datetime.now(UTC)), Console()))
     _carry_out("baseline", configs[0] if configs else None, overrides, runs_dir, resume=resume, fresh=fresh)
 
 
@@ -213,7 +225,9 @@ def show(
 
 @app.command()
 def compare(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Folders or names of runs.")] = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="Folders or names of runs, names of groups of seeds.")
+    ] = None,
     groups: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME=RUN,RUN", help="Runs to take as one group.")
     ] = None,

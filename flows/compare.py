@@ -9,10 +9,8 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.comparing import asked_groups, compare_run_groups
 from rl_core.run_directory import RUNS_DIR
-from tasks.comparison.page import ComparisonPage
-from tasks.comparison.record import as_json
+from tasks.comparison.record import as_json, markdown
 from tasks.pages.artifacts import PAGES
-from tasks.results.report_page import percent, points
 
 
 @flow(name="compare")
@@ -27,7 +25,7 @@ def compare(
     """Compare runs. Runs that differ only in the seed are one group; the first group is the reference.
 
     Args:
-        runs: Folders or names of runs.
+        runs: Folders or names of runs, and names of groups of seeds.
         groups: Groups of runs, each `NAME=RUN,RUN`.
         out: The page to write; the figures are written beside it as JSON.
         items: How many flipped items to show for each group.
@@ -42,23 +40,3 @@ def compare(
     text = markdown(page, Path(out))
     PAGES.write(lambda: create_markdown_artifact(key="comparison", markdown=text, description=page.title))
     return as_json(page, compared)
-
-
-def markdown(page: ComparisonPage, out: Path) -> str:
-    """The figures as a Markdown page."""
-    rows = {row.place: row for row in page.comparisons}
-    lines = [
-        f"# {page.title}",
-        "",
-        "| group | seeds | accuracy | 95 % over items | difference, points | p over items | p over seeds |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for place, group in enumerate(page.groups):
-        row, accuracy = rows.get(place), group.accuracy
-        cells = [group.label, ", ".join(map(str, group.seeds))]
-        cells += [percent(accuracy.mean), " to ".join(map(percent, accuracy.ci95))] if accuracy else ["", ""]
-        cells += [points(row.comparison.difference), f"{row.p_items:.3g}"] if row else ["", ""]
-        cells += [f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else ""]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    sentences = [*(row.conclusion for row in page.comparisons), *page.remarks, f"The page: `{out.absolute()}`"]
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences), ""])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.request import find_run
+from flows.seed_group import SeedGroup
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.comparison.groups import RunGroup, group_runs
@@ -15,7 +16,7 @@ def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -
     """The groups that a command or a flow names.
 
     Args:
-        runs: Folders or names of runs.
+        runs: Folders or names of runs, and names of groups of seeds.
         groups: `NAME=RUN,RUN` texts.
         runs_dir: Folder of runs that are given by name.
 
@@ -25,7 +26,18 @@ def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -
     named = dict(_named_group(text, runs_dir) for text in groups)
     if len(named) < len(groups):
         raise ValueError("two of the --group options have one name")
-    return group_runs([find_run(run, runs_dir) for run in runs], named)
+    of_seeds = [name for name in runs if SeedGroup.is_there(name, runs_dir)]
+    named |= {name: _runs_of_group(name, runs_dir) for name in of_seeds}
+    return group_runs([find_run(run, runs_dir) for run in runs if run not in of_seeds], named)
+
+
+def _runs_of_group(name: str, runs_dir: str) -> list[RunDirectory]:
+    """The runs of a group of seeds that were started."""
+    runs = [plan.resolved.run for plan in SeedGroup.saved(name, runs_dir).planned()]
+    started = [run for run in runs if run.config.is_file()]
+    if not started:
+        raise ValueError(f"no run of the group {name} was started")
+    return started
 
 
 def _named_group(text: str, runs_dir: str) -> tuple[str, list[RunDirectory]]:

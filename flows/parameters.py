@@ -10,3 +10,6 @@ Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
 so the pattern refuses only what the command line refuses too (rl_core.config.loading.apply_override)."""
 
 Overrides = Sequence[Override]
+
+Seeds = Annotated[str, Field(pattern=r"^\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*$")]
+"""Numbers and ranges, as flows.seed_group.parse_seeds reads them."""

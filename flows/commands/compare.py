@@ -21,7 +21,7 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
 
 def _table(page: ComparisonPage) -> Table:
     table = Table(title=f"held-out accuracy, {page.mode}", title_justify="left")
-    for column in ("group", "seeds", "accuracy", "95 %", "points", "p, items", "p, seeds"):
+    for column in ("group", "seeds", "accuracy", "95 %, items", "95 %, seeds", "points", "p, items", "p, seeds"):
         table.add_column(column, justify="left" if column in ("group", "seeds") else "right")
     rows = {row.place: row for row in page.comparisons}
     for place, group in enumerate(page.groups):
@@ -31,6 +31,7 @@ def _table(page: ComparisonPage) -> Table:
             ", ".join(map(str, group.seeds)),
             f"{accuracy.mean:.1%}" if accuracy else "-",
             f"{accuracy.ci95[0]:.1%} to {accuracy.ci95[1]:.1%}" if accuracy else "-",
+            group.interval_over_seeds or "-",
             row.headline if row else "-",
             f"{row.p_items:.3g}" if row else "-",
             f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else "-",

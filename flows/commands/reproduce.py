@@ -1,15 +1,14 @@
 """`sightline reproduce`: published baselines by their names, from the plan to their status."""
 
-from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from flows.commands.reproduce_plan import print_baseline_plan
 from flows.printing import say
-from flows.process.error_messages import cause_of
-from flows.process.watcher import Watcher, watched_by
 from flows.reproducing import BaselineSet
+from flows.run_set import RunSet
 from rl_core.files import read_json
 
 _COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparable": "yellow"}
@@ -28,33 +27,22 @@ def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool)
     could_work = [print_baseline_plan(plan, console) for plan in baseline_set.planned()]
     if not all(could_work):
         return 1
-    return 0 if dry_run else _carry_out(baseline_set, console)
+    if dry_run:
+        return 0
+    from flows.commands.run import carry_out_set
+
+    return carry_out_set(baseline_set, _flow, print_conclusion, console)
 
 
-def _carry_out(baseline_set: BaselineSet, console: Console) -> int:
-    """Call the flow that a deployment calls; its runs draw their own progress bars."""
-    from flows.commands.run import call_flow, messages, say_stopped
+def _flow() -> Any:
+    from flows.reproduce import reproduce_baselines
 
-    baseline_set.save()
-    watcher = Watcher()
-    with messages(console), watched_by(watcher):
-        from flows.reproduce import reproduce_baselines  # what torch warns of at its import goes to the log
-
-        error = call_flow(
-            reproduce_baselines, {"resume": baseline_set.name, "runs_dir": baseline_set.runs_dir}, watcher.progress
-        )
-    if watcher.completed:
-        return print_conclusion(baseline_set.folder, console)
-    if watcher.stop.signum is not None:
-        return say_stopped(watcher.stop.signum, baseline_set.command, console)
-    say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
-    say(console, f"to continue: {baseline_set.command}", style="dim")
-    return 1
+    return reproduce_baselines
 
 
-def print_conclusion(folder: Path, console: Console) -> int:
+def print_conclusion(run_set: RunSet, console: Console) -> int:
     """Print the results of a set, which are read from its folder. Returns the exit code."""
-    baselines = read_json(folder / "summary.json")["baselines"]
+    baselines = read_json(run_set.page.with_suffix(".json"))["baselines"]
     table = Table(title="Baselines", title_justify="left")
     for column in ("baseline", "status", "accuracy", "run"):
         table.add_column(column, overflow="fold")
@@ -67,5 +55,5 @@ def print_conclusion(folder: Path, console: Console) -> int:
     for one in baselines:
         for reason in one["reasons"]:
             console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    say(console, str(folder / "summary.html"), label="[green]done[/green]")
+    say(console, str(run_set.page), label="[green]done[/green]")
     return int(any(one["status"] != "good" for one in baselines))

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
@@ -16,12 +16,13 @@ from flows.process.bars import LogLines, TerminalBars
 from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest, resume_command
+from flows.run_set import RunSet
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
 _STAGES_LOGGER = "tasks.staging"
-_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train")
-"""Loggers whose messages are shown as they are: the steps, and where training continues."""
+_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.process.set_flow")
+"""Loggers whose messages are shown as they are: the steps, where training continues, and the runs of a set."""
 
 
 def carry_out(flow: str, request: RunRequest, console: Console) -> int:
@@ -71,6 +72,33 @@ def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> B
     except (PrefectAway, *UNREACHABLE, RuntimeError) as error:
         return error
     return result if isinstance(result, BaseException) else None
+
+
+def carry_out_set(
+    run_set: RunSet, load_flow: Callable[[], Any], print_result: Callable[[RunSet, Console], int], console: Console
+) -> int:
+    """Call the flow that a deployment calls for a set of runs, which draw their own progress bars.
+
+    Args:
+        run_set: The set.
+        load_flow: Imports the flow; what torch warns of at its import goes to the log.
+        print_result: Prints the concluded set and returns the exit code.
+        console: Where to print.
+
+    Returns:
+        The exit code: that of `print_result`, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
+    """
+    run_set.save()
+    watcher = Watcher()
+    with messages(console), watched_by(watcher):
+        error = call_flow(load_flow(), {"resume": run_set.name, "runs_dir": run_set.runs_dir}, watcher.progress)
+    if watcher.completed:
+        return print_result(run_set, console)
+    if watcher.stop.signum is not None:
+        return say_stopped(watcher.stop.signum, run_set.command, console)
+    say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
+    say(console, f"to continue: {run_set.command}", style="dim")
+    return 1
 
 
 def _flow(name: str) -> Any:

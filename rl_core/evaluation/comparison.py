@@ -8,7 +8,7 @@ better than that one, whatever the seed? Few seeds answer the second question we
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 
 from rl_core.evaluation.bootstrap import bootstrap_interval, sign_flip_p_value
 from rl_core.evaluation.items import EvaluationItem
@@ -18,6 +18,7 @@ from rl_core.evaluation.statistics import (
     PairedCounts,
     clustered_wilson_interval,
     mcnemar,
+    mean_interval,
     paired_difference_interval,
     welch_test,
 )
@@ -162,6 +163,18 @@ class GroupAccuracy:
     n: int
     mean: float
     ci95: Interval
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation between the models; None for one model."""
+        return stdev(self.by_seed) if len(self.by_seed) > 1 else None
+
+    @property
+    def over_seeds(self) -> Interval | None:
+        """95 % interval of the mean over seeds, whatever the models (statistics.mean_interval), as far as it lies
+        within 0 .. 1; None for one model."""
+        found = mean_interval(self.by_seed)
+        return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
 def group_accuracy(models: Sequence[Shares]) -> GroupAccuracy:

@@ -4,9 +4,10 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
 
 from scipy.stats import binomtest, ttest_ind
+from scipy.stats import t as student_t
 
 Interval = tuple[float, float]
 
@@ -138,6 +139,16 @@ def _phi(counts: PairedCounts) -> float:
     cross = counts.both * counts.neither - counts.only_first * counts.only_second
     corrected = max(cross - counts.n / 2, 0.0) if cross > 0 else float(cross)
     return corrected / math.sqrt(margins)
+
+
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """Confidence interval of a mean by Student's t (Biometrika 6, 1908), for independent values such as the accuracies
+    of runs with different seeds. None where there are fewer than two values."""
+    if len(values) < 2:
+        return None
+    mean = fmean(values)
+    half = float(student_t.ppf(0.5 + confidence / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return mean - half, mean + half
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -191,6 +191,18 @@ class MlflowRun:
         """Log a copy of a file under its own name, in `folder` of the artifacts."""
         self._call(lambda client, run_id: client.log_artifact(run_id, str(path), folder))
 
+    def show_page(
+        self, page: Path, *, tags: Mapping[str, str], metrics: Mapping[str, float], status: RunStatus = "FINISHED"
+    ) -> None:
+        """Show a page, with its figures in the file beside it that ends in `.json`, its tags and its metrics. It
+        replaces an earlier state; a metric that has not changed is not sent again."""
+        self.set_status("RUNNING")
+        self.set_tags(tags)
+        self.log_metrics({name: value for name, value in metrics.items() if self.latest_metric(name) != value})
+        self.log_file(page)
+        self.log_file(page.with_suffix(".json"))
+        self.set_status(status)
+
     def _log_batch(self, **entities: Sequence[Metric | Param | RunTag]) -> None:
         self._call(lambda client, run_id: client.log_batch(run_id, **entities))
 

@@ -10,7 +10,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
+from rl_core.config.run import RunConfig
 from rl_core.files import link_or_copy
 from rl_core.run_directory import RunDirectory
 from tasks.cache.lineage import WantedStage
@@ -22,8 +24,11 @@ from tasks.cache.manifests import (
     read_manifest,
     write_manifest,
 )
+from tasks.cache.stages import stage_digests
 
 logger = logging.getLogger(__name__)
+
+_RESULT: Final = ("evaluate-base", "evaluate-trained", "report")
 
 Fetch = Callable[[str, str], bool]
 """Given name and digest, brings a stage into the run from the run's copy elsewhere. Returns whether it did."""
@@ -87,6 +92,15 @@ def valid_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest 
         logger.warning("%s of %s is not valid any more: %s", stage, run.name, problem)
         return None
     return manifest
+
+
+def is_finished(config: RunConfig, run: RunDirectory) -> bool:
+    """Whether the stages that a run's result is made from are finished and valid."""
+    try:
+        digests = stage_digests(config)
+    except ValueError:
+        return False  # a file that the config names is not there: the run itself says so
+    return all(valid_manifest(run, stage, digests[stage]) is not None for stage in _RESULT)
 
 
 def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:

@@ -1,6 +1,7 @@
-"""The curves of a comparison: one line for each group, with the range of its seeds."""
+"""The curves of a comparison: one line for each group, with the range of its seeds; and each seed beside its group."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from tasks.comparison.groups import RunGroup
@@ -22,6 +23,19 @@ def charts(groups: Sequence[RunGroup]) -> list[Chart]:
     return [
         Chart(title=title, caption=caption, unit=unit, series=[_series(group, metric) for group in groups])
         for title, caption, metric, unit in shown
+    ]
+
+
+def seed_charts(group: RunGroup) -> list[Chart]:
+    """A chart for each run of a group, beside the mean and the range of all: of the held-out accuracy, or of the
+    training accuracy where nothing was validated."""
+    held_out, training = "val/accuracy", f"reward/{group.runs[0].config.evaluation.accuracy_key}"
+    is_validated = any(held_out in record for run in group.runs for record in run.metrics)
+    metric, caption = (held_out, "Held-out accuracy.") if is_validated else (training, "Training accuracy.")
+    together = replace(_series(group, metric), label="all seeds")
+    alone = [RunGroup(label=f"seed {run.config.seed}", runs=(run,)) for run in group.runs]
+    return [
+        Chart(title=one.label, caption=caption, unit="share", series=[_series(one, metric), together]) for one in alone
     ]
 
 

@@ -7,10 +7,11 @@ from rl_core.evaluation.comparison import Comparison, Shares, compare_groups, gr
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import item_shares, summarise
 from rl_core.evaluation.statistics import holm
-from tasks.comparison.curves import charts
+from tasks.comparison.curves import charts, seed_charts
 from tasks.comparison.groups import ComparedRun, RunGroup, differing_keys, protocols_of
 from tasks.comparison.items import flipped_items
 from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, RunRow
+from tasks.comparison.stragglers import stragglers
 from tasks.results.report_charts import MOST_SERIES
 from tasks.results.report_page import Accuracy
 
@@ -37,6 +38,7 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
         groups=[_group_row(group, of_group, mode) for group, of_group in zip(groups, shares, strict=True)],
         comparisons=comparisons,
         charts=charts(groups),
+        seed_charts=seed_charts(groups[0]) if len(groups) == 1 and len(groups[0].runs) > 1 else [],
         runs=[_run_row(run, place, mode) for place, group in enumerate(groups) for run in group.runs],
         differing=differing_keys([group.runs[0].config for group in groups]),
         items=flipped_items(groups, mode, found, count=num_items),
@@ -103,6 +105,7 @@ def _group_row(group: RunGroup, shares: Sequence[Shares], mode: Mode) -> GroupRo
         seeds=[run.config.seed for run in group.runs],
         base=fmean(_accuracy(run.base[mode]).accuracy for run in group.evaluated) if shares else None,
         accuracy=group_accuracy(shares) if shares else None,
+        stragglers=stragglers(group, mode),
     )
 
 
@@ -112,6 +115,7 @@ def _run_row(run: ComparedRun, place: int, mode: Mode) -> RunRow:
         name=run.run.name,
         place=place,
         seed=run.config.seed,
+        base=_accuracy(run.base[mode]).accuracy if run.is_evaluated else None,
         accuracy=_accuracy(run.trained[mode]) if run.is_evaluated else None,
         rewards=(rewards[0], rewards[-1]) if rewards else None,
         steps=len(rewards),

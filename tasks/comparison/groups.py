@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -58,10 +58,17 @@ class ComparedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
-    """Runs that repeat one experiment, sorted by seed, and the name of the group."""
+    """Runs that repeat one experiment, sorted by seed, and the name of the group.
+
+    Attributes:
+        label: Name of the group.
+        runs: The runs.
+        failures: [seed] -> why its run did not finish, which is then not among the runs.
+    """
 
     label: str
     runs: tuple[ComparedRun, ...]
+    failures: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> list[ComparedRun]:

@@ -5,19 +5,47 @@ from dataclasses import dataclass
 
 from rl_core.evaluation.comparison import Comparison, GroupAccuracy
 from rl_core.evaluation.statistics import SIGNIFICANT
+from tasks.comparison.stragglers import RULE, Straggler
 from tasks.results.report_charts import Chart, draw
-from tasks.results.report_page import Accuracy, points, template
+from tasks.results.report_page import Accuracy, percent, points, template
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
-    """A group: its name, the seeds of its runs, the base model's accuracy and its own; None where no run is
-    evaluated."""
+    """A group.
+
+    Attributes:
+        label: Its name.
+        seeds: The seeds of its runs.
+        base: Accuracy of the base models; None where no run is evaluated.
+        accuracy: Its own accuracy; None where no run is evaluated.
+        stragglers: The seeds that stayed behind.
+    """
 
     label: str
     seeds: Sequence[int]
     base: float | None
     accuracy: GroupAccuracy | None
+    stragglers: Sequence[Straggler]
+
+    @property
+    def interval_over_seeds(self) -> str:
+        """The 95 % interval over seeds, or "one seed"; empty where no run is evaluated."""
+        if self.accuracy is None:
+            return ""
+        found = self.accuracy.over_seeds
+        return f"{100 * found[0]:.1f} to {percent(found[1])}" if found else "one seed"
+
+    @property
+    def over_seeds(self) -> str:
+        """The mean, the range and the interval over seeds, or "one seed", in a line."""
+        if self.accuracy is None:
+            return "not evaluated yet"
+        mean, by_seed = f"mean {percent(self.accuracy.mean)}", self.accuracy.by_seed
+        if self.accuracy.over_seeds is None:
+            return f"{mean}, one seed"
+        between = f"between seeds {100 * min(by_seed):.1f} to {percent(max(by_seed))}"
+        return f"{mean}, {between}, 95 % over seeds {self.interval_over_seeds}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +86,13 @@ class ComparisonRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRow:
-    """A run. `place` is the number of its group, from 0; `rewards` are the rewards of the first and the last step."""
+    """A run. `place` is the number of its group, from 0; `base` is the accuracy of its base model; `rewards` are the
+    rewards of the first and the last step."""
 
     name: str
     place: int
     seed: int
+    base: float | None
     accuracy: Accuracy | None
     rewards: tuple[float, float] | None
     steps: int
@@ -102,13 +132,15 @@ class FlippedItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonPage:
-    """Everything that the page shows. `differing`: config key -> its value in each group."""
+    """Everything that the page shows. `differing`: config key -> its value in each group. `seed_charts`: a chart for
+    each run where there is one group of several runs."""
 
     mode: str
     num_items: int
     groups: Sequence[GroupRow]
     comparisons: Sequence[ComparisonRow]
     charts: Sequence[Chart]
+    seed_charts: Sequence[Chart]
     runs: Sequence[RunRow]
     differing: Mapping[str, Sequence[str]]
     items: Sequence[FlippedItem]
@@ -126,5 +158,9 @@ class ComparisonPage:
 
 def render_comparison(page: ComparisonPage) -> str:
     """The page as one self-contained HTML document, without scripts, other files and network access."""
-    charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
-    return template("comparison.html.jinja").render(page=page, charts=charts, significant=SIGNIFICANT)
+    charts, seed_charts = (
+        [(chart, draw(chart)) for chart in some if not chart.empty] for some in (page.charts, page.seed_charts)
+    )
+    return template("comparison.html.jinja").render(
+        page=page, charts=charts, seed_charts=seed_charts, significant=SIGNIFICANT, rule=RULE
+    )

@@ -1,8 +1,9 @@
 """Records a comparison: a self-contained page, its figures as JSON, and both in MLflow."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text
@@ -10,9 +11,7 @@ from rl_core.redaction import redact
 from tasks.comparison.data import comparison_page
 from tasks.comparison.groups import RunGroup
 from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, render_comparison
-
-if TYPE_CHECKING:
-    from rl_core.tracking.mlflow_runs import MlflowRun
+from tasks.results.report_page import percent, points
 
 EXPERIMENT = "comparisons"
 """MLflow experiment of the comparisons, whatever experiments their runs belong to."""
@@ -46,19 +45,10 @@ def show_comparison(page: ComparisonPage, groups: Sequence[RunGroup], out: Path,
     names = [sorted(run.run.name for run in group.runs) for group in groups]
     identity = {RUN_TAG: f"comparison-{digest_of(names)}", STAGE_TAG: "comparison"}
     mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=page.title, tags=identity)
+    tags = {f"group.{group.label}": ", ".join(run.run.name for run in group.runs) for group in groups}
+    tags |= {f"verdict.{row.label}": row.conclusion for row in page.comparisons}
     with tolerated_outage("the comparison"):
-        _show(mlflow_run, page, groups, out)
-
-
-def _show(mlflow_run: "MlflowRun", page: ComparisonPage, groups: Sequence[RunGroup], out: Path) -> None:
-    mlflow_run.set_status("RUNNING")
-    mlflow_run.set_tags({f"group.{group.label}": ", ".join(run.run.name for run in group.runs) for group in groups})
-    mlflow_run.set_tags({f"verdict.{row.label}": row.conclusion for row in page.comparisons})
-    metrics = headline_metrics(page)
-    mlflow_run.log_metrics({name: value for name, value in metrics.items() if mlflow_run.latest_metric(name) != value})
-    mlflow_run.log_file(out)
-    mlflow_run.log_file(out.with_suffix(".json"))
-    mlflow_run.set_status("FINISHED")
+        mlflow_run.show_page(out, tags=tags, metrics=headline_metrics(page))
 
 
 def as_json(page: ComparisonPage, groups: Sequence[RunGroup]) -> dict[str, Any]:
@@ -66,6 +56,10 @@ def as_json(page: ComparisonPage, groups: Sequence[RunGroup]) -> dict[str, Any]:
     return {
         "mode": page.mode,
         "groups": [_group_json(row, group) for row, group in zip(page.groups, groups, strict=True)],
+        "runs": [
+            {"run": row.name, "seed": row.seed, "base": row.base, "trained": row.accuracy and row.accuracy.accuracy}
+            for row in page.runs
+        ],
         "comparisons": [_comparison_json(row) for row in page.comparisons],
         "differing": {key: list(values) for key, values in page.differing.items()},
         "remarks": list(page.remarks),
@@ -82,6 +76,10 @@ def _group_json(row: GroupRow, group: RunGroup) -> dict[str, Any]:
         "accuracy": accuracy and accuracy.mean,
         "ci95": accuracy and list(accuracy.ci95),
         "accuracy_by_seed": accuracy and list(accuracy.by_seed),
+        "sd_over_seeds": accuracy and accuracy.sd,
+        "ci95_over_seeds": accuracy and accuracy.over_seeds and list(accuracy.over_seeds),
+        "over_seeds": row.over_seeds,
+        "stragglers": [asdict(straggler) for straggler in row.stragglers],
     }
 
 
@@ -109,3 +107,27 @@ def headline_metrics(page: ComparisonPage) -> Mapping[str, float]:
         if row.p_seeds is not None:
             metrics[f"p_seeds/{row.label}"] = row.p_seeds
     return metrics
+
+
+def markdown(page: ComparisonPage, out: Path) -> str:
+    """The figures as a Markdown page."""
+    rows = {row.place: row for row in page.comparisons}
+    measured = ("group", "seeds", "accuracy", "95 % over items", "95 % over seeds")
+    columns = (*measured, "difference, points", "p over items", "p over seeds")
+    lines = [f"# {page.title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for place, group in enumerate(page.groups):
+        row, accuracy = rows.get(place), group.accuracy
+        cells = [group.label, ", ".join(map(str, group.seeds))]
+        cells += [percent(accuracy.mean), " to ".join(map(percent, accuracy.ci95))] if accuracy else ["", ""]
+        cells += [group.interval_over_seeds]
+        cells += [points(row.comparison.difference), f"{row.p_items:.3g}"] if row else ["", ""]
+        cells += [f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else ""]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    behind = [
+        f"{group.label}, seed {straggler.seed} stayed behind: {straggler.cause}"
+        for group in page.groups
+        for straggler in group.stragglers
+    ]
+    conclusions = (row.conclusion for row in page.comparisons)
+    sentences = [*conclusions, *behind, *page.remarks, f"The page: `{out.absolute()}`"]
+    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences), ""])

@@ -11,8 +11,6 @@ from rl_core.evaluation.reproduction import Drift, drift_from
 from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
-from tasks.cache.reuse import valid_manifest
-from tasks.cache.stages import stage_digests
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.good_runs import good_runs_before
 from tasks.reproduction.published_result import judge_run, published_of
@@ -36,18 +34,6 @@ class Member:
     config: RunConfig
     run: RunDirectory
     failure: str | None = None
-
-
-_JUDGED = ("evaluate-base", "evaluate-trained", "report")
-
-
-def is_finished(config: RunConfig, run: RunDirectory) -> bool:
-    """Whether the stages that a result is made from are finished and valid."""
-    try:
-        digests = stage_digests(config)
-    except ValueError:
-        return False  # a file that the config names is not there: the run itself says so
-    return all(valid_manifest(run, stage, digests[stage]) is not None for stage in _JUDGED)
 
 
 def judge_set(members: Sequence[Member]) -> list[BaselineResult]:

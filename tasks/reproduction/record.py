@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
@@ -13,13 +13,8 @@ from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import headline, render_reproduction, reproduction_page
 from tasks.results.report_page import percent, points
 
-if TYPE_CHECKING:
-    from rl_core.tracking.mlflow_runs import MlflowRun
-
 EXPERIMENT = "reproductions"
 """MLflow experiment of the sets, whatever experiments their runs belong to."""
-
-FIGURES = "summary.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,23 +40,22 @@ class Conclusion:
         return {"set": self.name, "baselines": [result.to_json() for result in self.results]}
 
 
-def conclude(name: str, members: Sequence[Member], folder: Path, *, command: str) -> Conclusion:
-    """Judge a set, write `summary.html` and `summary.json` into its folder, and show both in the MLflow of the first
-    member's config.
+def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) -> Conclusion:
+    """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config.
 
     Args:
         name: Name of the set.
         members: The baselines and their runs, finished or not.
-        folder: Folder of the set.
+        page: The HTML file; the figures are written beside it with the ending `.json`.
         command: The command that continues the set.
 
     Raises:
         OSError: a file cannot be written.
     """
-    conclusion = Conclusion(name=name, results=judge_set(members), page=folder / "summary.html")
-    page = reproduction_page(name, conclusion.results, command=command)
-    atomic_write_text(conclusion.page, redact(render_reproduction(page)))
-    atomic_write_json(folder / FIGURES, conclusion.to_json())
+    conclusion = Conclusion(name=name, results=judge_set(members), page=page)
+    shown = reproduction_page(name, conclusion.results, command=command)
+    atomic_write_text(page, redact(render_reproduction(shown)))
+    atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     if address := mlflow_address(members[0].config.tracking):
         show_conclusion(conclusion, mlflow_uri=address)
     return conclusion
@@ -76,17 +70,12 @@ def show_conclusion(conclusion: Conclusion, *, mlflow_uri: str) -> None:
     identity = {RUN_TAG: f"reproduction-{conclusion.name}", STAGE_TAG: "reproduction"}
     mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=conclusion.name, tags=identity)
     with tolerated_outage("the reproduction"):
-        _show(mlflow_run, conclusion)
-
-
-def _show(mlflow_run: "MlflowRun", conclusion: Conclusion) -> None:
-    mlflow_run.set_status("RUNNING")
-    mlflow_run.set_tags({f"status.{result.name}": result.status for result in conclusion.results})
-    metrics = headline_metrics(conclusion)
-    mlflow_run.log_metrics({name: value for name, value in metrics.items() if mlflow_run.latest_metric(name) != value})
-    mlflow_run.log_file(conclusion.page)
-    mlflow_run.log_file(conclusion.page.with_name(FIGURES))
-    mlflow_run.set_status("FAILED" if conclusion.alarms else "FINISHED")
+        mlflow_run.show_page(
+            conclusion.page,
+            tags={f"status.{result.name}": result.status for result in conclusion.results},
+            metrics=headline_metrics(conclusion),
+            status="FAILED" if conclusion.alarms else "FINISHED",
+        )
 
 
 def headline_metrics(conclusion: Conclusion) -> dict[str, float]:

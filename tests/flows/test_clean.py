@@ -35,7 +35,7 @@ def test_runs_of_a_set_stay_until_it_has_its_page(tmp_path: Path) -> None:
     readable(failed(tmp_path, plan.resolved.run.name), finished(tmp_path))
     rule, now = rule_of(older_than="", failed=True, superseded=False), datetime.now(UTC)
     (kept,) = cleaning(rule, tmp_path, now).kept
-    assert kept.kept == f"the set {baseline_set.name} of baselines is not finished and needs it"
+    assert kept.kept == f"the set of baselines {baseline_set.name} is not finished and needs it"
     atomic_write_json(baseline_set.folder / "summary.json", {})
     assert not cleaning(rule, tmp_path, now).kept
 

@@ -194,7 +194,9 @@ def test_the_exit_status_is_0_only_when_all_are_good(
         "reasons": ["-6.0 points against a-0"],
         "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31},
     }
-    (tmp_path / "summary.json").write_text(json.dumps({"baselines": [fine, other]}))
-    assert print_conclusion(tmp_path, Console()) == code
+    baseline_set = BaselineSet(baselines=["a", "b"], runs_dir=str(tmp_path))
+    baseline_set.save()
+    baseline_set.page.with_suffix(".json").write_text(json.dumps({"baselines": [fine, other]}))
+    assert print_conclusion(baseline_set, Console()) == code
     text = capsys.readouterr().out
     assert "0.240 -> 0.310" in text and "b: -6.0 points against a-0" in text and "summary.html" in text

@@ -10,9 +10,10 @@ import pytest
 from mlflow import MlflowClient
 
 from rl_core.config.loading import load_config
+from tasks.cache.reuse import is_finished
 from tasks.cache.stages import stage_digests
 from tasks.reproduction.baseline_result import BaselineResult
-from tasks.reproduction.baseline_set import Member, is_finished, judge_set
+from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import render_reproduction, reproduction_page
 from tasks.reproduction.record import EXPERIMENT, conclude, markdown, show_conclusion
 from tests.tasks.baseline_runs import UNPUBLISHED, week
@@ -148,7 +149,7 @@ def test_a_set_of_good_baselines_says_so(tmp_path: Path) -> None:
 
 
 def test_page_and_figures_lie_in_the_sets_folder(tmp_path: Path) -> None:
-    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly", command="")
+    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly" / "summary.html", command="")
     assert conclusion.page.read_text().startswith("<!doctype html>")
     figures = json.loads((tmp_path / "weekly" / "summary.json").read_text())
     assert [one["status"] for one in figures["baselines"]] == ["regressed", "good", "failed"]
@@ -160,7 +161,7 @@ def test_page_and_figures_lie_in_the_sets_folder(tmp_path: Path) -> None:
 
 def test_mlflow_has_each_set_once_with_its_page(tmp_path: Path, new_database: Callable[[], str]) -> None:
     uri = new_database()
-    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly", command="")
+    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly" / "summary.html", command="")
     for _ in range(2):
         show_conclusion(conclusion, mlflow_uri=uri)
     client = MlflowClient(tracking_uri=uri)

@@ -1,0 +1,140 @@
+"""The flow of a set of runs: one after the other, each in a process of its own."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from prefect import Flow, State, runtime, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import FlowRun
+from prefect.flows import FlowStateHook
+from prefect.states import Completed, Failed
+from prefect.utilities.callables import get_parameter_defaults
+
+from flows.process.failed_flows import Ending, ended_early, last_word, show_ending
+from flows.process.flow_runs import flow_run_name, planned_start
+from flows.process.open_run import flow_run_id, outlive_the_worker, start
+from flows.process.own_process import run_alone
+from flows.process.watcher import current_watcher, watched_by
+from flows.request import ResolvedRun
+from flows.run_set import PlannedRun, RunSet
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import lock_owner
+from rl_core.stop import StopRequest, stopped_by_signals
+from tasks.cache.reuse import is_finished
+
+logger = logging.getLogger(__name__)
+
+Set = TypeVar("Set", bound=RunSet)
+Result = TypeVar("Result")
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedRun:
+    """A run of a set, and why it did not finish; None when it did."""
+
+    plan: PlannedRun
+    failure: str | None
+
+
+def in_set(
+    kind: type[Set],
+    parameters: Mapping[str, Any],
+    conclude: Callable[[Set, Sequence[EndedRun]], Result],
+    *,
+    before: Callable[[Set, PlannedRun], None] = lambda run_set, plan: None,
+) -> Result | State[Any]:
+    """Carry out the runs of the set that a flow was asked for; a finished run is recognised.
+
+    Args:
+        kind: Kind of the set.
+        parameters: The flow's parameters.
+        conclude: Makes the flow's result when all runs have ended.
+        before: Called before each run.
+
+    Returns:
+        The result of `conclude`, or the final state of a flow run that an exception ended.
+    """
+    outlive_the_worker()
+    watcher, ending = current_watcher(), Ending()
+    with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
+        run_set = kind.of_parameters(parameters, start())
+        planned = run_set.planned()
+        if problems := run_set.fatal_problems():
+            raise ValueError("\n".join(problems))
+        run_set.save()
+        ending.command = run_set.command
+        ended = []
+        for plan in planned:
+            before(run_set, plan)
+            ended.append(_ended(plan, title=f"{run_set.title} {plan.name}".strip()))
+        return conclude(run_set, ended)
+    return ended_early(ending, flow_run_id())
+
+
+def _ended(plan: PlannedRun, *, title: str) -> EndedRun:
+    state = carried_out(title, plan.resolved, return_state=True)
+    current_watcher().stop.raise_if_requested()
+    return EndedRun(plan=plan, failure=state.message if state.is_failed() else None)
+
+
+@task(name="run of a set", task_run_name="{title}", cache_policy=NO_CACHE)
+def carried_out(title: str, resolved: ResolvedRun) -> State[Any]:
+    """Carry out a run in a process of its own, unless it is finished."""
+    stop, run = current_watcher().stop, resolved.run
+    _wait_for_others(run, stop)
+    if is_finished(resolved.config, run):
+        logger.info("%s: %s was finished before", title, run.name)
+        return Completed(name="Cached", message=f"{run.name} was finished before")
+    logger.info("%s: %s", title, run.name)
+    failure = run_alone(resolved, stop)
+    return Failed(message=failure) if failure else Completed(message=run.name)
+
+
+def _wait_for_others(run: RunDirectory, stop: StopRequest) -> None:
+    """Wait until no other process writes the run. When a set was killed, the process of its run still goes on to its
+    next checkpoint."""
+    owner = lock_owner(run.lock)
+    if owner is not None:
+        logger.warning("%s is being written by the process with pid %s: waiting for its end", run.name, owner)
+    while lock_owner(run.lock) is not None:
+        stop.raise_if_requested()
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def name_of_set(kind: type[RunSet], what: str) -> Callable[[], str]:
+    """Names flow runs: from their start and the name of their set."""
+
+    def name() -> str:
+        try:
+            which = kind.of_parameters(runtime.flow_run.parameters, start()).name
+        except ValueError:
+            which = ""  # the flow itself says what is wrong
+        return flow_run_name(what, start(), which)
+
+    return name
+
+
+def explain_end(kind: type[RunSet]) -> FlowStateHook[..., Any]:
+    """A hook for flow runs whose process was killed: it writes how to continue."""
+
+    def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+        # A deployment's run has the parameters that were given.
+        parameters = get_parameter_defaults(flow.fn) | flow_run.parameters
+        show_ending(flow_run.id, last_word(state), command=_command(kind, parameters, flow_run))
+
+    return explain
+
+
+def _command(kind: type[RunSet], parameters: Mapping[str, Any], flow_run: FlowRun) -> str | None:
+    """The command that continues a set; None when the set was refused before it was saved."""
+    try:
+        run_set = kind.of_parameters(parameters, planned_start(flow_run))
+    except ValueError as error:
+        logger.warning("the set cannot be named: %s", error)
+        return None
+    return run_set.command if run_set.is_saved else None

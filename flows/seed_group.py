@@ -1,0 +1,108 @@
+"""A config that is run with several seeds, as it is asked for. Imports neither Prefect nor torch."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from flows.request import ResolvedRun, start_tag
+from flows.run_set import ASKED, PlannedRun, RunSet
+from rl_core.config.loading import ConfigError, dump_config, load_config, stored_config
+from rl_core.config.run import RunConfig
+from rl_core.files import atomic_write_json, atomic_write_text, read_json
+from rl_core.run_directory import RunDirectory
+from tasks.cache.stages import recipe_digest, run_name
+
+MOST_SEEDS: Final = 100
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`1,3,7-9` -> (1, 3, 7, 8, 9), each seed once, in ascending order. Raises ConfigError for any other text and for
+    more than MOST_SEEDS seeds."""
+    seeds: set[int] = set()
+    for part in text.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip(), re.ASCII)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            raise ConfigError(f"seeds {text!r}: write numbers and ascending ranges, such as 1-5 or 1,3,7-9")
+        if len(seeds) + last - first >= MOST_SEEDS:
+            raise ConfigError(f"seeds {text!r}: at most {MOST_SEEDS} in one group")
+        seeds.update(range(first, last + 1))
+    return tuple(sorted(seeds))
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """(1, 3, 7, 8, 9) -> `1,3,7-9`, for ascending seeds."""
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in _ranges(seeds))
+
+
+def _ranges(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
+    breaks = [place for place, (one, other) in enumerate(pairwise(seeds), start=1) if other != one + 1]
+    yield from ((seeds[start], seeds[end - 1]) for start, end in pairwise([0, *breaks, len(seeds)]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeedGroup(RunSet):
+    """A config that is run with several seeds. Its folder keeps the config, which is not read from its file again.
+
+    Attributes:
+        config: The config, whose own seed is not used.
+        seeds: The seeds, ascending.
+    """
+
+    kind: ClassVar[str] = "group of seeds"
+    place: ClassVar[str] = "seeds"
+    starter: ClassVar[str] = "run"
+    title: ClassVar[str] = ""
+    config: RunConfig
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
+        """The group in the parameters of a flow run, which is planned to start at `start`.
+
+        Raises:
+            ValueError: the config or the seeds are refused, or there is no group to resume.
+        """
+        if parameters["resume"]:
+            return cls.saved(parameters["resume"], parameters["runs_dir"])
+        if not parameters["config"]:
+            raise ConfigError("give a config file, or a group of seeds to resume")
+        return cls(
+            config=load_config(Path(parameters["config"]), parameters["overrides"]),
+            seeds=parse_seeds(parameters["seeds"]),
+            tag=start_tag(start) if parameters["fresh"] else None,
+            runs_dir=parameters["runs_dir"],
+        )
+
+    @classmethod
+    def saved(cls, name: str, runs_dir: str) -> Self:
+        """The group of this name that was saved. Raises ValueError, with the groups that there are."""
+        folder = cls.saved_folder(name, runs_dir)
+        asked = read_json(folder / ASKED)
+        config = stored_config(RunDirectory(folder).config)
+        return cls(config=config, seeds=tuple(asked["seeds"]), tag=asked["tag"], runs_dir=runs_dir)
+
+    @property
+    def name(self) -> str:
+        """The experiment, the recipe's digest, the seeds, and the tag. The same name continues the same group."""
+        seeds = f"seeds-{seeds_text(self.seeds)}"
+        return "-".join(part for part in (self.config.experiment, recipe_digest(self.config), seeds, self.tag) if part)
+
+    def save(self) -> None:
+        """Write the config and what is asked for, so that the group can be resumed by its name."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(RunDirectory(self.folder).config, dump_config(self.config))
+        atomic_write_json(self.folder / ASKED, {"seeds": list(self.seeds), "tag": self.tag})
+
+    def planned(self) -> list[PlannedRun]:
+        """The run of each seed: the run that the config leads to with `seed=K`."""
+        return [PlannedRun(name=f"seed {seed}", resolved=self._resolved(seed)) for seed in self.seeds]
+
+    def _resolved(self, seed: int) -> ResolvedRun:
+        config = self.config.model_copy(update={"seed": seed})
+        run = RunDirectory(Path(self.runs_dir) / run_name(config, tag=self.tag))
+        return ResolvedRun(config=config, run=run, reuse=self.tag is None)

@@ -1,0 +1,119 @@
+"""Concludes a group of seeds: the comparison's page with this group alone, and a run in MLflow that has the seeds' runs
+as its children."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_core.config.run import RunConfig
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.comparison.groups import group_runs
+from tasks.comparison.page import ComparisonPage, GroupRow
+from tasks.comparison.record import as_json, write_comparison
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun, RunStatus
+
+STAGE = "seeds"
+"""Value of STAGE_TAG for a group's run in MLflow."""
+
+
+def conclude_seeds(
+    label: str, runs: Sequence[RunDirectory], failures: Mapping[int, str], out: Path
+) -> tuple[ComparisonPage, dict[str, Any]]:
+    """Write the page of a group of seeds to `out`, and its figures beside it with the ending `.json`.
+
+    Args:
+        label: Name of the group.
+        runs: The finished runs, at least one.
+        failures: [seed] -> why its run did not finish.
+        out: The HTML file.
+
+    Returns:
+        The page and its figures.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    (finished,) = group_runs([], {label: runs})
+    groups = [replace(finished, failures=failures)]
+    page = write_comparison(groups, out, num_items=0)
+    return page, as_json(page, groups)
+
+
+class GroupTracking:
+    """A group's run in MLflow, in the experiment of its members; nothing where `tracking.mlflow_uri` is null. An outage
+    is a warning.
+
+    Args:
+        config: The config of the members, whatever its seed.
+        name: Name of the group.
+    """
+
+    def __init__(self, config: RunConfig, name: str) -> None:
+        self._config = config
+        self._name = name
+        self._address = mlflow_address(config.tracking)
+
+    def take(self, run: RunDirectory) -> None:
+        """Make the run of a member, which is about to start, a child of the group's run."""
+        if self._address is None:
+            return
+        from rl_core.tracking.tracker import tolerated_outage
+
+        with tolerated_outage(f"{run.name} in {self._name}"):
+            group = self._group(self._address)
+            group.set_status("RUNNING")
+            self._member(self._address, run).set_tags({"mlflow.parentRunId": group.run_id})
+
+    def show(self, page: ComparisonPage, out: Path, *, failed: Sequence[RunDirectory]) -> None:
+        """Show a concluded group.
+
+        Args:
+            page: Its page.
+            out: The file with the page.
+            failed: The runs that did not finish, whose processes may have ended before they could show it.
+        """
+        if self._address is None:
+            return
+        from rl_core.tracking.tracker import tolerated_outage
+
+        with tolerated_outage(f"the group {self._name}"):
+            for run in failed:
+                self._member(self._address, run).set_status("FAILED")
+            status: RunStatus = "FAILED" if failed else "FINISHED"
+            tags = {"seeds": ", ".join(map(str, page.groups[0].seeds)), "sightline.folder": str(out.parent.absolute())}
+            self._group(self._address).show_page(out, tags=tags, metrics=group_metrics(page.groups[0]), status=status)
+
+    def _group(self, address: str) -> "MlflowRun":
+        from rl_core.tracking.mlflow_access import MlflowAccess
+        from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
+
+        identity = {RUN_TAG: self._name, STAGE_TAG: STAGE}
+        return MlflowRun(MlflowAccess(address), experiment=self._config.experiment, name=self._name, tags=identity)
+
+    def _member(self, address: str, run: RunDirectory) -> "MlflowRun":
+        from rl_core.tracking.mlflow_runs import MlflowPipeline
+
+        return MlflowPipeline(address, experiment=self._config.experiment, run_name=run.name).parent
+
+
+def group_metrics(group: GroupRow) -> dict[str, float]:
+    """The metrics of a group's run in MLflow: means before and after, and for several seeds the standard deviation and
+    the 95 % interval over seeds."""
+    assert group.accuracy is not None and group.base is not None, "a concluded group has a finished run"
+    found = group.accuracy
+    metrics = {
+        "accuracy/base": group.base,
+        "accuracy/trained": found.mean,
+        "accuracy/lowest": min(found.by_seed),
+        "accuracy/highest": max(found.by_seed),
+        "seeds/finished": float(len(found.by_seed)),
+        "seeds/stayed_behind": float(len(group.stragglers)),
+    }
+    if found.sd is None or found.over_seeds is None:
+        return metrics
+    low, high = found.over_seeds
+    return metrics | {"accuracy/sd": found.sd, "accuracy/ci95_low": low, "accuracy/ci95_high": high}
