@@ -7,6 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
+from tasks.cache.reuse import bring_folder
 from tasks.context import RunContext, current_context, named
 from tasks.preparation import prepare_run
 from tasks.staging import StageOutcome, run_stage
@@ -27,8 +28,16 @@ def prepare(run: str) -> StageManifest | State[StageManifest]:
 
 def _make(context: RunContext) -> StageOutcome:
     run = context.run
+
+    def bring(fingerprint: str) -> bool:
+        """Where the stage of another run differs in the initial model alone, as for another seed."""
+        wanted = context.wanted("prepare")
+        return context.reuse and bring_folder(
+            run, wanted, run.data, fits=lambda manifest: manifest.result.get("fingerprint") == fingerprint
+        )
+
     with context.stop.breaking_off():
-        manifest = prepare_run(context.located, run, progress=context.progress)
+        manifest = prepare_run(context.located, run, progress=context.progress, bring=bring)
     return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
 
 

@@ -7,7 +7,7 @@ links), so that a run is always complete by itself, and later stages read from o
 import dataclasses
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -140,16 +140,47 @@ def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) 
     Returns:
         The manifest; None when the other run changed meanwhile, so that the stage has to be made.
     """
-    try:
-        for path, output in manifest.outputs.items():
-            take_file(source.root / path, into.root / path, output)
-    except FileNotFoundError:
-        return None
-    if altered_output(into.root, manifest.outputs):
+    if not _bring(manifest.outputs, source, into):
         return None
     taken = dataclasses.replace(manifest, reused_from=manifest.reused_from or source.name)
     write_manifest(into, taken)
     return taken
+
+
+def _bring(outputs: Mapping[str, Output], source: RunDirectory, into: RunDirectory) -> bool:
+    """Bring files from another run. Returns whether they are here as the manifest says."""
+    try:
+        for path, output in outputs.items():
+            take_file(source.root / path, into.root / path, output)
+    except FileNotFoundError:
+        return False
+    return altered_output(into.root, outputs) is None
+
+
+def bring_folder(
+    run: RunDirectory, wanted: WantedStage, folder: Path, *, fits: Callable[[StageManifest], bool]
+) -> bool:
+    """Bring one folder of a stage from another run whose stage as a whole is another one.
+
+    Args:
+        run: The run that makes the stage.
+        wanted: The stage; the same software must have made the other one.
+        folder: A folder that the stage writes, in the folder of `run`.
+        fits: Whether the folder of a stage with this manifest is the one that is wanted.
+
+    Returns:
+        Whether the folder is there now.
+    """
+    beginning = f"{folder.relative_to(run.root).as_posix()}/"
+    for other in other_runs(run):
+        manifest = read_manifest(other, wanted.name)
+        if manifest is None or wanted.why_not_taken(manifest) is not None or not fits(manifest):
+            continue
+        outputs = {path: output for path, output in manifest.outputs.items() if path.startswith(beginning)}
+        if altered_output(other.root, outputs) is None and _bring(outputs, other, run):
+            logger.info("%s of %s is taken over", folder.name, other.name)
+            return True
+    return False
 
 
 def take_file(source: Path, target: Path, output: Output) -> None:

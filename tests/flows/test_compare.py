@@ -21,7 +21,7 @@ def test_the_flow_hands_back_the_figures_and_leaves_a_page(tmp_path: Path) -> No
     assert out.is_file()
     (page,) = artifacts_of(state.state_details.flow_run_id)
     assert page.key == "comparison"
-    assert "| 8 | 1 | 66.7 % | 20.8 % to 93.9 % | +33.3 | 1 |  |" in page.data
+    assert "| 8 | 1 | 66.7 % | 20.8 % to 93.9 % | one seed | +33.3 | 1 |  |" in page.data
     assert str(out) in page.data
 
 

@@ -10,7 +10,7 @@ import pytest
 from rl_core.run_directory import RunDirectory
 from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import StageManifest, describe_outputs, read_manifest, write_manifest
-from tasks.cache.reuse import find_complete, stage_paths, why_anew, why_not_taken
+from tasks.cache.reuse import bring_folder, find_complete, stage_paths, why_anew, why_not_taken
 
 SOFTWARE = {"torch": "2.0", "rl_core.evaluation": "a" * 12}
 
@@ -188,3 +188,23 @@ def test_a_manifest_that_names_a_file_outside_its_run_counts_for_nothing(
     assert read_manifest(other, "evaluate-base") is None
     assert find_complete(run, wanted()) is None
     assert victim.read_text() == "result"
+
+
+def test_one_folder_is_brought_from_a_stage_that_is_another_one(run: RunDirectory, other: RunDirectory) -> None:
+    """As the prepared rows, which do not depend on the seed."""
+    finish(other, "prepare", "of seed 1", text="rows")
+    brought = bring_folder(run, wanted("prepare", "of seed 2"), run.data, fits=lambda found: found.result != {})
+    assert brought and (run.data / "items.parquet").samefile(other.data / "items.parquet")
+    assert read_manifest(run, "prepare") is None and not run.initial_model.exists()
+
+
+@pytest.mark.parametrize("obstacle", ["software", "altered", "another"])
+def test_a_folder_that_is_not_the_wanted_one_is_not_brought(
+    obstacle: str, run: RunDirectory, other: RunDirectory
+) -> None:
+    finish(other, "prepare", "of seed 1", software={"torch": "1.0"} if obstacle == "software" else SOFTWARE)
+    if obstacle == "altered":
+        (other.data / "items.parquet").write_text("changed")
+    stage = wanted("prepare", "of seed 2")
+    assert not bring_folder(run, stage, run.data, fits=lambda found: obstacle != "another")
+    assert not run.data.exists()

@@ -78,7 +78,16 @@ def test_what_a_model_said_is_text_and_never_markup(tmp_path: Path) -> None:
     assert "&lt;answer&gt;3&lt;/answer&gt;" in html and "<answer>" not in html
 
 
-def test_a_single_group_is_shown_without_comparison(tmp_path: Path) -> None:
-    html = render_comparison(page(tmp_path, [ODD, WORSE]))
-    assert "no group could be compared with the first" in html
-    assert "Only the seeds differ" in html
+def test_a_single_group_shows_each_seed_beside_all(tmp_path: Path) -> None:
+    shown = page(tmp_path, [ODD, WORSE])
+    html = render_comparison(shown)
+    assert "mean 37.5 %, between seeds 25.0 to 50.0 %, 95 % over seeds 0.0 to 100.0 %" in html
+    assert [chart.title for chart in shown.seed_charts] == ["seed 1", "seed 2"]
+    assert "<h3>seed 2</h3>" in html and "Flipped items" not in html and "What differs" not in html
+    assert parsed(html).open == []
+
+
+def test_one_seed_is_called_one_seed(tmp_path: Path) -> None:
+    shown = page(tmp_path, [ODD])
+    assert shown.groups[0].over_seeds == "mean 50.0 %, one seed"
+    assert shown.seed_charts == [] and "one seed" in render_comparison(shown)

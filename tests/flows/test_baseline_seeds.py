@@ -1,0 +1,98 @@
+"""The flow of a group of seeds, as Prefect sees it. Finished runs stand for trained ones: none is repeated."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.states import Crashed, Running
+from rich.console import Console
+from typer.testing import CliRunner
+
+from flows.baseline_seeds import SeedsFailed, baseline_seeds, explain_group
+from flows.cli import app
+from flows.commands.seeds import print_group
+from flows.seed_group import SeedGroup
+from tests.flows.test_reproduce import BASELINE, finished, pages_of, task_states
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
+
+OFF = ["tracking.mlflow_uri=null"]
+
+
+def run_seeds(runs_dir: Path, seeds: str, **parameters: object) -> State:
+    return baseline_seeds(
+        **{"config": BASELINE, "overrides": OFF, "seeds": seeds, "runs_dir": str(runs_dir)} | parameters,
+        return_state=True,
+    )
+
+
+def test_finished_seeds_are_recognised_and_have_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, right in ((1, 36), (2, 20), (3, 38)):
+        finished(tmp_path, right, f"seed={seed}")
+    state = run_seeds(tmp_path, "1-3")
+    assert state.is_completed(), state
+    assert task_states(state) == {f"seed {seed}": "Cached" for seed in (1, 2, 3)}
+    (group,) = state.result()["groups"]
+    assert (group["seeds"], group["accuracy_by_seed"]) == ([1, 2, 3], [0.9, 0.5, 0.95])
+    assert [behind["seed"] for behind in group["stragglers"]] == [2]
+    (folder,) = (tmp_path / "seeds").iterdir()
+    assert (folder / "summary.html").is_file() and json.loads((folder / "summary.json").read_text())
+    page = pages_of(state.state_details.flow_run_id)["seeds"]
+    assert "seed 2 stayed behind" in page and str(folder) in page
+
+    again = run_seeds(tmp_path, "9", resume=folder.name)
+    assert again.is_completed() and again.result()["groups"] == [group]
+
+    assert print_group(SeedGroup.saved(folder.name, str(tmp_path)), Console(width=200)) == 0
+    printed = capsys.readouterr().out
+    assert "mean 78.3 %, between seeds 50.0 to 95.0 %, 95 % over seeds 17.1 to 100.0 %" in printed
+    assert "seed 2 stayed behind: " in printed and str(folder / "summary.html") in printed
+
+    compared = CliRunner().invoke(
+        app, ["compare", folder.name, "--runs-dir", str(tmp_path), "--out", str(tmp_path / "page.html")]
+    )
+    assert compared.exit_code == 0, compared.output
+    assert "1, 2, 3" in compared.output
+
+
+def test_a_seed_that_fails_keeps_no_other_from_its_result(tmp_path: Path) -> None:
+    finished(tmp_path, 36, "seed=1")
+    broken = next(plan for plan in _group(tmp_path, "2").planned()).resolved.run
+    broken.root.mkdir()
+    broken.config.mkdir()  # in the config's place
+    state = run_seeds(tmp_path, "1-2")
+    assert state.is_failed() and isinstance(state.result(raise_on_failure=False), SeedsFailed)
+    assert state.message.startswith("seed 2 did not finish: "), state.message
+    (folder,) = (tmp_path / "seeds").iterdir()
+    (group,) = json.loads((folder / "summary.json").read_text())["groups"]
+    assert group["over_seeds"] == "mean 90.0 %, one seed"
+    assert (group["stragglers"][0]["seed"], group["stragglers"][0]["accuracy"]) == (2, None)
+    assert print_group(SeedGroup.saved(folder.name, str(tmp_path)), Console(quiet=True)) == 1
+
+    none = run_seeds(tmp_path, "2")
+    assert none.is_failed() and "seed 2 did not finish" in none.message and "--resume" in none.message
+
+
+def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    state = run_seeds(tmp_path, "5-1")
+    assert state.is_failed() and "ascending" in state.message
+    assert task_states(state) == {} and not list(tmp_path.iterdir())
+
+
+def test_a_group_whose_process_was_killed_is_told_its_own_command(tmp_path: Path) -> None:
+    group = _group(tmp_path, "1-2")
+    group.save()
+    given = {"config": BASELINE, "overrides": OFF, "seeds": "1-2", "runs_dir": str(tmp_path)}
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(baseline_seeds, parameters=given, state=Running())
+    explain_group(baseline_seeds, flow_run, Crashed(message="exit status -9"))
+    assert group.command in pages_of(flow_run.id)["how-to-continue"]
+
+
+def _group(runs_dir: Path, seeds: str) -> SeedGroup:
+    from datetime import UTC, datetime
+
+    asked = {"config": BASELINE, "overrides": OFF, "seeds": seeds, "resume": "", "fresh": False}
+    return SeedGroup.of_parameters({**asked, "runs_dir": str(runs_dir)}, datetime.now(UTC))
