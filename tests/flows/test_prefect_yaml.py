@@ -31,7 +31,7 @@ def flow_of(deployment: dict[str, Any]) -> Flow:
 
 def test_the_deployments_that_people_expect_are_there() -> None:
     names = {deployment["name"] for deployment in DEPLOYMENTS}
-    training = {"quickstart", "geo3k", "clevr-count", "geoqa", "reproduce-baselines"}
+    training = {"quickstart", "geo3k", "clevr-count", "geoqa", "reproduce-baselines", "seeds"}
     assert names == training | {"evaluate", "merge", "compare", "clean"}
 
 
