@@ -121,7 +121,7 @@ class RunSet(ABC):
                 continue
             try:
                 planned = cls.saved(name, runs_dir).planned()
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, KeyError):
                 continue
             needed |= {
                 plan.resolved.run.name: f"the {cls.kind} {name} is not finished and needs it" for plan in planned

@@ -120,6 +120,7 @@ def messages(console: Console) -> Iterator[None]:
     names = ("flows", "tasks", "rl_core")
     for name in names:
         logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.INFO)
     try:
         yield
     finally:

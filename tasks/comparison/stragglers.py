@@ -37,13 +37,12 @@ class Straggler:
 
 def stragglers(group: RunGroup, mode: Mode) -> list[Straggler]:
     """The seeds that stayed behind by RULE, in ascending order."""
-    accuracies = {run.config.seed: summarise(run.trained[mode]).accuracy for run in group.evaluated}
-    least = median(accuracies.values()) - FAR if accuracies else 0.0
-    metrics = {run.config.seed: run.metrics for run in group.evaluated}
-    others = [metrics[seed] for seed, accuracy in accuracies.items() if accuracy >= least]
+    accuracies = [(run, summarise(run.trained[mode]).accuracy) for run in group.evaluated]
+    least = median(accuracy for _, accuracy in accuracies) - FAR if accuracies else 0.0
+    others = [run.metrics for run, accuracy in accuracies if accuracy >= least]
     behind = [
-        Straggler(seed=seed, accuracy=accuracy, cause=what_metrics_show(metrics[seed], others))
-        for seed, accuracy in accuracies.items()
+        Straggler(seed=run.config.seed, accuracy=accuracy, cause=what_metrics_show(run.metrics, others))
+        for run, accuracy in accuracies
         if accuracy < least
     ]
     failed = [
