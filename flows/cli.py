@@ -45,7 +45,7 @@ def run(
     config: Annotated[str | None, typer.Argument(metavar="CONFIG", help="A config file, or a run's folder.")] = None,
     changes: Changes = None,
     overrides: Overrides = None,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, by its name.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run or group of seeds.")] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start a new run that takes over nothing from others.")
     ] = False,

@@ -106,7 +106,7 @@ class RunSet(ABC):
         if cls.is_there(name, runs_dir):
             return Path(runs_dir) / cls.place / name
         known = sorted(found.parent.name for found in Path(runs_dir).glob(f"{cls.place}/*/{ASKED}"))
-        raise ValueError(f"no set {name}; {runs_dir}/{cls.place} has {', '.join(known) or 'none'}")
+        raise ValueError(f"no {cls.kind} {name}; {runs_dir}/{cls.place} has {', '.join(known) or 'none'}")
 
     @classmethod
     def needed_runs(cls, runs_dir: str) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """The flow of a group of seeds, as Prefect sees it. Finished runs stand for trained ones: none is repeated."""
 
 import json
+import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from flows.baseline_seeds import SeedsFailed, baseline_seeds, explain_group
 from flows.cli import app
 from flows.commands.seeds import print_group
 from flows.seed_group import SeedGroup
+from rl_core.run_lock import RunLock
 from tests.flows.test_reproduce import BASELINE, finished, pages_of, task_states
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
@@ -91,8 +94,26 @@ def test_a_group_whose_process_was_killed_is_told_its_own_command(tmp_path: Path
     assert group.command in pages_of(flow_run.id)["how-to-continue"]
 
 
-def _group(runs_dir: Path, seeds: str) -> SeedGroup:
-    from datetime import UTC, datetime
+def test_a_group_waits_for_the_process_that_still_writes_its_run(tmp_path: Path) -> None:
+    """As the process of a run does after its group was killed, until its next checkpoint."""
+    lock = RunLock(finished(tmp_path, 30, "seed=1").lock)
+    lock.__enter__()
 
+    class Releasing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waiting for its end" in record.getMessage():
+                lock.__exit__(None, None, None)
+
+    handler = Releasing()
+    logging.getLogger("flows").addHandler(handler)
+    try:
+        state = run_seeds(tmp_path, "1")
+    finally:
+        logging.getLogger("flows").removeHandler(handler)
+    assert state.is_completed() and task_states(state) == {"seed 1": "Cached"}
+    assert state.result()["groups"][0]["over_seeds"] == "mean 75.0 %, one seed"
+
+
+def _group(runs_dir: Path, seeds: str) -> SeedGroup:
     asked = {"config": BASELINE, "overrides": OFF, "seeds": seeds, "resume": "", "fresh": False}
     return SeedGroup.of_parameters({**asked, "runs_dir": str(runs_dir)}, datetime.now(UTC))

@@ -72,7 +72,7 @@ def test_a_group_goes_on_by_its_name_whatever_became_of_the_file(tmp_path: Path)
     config.unlink()
     assert group.is_saved and group_of(tmp_path, resume=group.name) == group
     assert f"sightline run --resume {group.name}" in group.command
-    with pytest.raises(ValueError, match=rf"no set nothing; .* has {group.name}"):
+    with pytest.raises(ValueError, match=rf"no group of seeds nothing; .* has {group.name}"):
         group_of(tmp_path, resume="nothing")
 
 

@@ -154,7 +154,7 @@ def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
     given = {"resume": baseline_set.name, "runs_dir": str(tmp_path)}
     assert BaselineSet.of_parameters(given, datetime.now(UTC)) == replace(baseline_set, baselines=all_baselines())
     assert f"--resume {baseline_set.name} --runs-dir {tmp_path}" in baseline_set.command
-    with pytest.raises(ValueError, match=rf"no set weekly; .* has {baseline_set.name}"):
+    with pytest.raises(ValueError, match=rf"no set of baselines weekly; .* has {baseline_set.name}"):
         BaselineSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
 
 

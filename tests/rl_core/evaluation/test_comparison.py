@@ -65,6 +65,15 @@ def test_a_group_of_one_is_that_model() -> None:
     assert accuracy.ci95 == clustered_wilson_interval([1, 1, 0, 1], samples_an_item=1)
 
 
+def test_the_interval_over_seeds_stays_within_the_accuracies_that_there_are() -> None:
+    models = [{uid: float(place < right) for place, uid in enumerate("abcdefghij")} for right in (10, 9, 10, 6)]
+    found = group_accuracy(models)
+    assert found.sd == pytest.approx(0.1893, abs=1e-4)
+    assert found.over_seeds == pytest.approx((0.5738, 1.0), abs=1e-4)
+    alone = group_accuracy(models[:1])
+    assert (alone.sd, alone.over_seeds) == (None, None)
+
+
 def test_seeds_are_averaged_item_by_item() -> None:
     seeds = [model("++--"), model("+-+-"), model("+---")]
     assert mean_shares(seeds) == {"p0": 1.0, "p1": 1 / 3, "p2": 1 / 3, "p3": 0.0}

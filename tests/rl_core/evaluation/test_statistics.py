@@ -13,6 +13,7 @@ from rl_core.evaluation.statistics import (
     clustered_wilson_interval,
     holm,
     mcnemar,
+    mean_interval,
     paired_difference_interval,
     welch_test,
     wilson_interval,
@@ -189,6 +190,22 @@ def _student_tail(t: float, df: float) -> float:
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.6, 0.7]), ([0.5, 0.6], [0.7]), ([0.5, 0.5], [0.7, 0.7])])
 def test_without_repetition_or_variance_seeds_say_nothing(first: list[float], second: list[float]) -> None:
     assert welch_test(first, second) is None
+
+
+def test_the_interval_of_a_mean_is_that_of_students_own_example() -> None:
+    """Hours of sleep gained by one drug over the other (Biometrika 6, 1908)."""
+    hours = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+    assert mean_interval(hours) == pytest.approx((0.7001142, 2.4598858))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=10).filter(lambda values: len(set(values)) > 1), confidences)
+def test_the_interval_of_a_mean_equals_scipy(values: list[float], confidence: float) -> None:
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(confidence)
+    assert mean_interval(values, confidence=confidence) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert mean_interval([0.9]) is None
 
 
 def test_holm_by_hand() -> None:
