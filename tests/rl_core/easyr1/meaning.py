@@ -89,6 +89,7 @@ OWN: Mapping[str, Any] = {
     "trainer.val_mode": "sampled",  # validation draws by worker.rollout.val_override_config
     "cluster.address": "local",
     "cluster.device": "auto",
+    "cluster.threads": None,
     "cluster.dealing": "static",
     "cluster.placement": "colocated",
     "cluster.generating_devices": 1,
