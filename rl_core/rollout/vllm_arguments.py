@@ -116,6 +116,7 @@ def _tensor_parallel_arguments(ranks: GeneratorRanks) -> dict[str, Any]:
         "distributed_executor_backend": executor_of(ranks),
         # It needs a process that sees the devices of all ranks, but each of ours may see only its own one.
         "disable_custom_all_reduce": True,
+        "compilation_config": {"pass_config": {"fuse_allreduce_rms": False}},  # with FlashInfer's all-reduce
     }
 
 

@@ -22,6 +22,10 @@ _VARIABLES = {
     "VLLM_CPU_ATTN_SPLIT_KV": "0",
     # Otherwise Triton's kernels, which float32 attention uses on a GPU, round what they multiply to TF32 (11 bits).
     "TRITON_F32_DEFAULT": "ieee",
+    # Ranks that hold an engine together add over NCCL. vLLM's other ways need a process that sees the devices of all
+    # ranks; FlashInfer's adds in no fixed order, and compiles at its first use.
+    "VLLM_ALLREDUCE_USE_FLASHINFER": "0",
+    "VLLM_ALLREDUCE_USE_SYMM_MEM": "0",
 }
 
 # torch's process groups, which vLLM creates even for one device, listen at the address of the machine's name without

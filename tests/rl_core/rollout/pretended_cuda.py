@@ -69,6 +69,7 @@ def arguments_of(folder: Path, dtype: str, ranks: GeneratorRanks = WHOLE) -> Any
 
 def choices(arguments: Any) -> dict[str, Any]:
     """What vLLM chooses for an engine."""
+    from vllm import envs
     from vllm.config import set_current_vllm_config
     from vllm.v1.attention.selector import get_attn_backend
     from vllm.v1.executor.abstract import Executor
@@ -85,7 +86,18 @@ def choices(arguments: Any) -> dict[str, Any]:
         "executor": Executor.get_class(config).__name__,
         "sleeps": config.model_config.enable_cumem_allocator,
         "worker": config.parallel_config.worker_cls,
+        "adds by NCCL alone": not (
+            envs.VLLM_ALLREDUCE_USE_FLASHINFER
+            or envs.VLLM_ALLREDUCE_USE_SYMM_MEM
+            or (config.parallel_config.tensor_parallel_size > 1 and _has_other_all_reduce(config))
+        ),
     }
+
+
+def _has_other_all_reduce(config: Any) -> bool:
+    """Whether ranks may add by vLLM's kernel, or in a fusion with the norm after it."""
+    fuses = config.compilation_config.pass_config.fuse_allreduce_rms
+    return fuses is not False or not config.parallel_config.disable_custom_all_reduce
 
 
 def end_of_start(arguments: Any) -> str:

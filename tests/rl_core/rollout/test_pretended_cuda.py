@@ -43,6 +43,7 @@ def test_what_vllm_chooses(found: dict[str, Any], case: str, attention: str, exe
         "executor": executor,
         "sleeps": True,
         "worker": "vllm.v1.worker.gpu_worker.Worker",
+        "adds by NCCL alone": True,
     }
 
 
