@@ -8,21 +8,20 @@ from tests.pretended_card.conftest import Runner
 
 pytestmark = pytest.mark.timeout(1200)
 
-# Not everything that the two workers of a generator exchange is computed on the card, so their numbers are not compared
-# with the trainer's: tests/rl_core/workers/test_ray_group.py does so on CPUs.
-UNCOMPARED = {
-    "rollout.max_log_prob_gap": 100.0,
-    "rollout.max_mean_log_prob_gap": 100.0,
-    "rollout.min_log_prob_correlation": 0.0,
-}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "FSDP2": {"cluster.sharding": "full"},
-    "tensor parallel": {"cluster.tensor_parallel_size": 2} | UNCOMPARED,
-    "sequence parallel": {"cluster.sequence_parallel_size": 2},
-}
+# tests/rl_core/workers/test_ray_group.py compares a generator of two workers with the trainer on CPUs.
+DIFFERS = pytest.mark.xfail(
+    strict=True, reason="on the card the log-probs of two workers' generator are not the trainer's"
+)
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cluster.sharding": "full"}, id="FSDP2"),
+        pytest.param({"cluster.sequence_parallel_size": 2}, id="sequence parallel"),
+        pytest.param({"cluster.tensor_parallel_size": 2}, id="tensor parallel", marks=DIFFERS),
+    ],
+)
 def test_two_workers_train_together(runner: Runner, changes: dict[str, Any]) -> None:
     result = runner.run({"cluster.devices": 2} | changes, cards=2)
     assert result.code == 0, result.output
