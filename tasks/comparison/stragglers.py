@@ -8,6 +8,7 @@ from typing import Any, Final
 from rl_core.evaluation.items import Mode
 from rl_core.evaluation.result import summarise
 from tasks.comparison.groups import RunGroup
+from tasks.results.report_page import percent
 
 FAR: Final = 0.1
 RULE: Final = (
@@ -60,20 +61,20 @@ def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
         own: The run's metrics.
         others: The metrics of the runs that it is seen beside.
     """
-    figures: list[tuple[Callable[[Metrics], float | None], str, str]] = [
-        (_entropy_early, "entropy {} nats after a quarter of the steps", ".2f"),
-        (_entropy_at_the_end, "{} nats at the end", ".2f"),
-        (_without_spread, "{} of the last groups without spread", ".0%"),
-        (_largest_ratio, "ratios up to {}", ".3g"),
-        (_clipped, "{} of the tokens clipped", ".1%"),
+    figures: list[tuple[Callable[[Metrics], float | None], str, Callable[[float], str]]] = [
+        (_entropy_early, "entropy {} nats after a quarter of the steps", "{:.2f}".format),
+        (_entropy_at_the_end, "{} nats at the end", "{:.2f}".format),
+        (_without_spread, "{} of the last groups without spread", percent),
+        (_largest_ratio, "ratios up to {}", "{:.3g}".format),
+        (_clipped, "{} of the tokens clipped", percent),
     ]
     shown = []
-    for figure, words, form in figures:
+    for figure, words, as_text in figures:
         value = figure(own)
         if value is not None:
             theirs = [found for other in others if (found := figure(other)) is not None]
-            beside = f" (others {format(median(theirs), form)})" if theirs else ""
-            shown.append(f"{words.format(format(value, form))}{beside}")
+            beside = f" (others {as_text(median(theirs))})" if theirs else ""
+            shown.append(f"{words.format(as_text(value))}{beside}")
     if not shown:
         return "its metrics show no cause"
     lead = "its policy became certain too early: " if _is_certain_early(own, others) else "its metrics show "

@@ -48,8 +48,8 @@ def test_a_policy_that_became_certain_early_is_told_so_beside_the_others() -> No
     other = steps(0.8, 0.5, 0.4, 0.3, 0.2, **{"reward/zero_std_groups": 0.4, "actor/clip_fraction_high": 0.01})
     assert what_metrics_show([*own, {"step": 6, "off_policy/ratio_max": 120.0}], [other]) == (
         "its policy became certain too early: entropy 0.13 nats after a quarter of the steps (others 0.50), "
-        "0.03 nats at the end (others 0.20), 90% of the last groups without spread (others 40%), ratios up to 120, "
-        "2.0% of the tokens clipped (others 1.0%)"
+        "0.03 nats at the end (others 0.20), 90.0 % of the last groups without spread (others 40.0 %), "
+        "ratios up to 120, 2.0 % of the tokens clipped (others 1.0 %)"
     )
 
 
