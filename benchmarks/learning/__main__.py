@@ -9,11 +9,13 @@ highest seed.
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.learning.experiments import EXPERIMENTS, Experiment
 from benchmarks.learning.results import Curve, Learned, plot
 from benchmarks.speed.report import machine_facts
+from flows.seed_group import parse_seeds
 from rl_core.run_directory import RunDirectory
 
 RESULTS = Path(__file__).parents[1] / "results" / "learning"
@@ -22,7 +24,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "learning"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", choices=EXPERIMENTS, metavar="NAME")
-    parser.add_argument("--seeds", type=_seeds, default="1-5", help="FIRST-LAST")
+    parser.add_argument("--seeds", type=parse_seeds, default="1-5", help="such as 1-5 or 1,3,7-9")
     parser.add_argument("--work", type=Path, default=Path("runs-learning"), help="folder of the runs")
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
@@ -31,12 +33,7 @@ def main() -> None:
         plot(learned, arguments.picture)
 
 
-def _seeds(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
-
-
-def trained(name: str, seeds: range, work: Path) -> Learned:
+def trained(name: str, seeds: Sequence[int], work: Path) -> Learned:
     """What an experiment has learned with each seed; those that are missing are trained."""
     file = RESULTS / f"{name}.json"
     learned = Learned.read(file) if file.is_file() else Learned(name=name)

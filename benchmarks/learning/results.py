@@ -8,8 +8,8 @@ from statistics import fmean, median
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from scipy import stats
 
+from rl_core.evaluation.statistics import mean_interval
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 
@@ -62,9 +62,10 @@ class Learned:
     def conclusion(self) -> str:
         """Mean, range and median, and the 95 % interval of the mean over seeds (Student's t)."""
         final = self.final
-        if len(final) == 1:
+        interval = mean_interval(final)
+        if interval is None:
             return f"{final[0]:.3f} with one seed"
-        low, high = stats.t.interval(0.95, len(final) - 1, loc=fmean(final), scale=stats.sem(final))
+        low, high = interval
         return (
             f"mean {fmean(final):.3f} over {len(final)} seeds (95 %: {low:.3f} to {high:.3f}), "
             f"lowest {min(final):.3f}, median {median(final):.3f}, highest {max(final):.3f}"
