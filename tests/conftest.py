@@ -40,9 +40,9 @@ class FolderScheduling(LoadScopeScheduling):
         return module if module in APART else module.rpartition("/")[0]
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
-    """How `make test` shares the tests out among its processes."""
-    return FolderScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling | None:
+    """How `make test` shares the tests out among its processes; another `--dist` is left as it is."""
+    return FolderScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,18 +8,13 @@ from tests.pretended_card.conftest import Runner
 
 pytestmark = pytest.mark.timeout(1200)
 
-# tests/rl_core/workers/test_ray_group.py compares a generator of two workers with the trainer on CPUs.
-DIFFERS = pytest.mark.xfail(
-    strict=True, reason="on the card the log-probs of two workers' generator are not the trainer's"
-)
-
 
 @pytest.mark.parametrize(
     "changes",
     [
         pytest.param({"cluster.sharding": "full"}, id="FSDP2"),
         pytest.param({"cluster.sequence_parallel_size": 2}, id="sequence parallel"),
-        pytest.param({"cluster.tensor_parallel_size": 2}, id="tensor parallel", marks=DIFFERS),
+        pytest.param({"cluster.tensor_parallel_size": 2}, id="tensor parallel"),
     ],
 )
 def test_two_workers_train_together(runner: Runner, changes: dict[str, Any]) -> None:

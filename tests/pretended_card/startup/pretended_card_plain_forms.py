@@ -134,6 +134,17 @@ def _silu_and_mul(result: Any, states: Any) -> None:
     result.copy_(torch.nn.functional.silu(gate.float()).to(states.dtype) * up)
 
 
+def _part_of_embedding(
+    rows: Any, ids: Any, weight: Any, start: int, end: int, padding: int, added_start: int, added_end: int
+) -> None:
+    """The rows [T, D] of ids [T] of which a worker has the embeddings, in its weight [V, D]: those from `start` to
+    `end`, padding, and added ones. Zero for the others."""
+    is_first, is_added = (ids >= start) & (ids < end), (ids >= added_start) & (ids < added_end)
+    places = torch.where(is_first, ids - start, ids - added_start + end - start + padding)
+    is_own = is_first | is_added
+    rows.copy_(weight[places.where(is_own, 0).long()].where(is_own[:, None], 0.0))
+
+
 def _reshape_and_cache(
     key: Any, value: Any, key_cache: Any, value_cache: Any, slots: Any, *_formats_and_scales: Any
 ) -> None:
@@ -230,6 +241,7 @@ PLAIN_FORMS: dict[str, Callable[..., Results | None]] = {
     "_C::rms_norm": _rms_norm,
     "_C::fused_add_rms_norm": _fused_add_rms_norm,
     "_C::silu_and_mul": _silu_and_mul,
+    "_C::vocab_parallel_embedding": _part_of_embedding,
     "_C_cache_ops::reshape_and_cache_flash": _reshape_and_cache,
     "_vllm_fa3_C::fwd": _flash_with_cache,
 }
