@@ -2,8 +2,8 @@
 
 Every NAME, of benchmarks/learning/experiments.py, is trained with every seed, one run after the other, and its file in
 the folder of results gets the held-out accuracies of each. A seed that is in the file is not trained again, so that the
-command can be repeated. The picture shows the mean over seeds of each name, and the range between the lowest and the
-highest seed.
+command can be repeated, and commands for other seeds can run beside it. The picture shows the mean over seeds of each
+name, and the range between the lowest and the highest seed.
 """
 
 import argparse
@@ -36,11 +36,12 @@ def main() -> None:
 def trained(name: str, seeds: Sequence[int], work: Path) -> Learned:
     """What an experiment has learned with each seed; those that are missing are trained."""
     file = RESULTS / f"{name}.json"
-    learned = Learned.read(file) if file.is_file() else Learned(name=name)
+    learned = Learned.read(file)
     for seed in seeds:
         if seed not in learned.curves:
             facts = machine_facts("benchmarks.learning", sys.argv[1:])
             folder = _train(name, EXPERIMENTS[name], seed, work)
+            learned = Learned.read(file)  # another command may have added seeds meanwhile
             learned.curves[seed] = Curve.of(folder, commit=facts["commit"], cpu=facts["cpu"])
             learned.write(file)
         sys.stdout.write(f"{name}, seed {seed}: {learned.curves[seed].accuracy[-1]:.3f}\n")

@@ -80,8 +80,8 @@ class Learned:
 
     @classmethod
     def read(cls, file: Path) -> "Learned":
-        """Read what `write` has written."""
-        curves = json.loads(file.read_text())["curves"]
+        """Read what `write` has written; nothing where there is no file."""
+        curves = json.loads(file.read_text())["curves"] if file.is_file() else {}
         return cls(name=file.stem, curves={int(seed): Curve(**curve) for seed, curve in curves.items()})
 
 
