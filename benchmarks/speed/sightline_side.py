@@ -39,7 +39,6 @@ def main() -> None:
             f"trainer.save_freq={arguments.steps}",
             f"cluster.devices={arguments.workers}",
             f"cluster.sharding={arguments.sharding}",
-            "algorithm.entropy_coef=0",  # TRL has no bonus for entropy
             *arguments.settings,
         ],
     )
