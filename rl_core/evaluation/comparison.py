@@ -40,7 +40,8 @@ class Comparison:
         flipped: [uid] -> the second share of right responses minus the first, of the items where they differ, the
             largest difference first.
         counts: Items by who answered rightly; None where a side has several responses to an item.
-        over_seeds: What the seeds say; None where a side has one seed only, or where neither side varies.
+        seeds: Number of models on each side, one for each seed.
+        over_seeds: What the seeds say; None where a side has one seed only, or where no accuracy varies with the seed.
     """
 
     n: int
@@ -51,7 +52,13 @@ class Comparison:
     p_value: float
     flipped: Mapping[str, float]
     counts: PairedCounts | None = None
+    seeds: tuple[int, int] = (1, 1)
     over_seeds: MeanDifference | None = None
+
+    @property
+    def has_one_seed(self) -> bool:
+        """Whether a side has one seed only, so that nothing is known over seeds."""
+        return min(self.seeds) == 1
 
     @property
     def gained(self) -> tuple[str, ...]:
@@ -129,6 +136,7 @@ def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Compari
         ci95=bootstrap_interval(values),
         p_value=sign_flip_p_value(values),
         flipped=_flipped(differences),
+        seeds=(len(first), len(second)),
         over_seeds=welch_test(group_accuracy(first).by_seed, group_accuracy(second).by_seed),
     )
 
@@ -177,11 +185,12 @@ class GroupAccuracy:
         return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
-def group_accuracy(models: Sequence[Shares]) -> GroupAccuracy:
+def group_accuracy(models: Sequence[Shares], *, samples_an_item: int = 1) -> GroupAccuracy:
     """Sum up a group.
 
     Args:
         models: One mapping for each seed, all of the same items.
+        samples_an_item: Responses of each model to an item.
 
     Raises:
         ValueError: there is no model, a model has no items, or the models answered different items.
@@ -191,7 +200,7 @@ def group_accuracy(models: Sequence[Shares]) -> GroupAccuracy:
         by_seed=tuple(fmean(model.values()) for model in models),
         n=len(shares),
         mean=fmean(shares.values()),
-        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=len(models)),
+        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=samples_an_item * len(models)),
     )
 
 

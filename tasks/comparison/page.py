@@ -10,6 +10,12 @@ from tasks.results.report_charts import Chart, draw
 from tasks.results.report_page import Accuracy, percent, points, template
 
 
+def interval_over_seeds(accuracy: GroupAccuracy) -> str:
+    """The 95 % interval over seeds, or "one seed"."""
+    found = accuracy.over_seeds
+    return f"{100 * found[0]:.1f} to {percent(found[1])}" if found else "one seed"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
     """A group.
@@ -31,10 +37,7 @@ class GroupRow:
     @property
     def interval_over_seeds(self) -> str:
         """The 95 % interval over seeds, or "one seed"; empty where no run is evaluated."""
-        if self.accuracy is None:
-            return ""
-        found = self.accuracy.over_seeds
-        return f"{100 * found[0]:.1f} to {percent(found[1])}" if found else "one seed"
+        return interval_over_seeds(self.accuracy) if self.accuracy else ""
 
     @property
     def over_seeds(self) -> str:
@@ -65,11 +68,16 @@ class ComparisonRow:
         if self.p_seeds is None:
             differ = "differ significantly" if self.p_items < SIGNIFICANT else "do not differ significantly"
             models = f"The models of {self.label} and {self.reference} {differ} on these items ({self.headline} points)"
-            return f"{models}; with one seed it is not known which way of training is better."
+            return f"{models}; {self.why_not_over_seeds}, so the seeds do not tell which way of training is better."
         if self.p_seeds < SIGNIFICANT:
             direction = "better" if self.comparison.difference > 0 else "worse"
             return f"{self.label} is {direction} than {self.reference}, whatever the seed ({self.headline} points)."
         return f"The seeds do not tell whether {self.label} or {self.reference} is better ({self.headline} points)."
+
+    @property
+    def why_not_over_seeds(self) -> str:
+        """Why nothing could be tested over seeds."""
+        return "a group has one seed" if self.comparison.has_one_seed else "no accuracy varies with the seed"
 
     @property
     def css_class(self) -> str:

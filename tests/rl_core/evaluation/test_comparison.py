@@ -106,6 +106,14 @@ def test_the_order_of_seeds_does_not_matter(pair: tuple[list, list]) -> None:
     there, other = compare_groups(first, second), compare_groups(first[::-1], second[::-1])
     assert there.flipped == other.flipped
     assert (there.ci95, there.p_value) == (other.ci95, other.p_value)
+    assert there.seeds == other.seeds == (len(first), len(second))
+
+
+@given(st.text("+-", min_size=1, max_size=12), st.integers(1, 4), st.integers(1, 4))
+def test_seeds_that_do_not_differ_are_not_one_seed(signs: str, before: int, now: int) -> None:
+    comparison = compare_groups([model(signs)] * before, [model(signs)] * now)
+    assert comparison.over_seeds is None
+    assert comparison.has_one_seed == (1 in (before, now))
 
 
 def test_with_one_seed_each_the_items_say_what_mcnemar_says() -> None:

@@ -57,9 +57,11 @@ def test_differences_intervals_p_values_and_flips_are_there(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("groups", "conclusion", "css_class"),
     [
-        ([[ODD], [ODD]], "3 and 2 do not differ significantly on these items (+0.0 points); with one seed", "open"),
-        ([[ODD], [BEST]], "3 and 2 differ significantly on these items (+45.0 points); with one seed", "open"),
-        ([[ODD, WORSE], [BEST]], "with one seed it is not known which way of training is better", "open"),
+        ([[ODD], [ODD]], "3 and 2 do not differ significantly on these items (+0.0 points); a group has", "open"),
+        ([[ODD], [BEST]], "3 and 2 differ significantly on these items (+45.0 points); a group has one seed", "open"),
+        ([[ODD, WORSE], [BEST]], "a group has one seed, so the seeds do not tell which way of", "open"),
+        ([[ODD, ODD], [ODD, ODD]], "on these items (+0.0 points); no accuracy varies with the seed, so", "open"),
+        ([[ODD, ODD], [BEST, BEST]], "on these items (+45.0 points); no accuracy varies with the seed, so", "open"),
         ([[ODD, WORSE], [BEST, ODD]], "The seeds do not tell whether 3 or 2 is better", "open"),
         ([[ODD, ODD, "+" + ODD[1:]], [BEST, BEST, "-" + BEST[1:]]], "3 is better than 2, whatever the seed", "higher"),
         ([[BEST, BEST, "-" + BEST[1:]], [ODD, ODD, "+" + ODD[1:]]], "3 is worse than 2, whatever the seed", "lower"),
