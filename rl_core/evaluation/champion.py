@@ -1,4 +1,5 @@
-"""Whether a newly trained model takes the place of the best one so far."""
+"""Whether a newly trained model takes the place of the best one so far. The decision is on two models and these items;
+it says nothing of the ways in which they were trained, which another seed may rank otherwise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ class ChampionDecision:
     """Whether a candidate model becomes the champion.
 
     Attributes:
-        is_champion: Whether the candidate is significantly better than the current model.
+        is_champion: Whether the candidate has significantly more right answers than the current model.
         comparison: The current model and the candidate, item by item; None where the two cannot be compared.
         reason: One sentence for people.
     """
@@ -37,7 +38,7 @@ def decide_champion(name: str, current: Mapping[str, bool], candidate: Mapping[s
         return not_comparable(name, str(error))
     is_better = comparison.difference > 0 and comparison.p_value < SIGNIFICANT
     reason = (
-        f"{'better than' if is_better else 'not significantly better than'} {name}: {len(comparison.gained)} answers "
+        f"{'' if is_better else 'not '}significantly more right answers than {name}: {len(comparison.gained)} answers "
         f"gained, {len(comparison.lost)} lost of {comparison.n}, McNemar p = {comparison.p_value:.3g}"
     )
     return ChampionDecision(is_champion=is_better, comparison=comparison, reason=reason)

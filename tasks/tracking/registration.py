@@ -29,9 +29,8 @@ DECISION = "champion.decision"
 def register_model(tracking: PipelineTracking, run: RunDirectory) -> None:
     """Register the merged model of a run under the experiment's name, unless it is registered.
 
-    The alias `champion` moves to it if it is significantly better than the version that has the alias, on the same
-    items and measured in the same way. If no version has the alias yet, it must be significantly better than its base
-    model.
+    The alias `champion` moves to it if it has significantly more right answers than the version that has the alias, to
+    the same items and measured in the same way. If no version has the alias yet, it is compared with its base model.
     """
     tracking.show_pipeline("the registered model", lambda pipeline: _register(pipeline, RunFacts(run)))
 

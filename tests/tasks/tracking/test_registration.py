@@ -65,7 +65,8 @@ def test_a_version_says_where_the_weights_are_and_how_good_they_are(uri: str, tm
 
 def test_the_first_champion_must_be_better_than_its_base_model(uri: str, tmp_path: Path) -> None:
     equal = registered(uri, tmp_path / "runs", 1, BASE)
-    assert version_of(uri, equal).tags[DECISION].startswith("not champion: not significantly better than its base")
+    decision = version_of(uri, equal).tags[DECISION]
+    assert decision.startswith("not champion: not significantly more right answers than its base model")
     assert MlflowClient(tracking_uri=uri).get_registered_model("counting").aliases == {}
     better = registered(uri, tmp_path / "runs", 2, BETTER)
     assert champion(uri).tags["sightline.run"] == better.name
@@ -77,7 +78,8 @@ def test_the_alias_moves_only_for_a_significant_improvement(uri: str, tmp_path: 
     assert champion(uri).tags["sightline.run"] == first.name
     tags = version_of(uri, second).tags
     assert tags[DECISION] == (
-        "not champion: not significantly better than version 1: 4 answers gained, 0 lost of 40, McNemar p = 0.125"
+        "not champion: not significantly more right answers than version 1: 4 answers gained, 0 lost of 40, "
+        "McNemar p = 0.125"
     )
     assert (tags["champion.difference"], tags["champion.p_value"]) == ("+0.1000", "0.125")
     third = registered(uri, tmp_path / "runs", 3, BEST)
