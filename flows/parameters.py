@@ -11,5 +11,10 @@ so the pattern refuses only what the command line refuses too (rl_core.config.lo
 
 Overrides = Sequence[Override]
 
-Seeds = Annotated[str, Field(pattern=r"^\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*$")]
+_SEEDS = r"\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*"
+
+Seeds = Annotated[str, Field(pattern=f"^{_SEEDS}$")]
 """Numbers and ranges, as flows.seed_group.parse_seeds reads them."""
+
+OptionalSeeds = Annotated[str, Field(pattern=f"^({_SEEDS})?$")]
+"""Such numbers and ranges, or nothing for the seed of the config."""

@@ -1,6 +1,7 @@
 """The flow that reproduces baselines, for a schedule. It writes one page, and fails when a baseline is not good."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import State, flow
@@ -8,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 from pydantic import Field
 
-from flows.parameters import Overrides
+from flows.parameters import OptionalSeeds, Overrides
 from flows.process.set_flow import EndedRun, explain_end, in_set, name_of_set
 from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline
 from rl_core.run_directory import RUNS_DIR
@@ -35,16 +36,19 @@ explain_set = explain_end(BaselineSet)
 def reproduce_baselines(
     baselines: Baselines = list(DEFAULT_SET),  # noqa: B006 (Prefect's form shows it)
     overrides: Overrides = (),
+    seeds: OptionalSeeds = "",
     resume: str = "",
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run published baselines one after the other, and compare each with its published number and its earlier good
-    runs.
+    """Run published baselines one after the other, with one seed or several ones, and compare each with its published
+    number and its earlier good runs.
 
     Args:
         baselines: Names of configs/baselines, config files, or `all`.
         overrides: Changes to single keys of every config, each `key.path=value`.
+        seeds: Numbers and ranges, such as 1-3: each baseline is run with each of these seeds, and judged by all of its
+            runs. Empty for the seed of its config.
         resume: Name of a set to continue; it wins over the other parameters.
         fresh: Make new runs that take nothing over from other runs, as a scheduled set should.
         runs_dir: Folder of the runs.
@@ -53,12 +57,12 @@ def reproduce_baselines(
         The result of every baseline. A set with a baseline that is not good ends as Failed, after all baselines were
         run.
     """
-    parameters = {"baselines": baselines, "overrides": overrides, "resume": resume, "fresh": fresh}
+    parameters = {"baselines": baselines, "overrides": overrides, "seeds": seeds, "resume": resume, "fresh": fresh}
     return in_set(BaselineSet, {**parameters, "runs_dir": runs_dir}, _conclude)
 
 
 def _conclude(baseline_set: BaselineSet, ended: Sequence[EndedRun]) -> dict[str, Any] | State[Any]:
-    members = [_member(run) for run in ended]
+    members = _members(ended)
     conclusion = conclude(baseline_set.name, members, baseline_set.page, command=baseline_set.command)
     text = markdown(conclusion)
     PAGES.write(lambda: create_markdown_artifact(key="reproduction", markdown=text, description=conclusion.headline))
@@ -67,10 +71,19 @@ def _conclude(baseline_set: BaselineSet, ended: Sequence[EndedRun]) -> dict[str,
     return Failed(message=conclusion.headline, data=Regressed(conclusion.headline))
 
 
-def _member(ended: EndedRun) -> Member:
-    plan = ended.plan
-    assert isinstance(plan, PlannedBaseline), "a set of baselines plans baselines"
-    resolved = plan.resolved
-    return Member(
-        name=plan.name, baseline=plan.baseline, config=resolved.config, run=resolved.run, failure=ended.failure
-    )
+def _members(ended: Sequence[EndedRun]) -> list[Member]:
+    """The baselines of a set, each with the runs of its seeds."""
+    by_baseline: dict[Path, list[tuple[PlannedBaseline, str | None]]] = {}
+    for run in ended:
+        assert isinstance(run.plan, PlannedBaseline), "a set of baselines plans baselines"
+        by_baseline.setdefault(run.plan.path, []).append((run.plan, run.failure))
+    return [
+        Member(
+            name=path.stem,
+            baseline=runs[0][0].baseline,
+            config=runs[0][0].resolved.config,
+            runs={plan.resolved.config.seed: plan.resolved.run for plan, _ in runs},
+            failures={plan.resolved.config.seed: failure for plan, failure in runs if failure is not None},
+        )
+        for path, runs in by_baseline.items()
+    ]

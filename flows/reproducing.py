@@ -7,8 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from flows.request import resolve_run, start_tag
+from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
+from flows.seed_group import parse_seeds, seeds_text, with_seeds
+from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
@@ -29,8 +31,9 @@ DEFAULT_SET = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedBaseline(PlannedRun):
-    """The run of a baseline, and the baseline's config as it is shipped."""
+    """A run of a baseline, the baseline's file, and its config as it is shipped."""
 
+    path: Path
     baseline: RunConfig
 
 
@@ -41,6 +44,7 @@ class BaselineSet(RunSet):
     Attributes:
         baselines: Names, config files, or ALL.
         overrides: `key.path=value` texts that change keys of every config.
+        seeds: The seeds that each baseline is run with, ascending; none for the seed of its config.
     """
 
     kind: ClassVar[str] = "set of baselines"
@@ -49,13 +53,14 @@ class BaselineSet(RunSet):
     title: ClassVar[str] = "reproduce"
     baselines: Sequence[str]
     overrides: Sequence[str] = ()
+    seeds: tuple[int, ...] = ()
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
         """The set in the parameters of a flow run, which is planned to start at `start`.
 
         Raises:
-            ValueError: there is no set to resume, or no baseline is named.
+            ValueError: there is no set to resume, no baseline is named, or the seeds are refused.
         """
         runs_dir = parameters["runs_dir"]
         if parameters["resume"]:
@@ -65,6 +70,7 @@ class BaselineSet(RunSet):
         return cls(
             baselines=list(parameters["baselines"]),
             overrides=list(parameters["overrides"]),
+            seeds=parse_seeds(parameters["seeds"]) if parameters["seeds"] else (),
             tag=start_tag(start) if parameters["fresh"] else None,
             runs_dir=runs_dir,
         )
@@ -72,13 +78,16 @@ class BaselineSet(RunSet):
     @classmethod
     def saved(cls, name: str, runs_dir: str) -> Self:
         """The set of this name that was saved. Raises ValueError, with the sets that there are."""
-        return cls(**read_json(cls.saved_folder(name, runs_dir) / ASKED), runs_dir=runs_dir)
+        asked = {"seeds": [], **read_json(cls.saved_folder(name, runs_dir) / ASKED)}
+        return cls(**asked | {"seeds": tuple(asked["seeds"])}, runs_dir=runs_dir)
 
     @property
     def name(self) -> str:
-        """Name of the set: a digest of what is asked for, and the tag. The same name continues the same set."""
+        """Name of the set: a digest of what is asked for, the seeds, and the tag. The same name continues the same
+        set."""
         digest = digest_of([sorted(self.names), sorted(self.overrides)])
-        return digest if self.tag is None else f"{digest}-{self.tag}"
+        seeds = f"seeds-{seeds_text(self.seeds)}" if self.seeds else None
+        return "-".join(part for part in (digest, seeds, self.tag) if part)
 
     @property
     def names(self) -> list[str]:
@@ -89,11 +98,15 @@ class BaselineSet(RunSet):
     def save(self) -> None:
         """Write what is asked for, so that the set can be resumed by its name. Each baseline is named, since ALL may
         mean others by then."""
-        asked = {"baselines": self.names, "overrides": list(self.overrides), "tag": self.tag}
+        asked = {"baselines": self.names, "overrides": list(self.overrides), "seeds": list(self.seeds), "tag": self.tag}
         atomic_write_json(self.folder / ASKED, asked)
 
     def planned(self) -> list[PlannedBaseline]:
-        """The config and the run of every baseline.
+        """The runs of every baseline, one for each seed. Raises ValueError as `by_baseline` does."""
+        return [plan for plans in self.by_baseline() for plan in plans]
+
+    def by_baseline(self) -> list[list[PlannedBaseline]]:
+        """For every baseline its runs, one for each seed.
 
         Raises:
             ValueError: baselines do not exist or their configs are refused; the message names all of them.
@@ -109,19 +122,26 @@ class BaselineSet(RunSet):
         return planned
 
     def fatal_problems(self) -> list[str]:
-        """Every problem that would stop one of the baselines."""
+        """Every problem that would stop one of the baselines, whatever the seed."""
         return [
-            f"{plan.name}: {problem}"
-            for plan in self.planned()
+            f"{plan.path.stem}: {problem}"
+            for plan, *_ in self.by_baseline()
             for problem in dry_run_problems(plan.resolved.config)
             if problem.fatal
         ]
 
-    def _planned(self, name: str) -> PlannedBaseline:
+    def _planned(self, name: str) -> list[PlannedBaseline]:
         path = baseline_path(name)
-        shipped = resolve_run(path, runs_dir=self.runs_dir).config
-        resolved = resolve_run(path, self.overrides, runs_dir=self.runs_dir, tag=self.tag)
-        return PlannedBaseline(name=path.stem, baseline=shipped, resolved=resolved)
+        shipped, config = load_config(path), load_config(path, self.overrides)
+        return [
+            PlannedBaseline(
+                name=f"{path.stem} seed {seed}" if self.seeds else path.stem,
+                path=path,
+                baseline=shipped,
+                resolved=run_of_config(seeded, runs_dir=self.runs_dir, tag=self.tag),
+            )
+            for seed, seeded in with_seeds(config, self.seeds).items()
+        ]
 
 
 def all_baselines(folder: Path = BASELINES) -> list[str]:

@@ -171,7 +171,11 @@ def resolve_run(
     path = Path(target)
     if path.is_dir():
         return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)
-    config = _pushing(load_config(path, overrides), push)
+    return run_of_config(_pushing(load_config(path, overrides), push), runs_dir=runs_dir, tag=tag)
+
+
+def run_of_config(config: RunConfig, *, runs_dir: str | Path, tag: str | None) -> ResolvedRun:
+    """The run that a config leads to; for `runs_dir` and `tag` see resolve_run."""
     return ResolvedRun(config=config, run=RunDirectory(Path(runs_dir) / run_name(config, tag=tag)), reuse=tag is None)
 
 

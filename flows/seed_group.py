@@ -8,13 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from flows.request import ResolvedRun, start_tag
+from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
 from rl_core.config.loading import ConfigError, dump_config, load_config, stored_config
 from rl_core.config.run import RunConfig
 from rl_core.files import atomic_write_json, atomic_write_text, read_json
 from rl_core.run_directory import RunDirectory
-from tasks.cache.stages import recipe_digest, run_name
+from tasks.cache.stages import recipe_digest
 
 MOST_SEEDS: Final = 100
 
@@ -37,6 +37,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 def seeds_text(seeds: Sequence[int]) -> str:
     """(1, 3, 7, 8, 9) -> `1,3,7-9`, for ascending seeds."""
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in _ranges(seeds))
+
+
+def with_seeds(config: RunConfig, seeds: Sequence[int]) -> dict[int, RunConfig]:
+    """[seed] -> the config with this seed; no seeds stand for the config's own."""
+    return {seed: config.model_copy(update={"seed": seed}) for seed in seeds or [config.seed]}
 
 
 def _ranges(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -100,9 +105,7 @@ class SeedGroup(RunSet):
 
     def planned(self) -> list[PlannedRun]:
         """The run of each seed: the run that the config leads to with `seed=K`."""
-        return [PlannedRun(name=f"seed {seed}", resolved=self._resolved(seed)) for seed in self.seeds]
-
-    def _resolved(self, seed: int) -> ResolvedRun:
-        config = self.config.model_copy(update={"seed": seed})
-        run = RunDirectory(Path(self.runs_dir) / run_name(config, tag=self.tag))
-        return ResolvedRun(config=config, run=run, reuse=self.tag is None)
+        return [
+            PlannedRun(name=f"seed {seed}", resolved=run_of_config(config, runs_dir=self.runs_dir, tag=self.tag))
+            for seed, config in with_seeds(self.config, self.seeds).items()
+        ]

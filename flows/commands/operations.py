@@ -28,6 +28,10 @@ def reproduce(
     all_of_them: Annotated[bool, typer.Option("--all", help="Run every baseline in configs/baselines.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plans and stop.")] = False,
     overrides: Overrides = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="SEEDS", help="Run each baseline with each of these seeds, and judge it by all: 1-3."),
+    ] = None,
     resume: Annotated[str | None, typer.Option(metavar="SET", help="Continue this set, by its name.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start new runs that take over nothing from others.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
@@ -41,6 +45,7 @@ def reproduce(
         {
             "baselines": [ALL] if all_of_them else baselines,
             "overrides": all_overrides(changes, overrides),
+            "seeds": seeds or "",
             "resume": resume or "",
             "fresh": fresh,
             "runs_dir": runs_dir,

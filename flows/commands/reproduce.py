@@ -1,5 +1,6 @@
 """`sightline reproduce`: published baselines by their names, from the plan to their status."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from flows.reproducing import BaselineSet
 from flows.run_set import RunSet
 from rl_core.files import read_json
 
-_COLOURS = {"good": "green", "regressed": "red", "failed": "red", "not comparable": "yellow"}
+_COLOURS = {"good": "green", "regressed": "red", "failed": "red", "undecided": "yellow", "not comparable": "yellow"}
 
 
 def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool) -> int:
@@ -24,7 +25,7 @@ def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool)
     Raises:
         ValueError: a baseline is not there, or its config is refused.
     """
-    could_work = [print_baseline_plan(plan, console) for plan in baseline_set.planned()]
+    could_work = [print_baseline_plan(plans, console) for plans in baseline_set.by_baseline()]
     if not all(could_work):
         return 1
     if dry_run:
@@ -44,12 +45,11 @@ def print_conclusion(run_set: RunSet, console: Console) -> int:
     """Print the results of a set, which are read from its folder. Returns the exit code."""
     baselines = read_json(run_set.page.with_suffix(".json"))["baselines"]
     table = Table(title="Baselines", title_justify="left")
-    for column in ("baseline", "status", "accuracy", "run"):
+    for column in ("baseline", "status", "accuracy", "95 % over seeds", "runs"):
         table.add_column(column, overflow="fold")
     for one in baselines:
-        found = one["reproduction"]
-        accuracy = f"{found['accuracy_before']:.3f} -> {found['accuracy']:.3f}" if found else "-"
-        table.add_row(one["name"], f"[{_COLOURS[one['status']]}]{one['status']}[/]", accuracy, one["run"])
+        status = f"[{_COLOURS[one['status']]}]{one['status']}[/]"
+        table.add_row(one["name"], status, *_accuracies(one["reproduction"]), "\n".join(map(_run_words, one["runs"])))
     console.print()
     console.print(table)
     for one in baselines:
@@ -57,3 +57,16 @@ def print_conclusion(run_set: RunSet, console: Console) -> int:
             console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
     say(console, str(run_set.page), label="[green]done[/green]")
     return int(any(one["status"] != "good" for one in baselines))
+
+
+def _accuracies(found: Mapping[str, Any] | None) -> tuple[str, str]:
+    if found is None:
+        return "-", "-"
+    over_seeds = found["ci95_over_seeds"]
+    interval = f"{over_seeds[0]:.3f} to {over_seeds[1]:.3f}" if over_seeds else "one seed"
+    return f"{found['accuracy_before']:.3f} -> {found['accuracy']:.3f}", interval
+
+
+def _run_words(run: Mapping[str, Any]) -> str:
+    accuracy = "no accuracy" if run["accuracy"] is None else f"{run['accuracy']:.3f}"
+    return f"seed {run['seed']}: {accuracy}, {run['run']}"

@@ -8,6 +8,7 @@ from rich.table import Table
 from flows.commands.plan import print_batches
 from flows.printing import say
 from flows.reproducing import PlannedBaseline
+from flows.seed_group import seeds_text
 from rl_core.config.published import PublishedConfig
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.protocols.registry import protocol_named
@@ -20,14 +21,18 @@ from rl_core.planning.problem import Problem
 from tasks.reproduction.published_result import dry_run_problems, obstacles, published_of
 
 
-def print_baseline_plan(plan: PlannedBaseline, console: Console) -> bool:
-    """Print what the run of a baseline would be. Returns whether it could work.
+def print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
+    """Print what the runs of a baseline would be, which differ in their seed only. Returns whether they could work.
 
     Raises:
         ValueError: the config has no section `published`.
     """
+    plan = plans[0]
     problems = dry_run_problems(plan.resolved.config)
     _print_plan(plan.resolved.config, plan.baseline, problems, console)
+    if len(plans) > 1:
+        seeds = seeds_text([plan.resolved.config.seed for plan in plans])
+        console.print(f"seeds {seeds}: {len(plans)} runs as above, judged together", highlight=False, soft_wrap=True)
     return not any(problem.fatal for problem in problems)
 
 

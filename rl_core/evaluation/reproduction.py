@@ -1,51 +1,65 @@
-"""What a run of a baseline says: does it reproduce the published number, and has the baseline become worse since an
-earlier run?"""
+"""What the runs of a baseline say: do they reproduce the published number, and has the baseline become worse since
+earlier runs? A baseline is run with one seed or with several ones."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from rl_core.config.published import PublishedConfig
-from rl_core.evaluation.comparison import Comparison, compare_groups
-from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.result import EvaluationResult, item_shares
+from rl_core.evaluation.comparison import Comparison, GroupAccuracy, Shares, compare_groups
 from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 
-Outcome = Literal["reproduced", "above", "below", "not comparable"]
-"""What a run says of the published number."""
+Outcome = Literal["reproduced", "above", "below", "undecided", "not comparable"]
+"""What the runs say of the published number."""
 
-Status = Literal["good", "regressed", "not comparable"]
-"""What a run says of its baseline, by the published number and by the earlier good runs."""
+Status = Literal["good", "regressed", "undecided", "not comparable"]
+"""What the runs say of their baseline, by the published number and by the earlier good runs."""
 
 _Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reproduction:
-    """What a run says of a published number.
+    """What the runs of a baseline say of a published number.
 
     Attributes:
-        outcome: Whether the run reproduces the number.
-        accuracy: Accuracy of the trained model.
-        ci95: 95 % interval of `accuracy`.
-        accuracy_before: Accuracy of the model that training started from.
+        outcome: Whether they reproduce the number.
+        seeds: The seeds of the runs.
+        trained: Accuracy of the trained models, in the order of `seeds`.
+        accuracy_before: Mean accuracy of the models that training started from.
         published: The published accuracy; None where none was published.
         band: Accuracies that reproduce `published`; None where none was published.
-        obstacles: Why the two accuracies cannot be compared, a sentence each; empty where they can.
+        obstacles: Why the accuracies cannot be compared, a sentence each; empty where they can.
     """
 
     outcome: Outcome
-    accuracy: float
-    ci95: Interval
+    seeds: tuple[int, ...]
+    trained: GroupAccuracy
     accuracy_before: float
     published: float | None
     band: Interval | None
     obstacles: tuple[str, ...]
 
+    @property
+    def is_below(self) -> bool:
+        """Whether the mean accuracy is below the band, whatever the seeds say of it."""
+        return self.band is not None and self.trained.mean < self.band[0]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self)
+        return {
+            "outcome": self.outcome,
+            "seeds": list(self.seeds),
+            "accuracy": self.trained.mean,
+            "accuracy_by_seed": list(self.trained.by_seed),
+            "ci95": list(self.trained.ci95),
+            "ci95_over_seeds": self.trained.over_seeds and list(self.trained.over_seeds),
+            "accuracy_before": self.accuracy_before,
+            "published": self.published,
+            "band": self.band and list(self.band),
+            "obstacles": list(self.obstacles),
+        }
 
 
 def tolerance(accuracy: float, *, items: int, rounding: float) -> float:
@@ -60,48 +74,64 @@ def published_band(published: PublishedConfig) -> Interval | None:
 
 
 def judge_reproduction(
-    published: PublishedConfig, *, base: EvaluationResult, trained: EvaluationResult, obstacles: Sequence[str] = ()
+    published: PublishedConfig,
+    *,
+    seeds: Sequence[int],
+    before: float,
+    trained: GroupAccuracy,
+    obstacles: Sequence[str] = (),
 ) -> Reproduction:
-    """Compare a run's evaluation with the published numbers.
+    """Compare the accuracy of a baseline's runs with the published numbers.
+
+    The mean over seeds decides. Where several seeds were run and their mean lies outside the band, the outcome is
+    "above" or "below" only if the whole 95 % interval over seeds lies there, and else "undecided". One seed has no such
+    interval, and its accuracy alone decides.
 
     Args:
         published: What the baseline is to reproduce.
-        base: The evaluation of the model that training started from. Where the accuracy of this model was published too
-            and ours lies outside its band, the two evaluations differ, and the trained accuracies cannot be compared.
-        trained: The evaluation of the trained model.
+        seeds: The seeds of the runs.
+        before: Mean accuracy of the models that training started from. Where this accuracy was published too and ours
+            lies outside its band, the two evaluations differ, and the trained accuracies cannot be compared.
+        trained: Accuracy of the trained models, in the order of `seeds`.
         obstacles: Other reasons why the accuracies cannot be compared, a sentence each.
     """
     band = published_band(published)
-    reasons = [*obstacles, *_obstacles(published, base, trained)]
+    reasons = [*obstacles, *_obstacles(published, before, trained)]
     return Reproduction(
-        outcome="not comparable" if reasons or band is None else _outcome(published, trained.accuracy, band),
-        accuracy=trained.accuracy,
-        ci95=trained.ci95,
-        accuracy_before=base.accuracy,
+        outcome="not comparable" if reasons or band is None else _outcome(published, trained, band),
+        seeds=tuple(seeds),
+        trained=trained,
+        accuracy_before=before,
         published=published.accuracy,
         band=band,
         obstacles=tuple(reasons),
     )
 
 
-def _outcome(published: PublishedConfig, accuracy: float, band: Interval) -> Outcome:
+def _outcome(published: PublishedConfig, trained: GroupAccuracy, band: Interval) -> Outcome:
+    by_mean = _outcome_of(published, trained.mean, band)
+    ends = {_outcome_of(published, end, band) for end in trained.over_seeds or ()}
+    return by_mean if by_mean == "reproduced" or ends <= {by_mean} else "undecided"
+
+
+def _outcome_of(published: PublishedConfig, accuracy: float, band: Interval) -> Outcome:
     low, high = band
     if accuracy < low:
         return "below"
     return "above" if accuracy > high and not published.at_least else "reproduced"
 
 
-def _obstacles(published: PublishedConfig, base: EvaluationResult, trained: EvaluationResult) -> list[str]:
+def _obstacles(published: PublishedConfig, before: float, trained: GroupAccuracy) -> list[str]:
     found = []
     if published.accuracy is None:
         found.append("the reference published no number")
     if published.items not in (None, trained.n):
         found.append(f"{trained.n} items were evaluated, the published number counts {published.items}")
-    before = published.accuracy_before
-    band = None if before is None else _band(before, published)
-    if band is not None and not band[0] <= base.accuracy <= band[1]:
+    expected = published.accuracy_before
+    band = None if expected is None else _band(expected, published)
+    if band is not None and not band[0] <= before <= band[1]:
         found.append(
-            f"before training the accuracy is {base.accuracy:.3f} here, {before:.2f} in the publication "
+            f"before training the accuracy is {before:.3f} here, {expected:.2f} in the publication "
             f"(tolerated: {band[0]:.3f} to {band[1]:.3f}): the two evaluations differ"
         )
     return found
@@ -116,59 +146,70 @@ def _band(accuracy: float, published: PublishedConfig) -> Interval | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drift:
-    """A run of a baseline compared with an earlier run of the same recipe.
+    """The runs of a baseline compared with earlier runs of the same recipe. The seeds decide where both sides have
+    several ones that differ, and else the items.
 
     Attributes:
-        earlier: Name of the earlier run.
-        comparison: The earlier run first, the later one second. Where several baselines are judged together, its
-            p-value is adjusted for their number.
+        earlier: Names of the earlier runs, one for each seed.
+        comparison: The earlier runs first, the later ones second.
+        p_value: Over seeds or over items. Where several baselines are judged together, it is adjusted for their number.
     """
 
-    earlier: str
+    earlier: tuple[str, ...]
     comparison: Comparison
+    p_value: float
+
+    @property
+    def ci95(self) -> Interval:
+        """95 % interval of the difference, over seeds or over items."""
+        return (self.comparison.over_seeds or self.comparison).ci95
 
     @property
     def is_drop(self) -> bool:
-        """Whether the later run is significantly worse."""
-        return self.comparison.difference < 0 and self.comparison.p_value < SIGNIFICANT
+        """Whether the later runs are significantly worse."""
+        return self.comparison.difference < 0 and self.p_value < SIGNIFICANT
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         found = self.comparison
         return {
-            "earlier": self.earlier,
+            "earlier": list(self.earlier),
             "n": found.n,
+            "seeds": list(found.seeds),
             "difference": found.difference,
-            "ci95": list(found.ci95),
-            "p_value": found.p_value,
+            "over": "items" if found.over_seeds is None else "seeds",
+            "ci95": list(self.ci95),
+            "p_value": self.p_value,
         }
 
 
-def drift_from(earlier: str, before: Sequence[EvaluationItem], now: Sequence[EvaluationItem]) -> Drift:
-    """Compare two evaluations of one mode.
+def drift_from(earlier: Mapping[str, Shares], now: Sequence[Shares]) -> Drift:
+    """Compare the evaluations of two groups of runs in one mode.
 
     Args:
-        earlier: Name of the earlier run.
-        before: The earlier run's items.
-        now: The later run's items.
+        earlier: [name] -> what an earlier run's model answered, one run for each seed.
+        now: The later runs' models, one for each seed.
 
     Raises:
-        ValueError: the two evaluations are of different items.
+        ValueError: the evaluations are of different items.
     """
-    return Drift(earlier=earlier, comparison=compare_groups([item_shares(before)], [item_shares(now)]))
+    found = compare_groups(list(earlier.values()), now)
+    return Drift(earlier=tuple(earlier), comparison=found, p_value=(found.over_seeds or found).p_value)
 
 
 def baseline_status(reproduction: Reproduction, drifts: Sequence[Drift]) -> Status:
-    """The status of a baseline after a run.
+    """The status of a baseline after its runs.
 
-    It is "regressed" where the run is below the published band, or significantly worse than one of the earlier good
-    runs that it was compared with, and "not comparable" where a number was published and nothing can be said of it. A
-    baseline without a published number is judged by its good runs alone.
+    It is "regressed" where the runs are below the published band, or significantly worse than one of the groups of
+    earlier good runs that they were compared with; "not comparable" where a number was published and nothing can be
+    said of it; and "undecided" where the seeds do not tell whether the baseline is below the band. A baseline without a
+    published number is judged by its good runs alone.
     """
     if reproduction.outcome == "below" or any(drift.is_drop for drift in drifts):
         return "regressed"
-    is_unknown = reproduction.outcome == "not comparable" and reproduction.published is not None
-    return "not comparable" if is_unknown else "good"
+    if reproduction.outcome == "not comparable" and reproduction.published is not None:
+        return "not comparable"
+    return "undecided" if reproduction.outcome == "undecided" and reproduction.is_below else "good"
 
 
 def stored_status(record: Mapping[str, Any]) -> str | None:

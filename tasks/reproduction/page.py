@@ -3,18 +3,39 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rl_core.evaluation.comparison import GroupAccuracy
 from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 from rl_core.run_directory import RunDirectory
 from tasks.cache.code_version import PACKAGE
 from tasks.comparison.curves import charts
 from tasks.comparison.groups import ComparedRun, RunGroup
+from tasks.comparison.page import interval_over_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.results.report_charts import Chart, draw
 from tasks.results.report_data import last_epoch
-from tasks.results.report_page import Accuracy, points, template
+from tasks.results.report_page import points, template
 from tasks.results.run_facts import RunFacts
 
-_CSS_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "not comparable": "open"}
+_CSS_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "undecided": "open", "not comparable": "open"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeedRow:
+    """A run of a baseline.
+
+    Attributes:
+        seed: Its seed.
+        run: Name of its folder.
+        accuracy: Accuracy of its trained model; None where it has none.
+        seconds: Wall time of the run's stages, without the stages that were taken over from other runs.
+        code: The version of Sightline that trained the model.
+    """
+
+    seed: int
+    run: str
+    accuracy: float | None = None
+    seconds: float = 0.0
+    code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,21 +44,26 @@ class BaselineRow:
 
     Attributes:
         result: The result of the baseline.
-        accuracy: Accuracy of the trained model.
-        base: Accuracy of the model that training started from.
-        earlier: Accuracy of the last good run.
-        seconds: Wall time of the run's stages, without the stages that were taken over from other runs.
-        code: The version of Sightline that trained the model.
-        chart: Reward of this run and of the last good run; None where the run did not finish.
+        seeds: Its runs.
+        earlier: Accuracy of the last good runs.
+        chart: Reward of these runs and of the last good runs; None where no run finished.
     """
 
     result: BaselineResult
-    accuracy: Accuracy | None = None
-    base: float | None = None
+    seeds: Sequence[SeedRow]
     earlier: float | None = None
-    seconds: float = 0.0
-    code: str = ""
     chart: Chart | None = None
+
+    @property
+    def accuracy(self) -> GroupAccuracy | None:
+        """Accuracy of the trained models."""
+        found = self.result.reproduction
+        return found.trained if found else None
+
+    @property
+    def interval_over_seeds(self) -> str:
+        """The 95 % interval over seeds, or "one seed"."""
+        return interval_over_seeds(self.accuracy) if self.accuracy else ""
 
     @property
     def band(self) -> Interval | None:
@@ -52,7 +78,7 @@ class BaselineRow:
 
     @property
     def headline(self) -> str:
-        """The difference from the last good run in percentage points; empty where there is no such run."""
+        """The difference from the last good runs in percentage points; empty where there are no such runs."""
         return points(self.result.drift.comparison.difference) if self.result.drift else ""
 
 
@@ -101,30 +127,41 @@ def render_reproduction(page: ReproductionPage) -> str:
 
 
 def _row(result: BaselineResult) -> BaselineRow:
+    seeds = [_seed_row(result, seed) for seed in result.runs]
     found = result.reproduction
     if found is None:
-        return BaselineRow(result=result)
-    facts = RunFacts(result.run)
-    n = facts.headline("trained").n
-    return BaselineRow(
-        result=result,
-        accuracy=Accuracy(accuracy=found.accuracy, n=n, low=found.ci95[0], high=found.ci95[1]),
-        base=found.accuracy_before,
-        earlier=found.accuracy - result.drift.comparison.difference if result.drift else None,
+        return BaselineRow(result=result, seeds=seeds)
+    earlier = found.trained.mean - result.drift.comparison.difference if result.drift else None
+    return BaselineRow(result=result, seeds=seeds, earlier=earlier, chart=_reward(result))
+
+
+def _seed_row(result: BaselineResult, seed: int) -> SeedRow:
+    run = result.runs[seed]
+    if seed in result.failures:
+        return SeedRow(seed=seed, run=run.name)
+    facts = RunFacts(run)
+    trained = last_epoch(facts.stages)
+    return SeedRow(
+        seed=seed,
+        run=run.name,
+        accuracy=result.accuracies[seed],
         seconds=sum(manifest.seconds for manifest in facts.stages if manifest.reused_from is None),
-        code=_code(facts),
-        chart=_reward(result, facts),
+        code=trained.result["versions"][PACKAGE] if trained else "",
     )
 
 
-def _code(facts: RunFacts) -> str:
-    trained = last_epoch(facts.stages)
-    return trained.result["versions"][PACKAGE] if trained else ""
-
-
-def _reward(result: BaselineResult, facts: RunFacts) -> Chart:
-    groups = [RunGroup(label="this run", runs=(ComparedRun(facts),))]
-    if result.last_good is not None:
-        earlier = RunFacts(RunDirectory(facts.run.root.parent / result.last_good))
-        groups.append(RunGroup(label="last good run", runs=(ComparedRun(earlier),)))
+def _reward(result: BaselineResult) -> Chart:
+    """The mean reward of the runs and of the last good runs, with the range of the seeds."""
+    measured = [result.runs[seed] for seed in result.accuracies]
+    groups = [_group("this run", "these runs", measured)]
+    if result.last_good:
+        folder = measured[0].root.parent
+        groups.append(
+            _group("last good run", "last good runs", [RunDirectory(folder / name) for name in result.last_good])
+        )
     return replace(charts(groups)[0], title=result.name)
+
+
+def _group(one: str, several: str, runs: Sequence[RunDirectory]) -> RunGroup:
+    label = one if len(runs) == 1 else several
+    return RunGroup(label=label, runs=tuple(ComparedRun(RunFacts(run)) for run in runs))

@@ -1,10 +1,12 @@
-"""A run and the published result that it is to reproduce. Imports neither Prefect nor torch."""
+"""Runs and the published result that they are to reproduce. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
 from rl_core.config.published import PublishedConfig
 from rl_core.config.run import RunConfig
+from rl_core.evaluation.comparison import group_accuracy
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
@@ -12,9 +14,8 @@ from rl_core.planning.batches import batch_plan, divisibility_problems, row_prob
 from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.source_rules import file_problems, overlap_problems, weight_problems
-from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import settings
-from tasks.results.run_facts import RunFacts
+from tasks.reproduction.finished_run import MeasuredRun
 
 _HARMLESS = (
     "seed",
@@ -90,19 +91,23 @@ def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
     return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
 
 
-def judge_run(run: RunDirectory, baseline: RunConfig) -> Reproduction:
-    """Compare a finished run with the published number of `baseline`, which is the config as it is shipped.
+def judge_runs(runs: Mapping[int, MeasuredRun], baseline: RunConfig) -> Reproduction:
+    """Compare finished runs with the published number of `baseline`, which is the config as it is shipped.
+
+    Args:
+        runs: [seed] -> its run. At least one; all measured the same items.
+        baseline: The baseline's config.
 
     Raises:
-        ValueError: `baseline` has no section `published`.
-        FileNotFoundError: the run was not evaluated.
+        ValueError: `baseline` has no section `published`, or the runs measured different items.
     """
-    facts = RunFacts(run)
+    measured = list(runs.values())
     return judge_reproduction(
         published_of(baseline),
-        base=facts.headline("base"),
-        trained=facts.headline("trained"),
-        obstacles=obstacles(facts.config, baseline),
+        seeds=list(runs),
+        before=fmean(run.before for run in measured),
+        trained=group_accuracy([run.trained for run in measured], samples_an_item=measured[0].samples_an_item),
+        obstacles=obstacles(measured[0].finished.config, baseline),
     )
 
 

@@ -1,13 +1,15 @@
 """Records a set of baselines: a page and its figures in the folder of the set, and both in MLflow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_core.evaluation.reproduction import Reproduction
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
 from rl_core.tracking.mlflow_address import mlflow_address
+from tasks.comparison.page import interval_over_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import headline, render_reproduction, reproduction_page
@@ -79,14 +81,25 @@ def show_conclusion(conclusion: Conclusion, *, mlflow_uri: str) -> None:
 
 
 def headline_metrics(conclusion: Conclusion) -> dict[str, float]:
-    """The figures that MLflow shows of each baseline: its accuracy, and the difference to its last good run."""
+    """The figures that MLflow shows of each baseline: its mean accuracy, for several seeds the 95 % interval over seeds
+    and each seed's accuracy, and the difference to its last good runs."""
     metrics = {"alarms": float(len(conclusion.alarms))}
     for result in conclusion.results:
         if result.reproduction is not None:
-            metrics[f"accuracy/{result.name}"] = result.reproduction.accuracy
+            metrics |= _accuracy_metrics(result.name, result.reproduction)
         if result.drift is not None:
             metrics[f"difference/{result.name}"] = result.drift.comparison.difference
     return metrics
+
+
+def _accuracy_metrics(name: str, found: Reproduction) -> dict[str, float]:
+    mean = {f"accuracy/{name}": found.trained.mean}
+    if found.trained.over_seeds is None:
+        return mean
+    low, high = found.trained.over_seeds
+    by_seed = zip(found.seeds, found.trained.by_seed, strict=True)
+    seeds = {f"accuracy/{name}/seed {seed}": accuracy for seed, accuracy in by_seed}
+    return {**mean, f"ci95_low/{name}": low, f"ci95_high/{name}": high, **seeds}
 
 
 def markdown(conclusion: Conclusion) -> str:
@@ -94,11 +107,12 @@ def markdown(conclusion: Conclusion) -> str:
     lines = [
         f"# {conclusion.headline}",
         "",
-        "| baseline | status | accuracy | reproduced by | to the last good run, points | run |",
+        "| baseline | status | accuracy | 95 % over seeds | reproduced by | to the last good runs, points |",
         "|---|---|---|---|---|---|",
         *(_row(result) for result in conclusion.results),
         "",
         *(f"- {result.name}: {'; '.join(result.reasons)}" for result in conclusion.results),
+        *(line for result in conclusion.results for line in _seeds(result)),
         f"- The page: `{conclusion.page.absolute()}`",
     ]
     return redact("\n".join(lines)) + "\n"
@@ -107,7 +121,13 @@ def markdown(conclusion: Conclusion) -> str:
 def _row(result: BaselineResult) -> str:
     found = result.reproduction
     cells = [result.name, result.status]
-    cells += [percent(found.accuracy)] if found else [""]
+    cells += [percent(found.trained.mean), interval_over_seeds(found.trained)] if found else ["", ""]
     cells += [" to ".join(map(percent, found.band)) if found and found.band else ""]
-    cells += [points(result.drift.comparison.difference) if result.drift else "", f"`{result.run.name}`"]
+    cells += [points(result.drift.comparison.difference) if result.drift else ""]
     return "| " + " | ".join(cells) + " |"
+
+
+def _seeds(result: BaselineResult) -> Iterator[str]:
+    for seed, run in result.runs.items():
+        accuracy = percent(result.accuracies[seed]) if seed in result.accuracies else "no accuracy"
+        yield f"- {result.name}, seed {seed}: {accuracy}, `{run.name}`"

@@ -32,8 +32,8 @@ def test_one_that_fails_keeps_no_other_from_its_result(home: Path, finished: Run
     assert done.returncode == 1, done.stdout + done.stderr
     (figures,) = (home / "runs" / "reproductions").glob("*/summary.json")
     failed, good = json.loads(figures.read_text())["baselines"]
-    assert (failed["status"], good["status"], good["run"]) == ("failed", "good", finished.name)
-    assert "max_prompt_length" in failed["failure"], failed
+    assert (failed["status"], good["status"], good["runs"][0]["run"]) == ("failed", "good", finished.name)
+    assert "max_prompt_length" in failed["runs"][0]["failure"], failed
     assert "broken: " in done.stdout and str(figures.with_suffix(".html")) in done.stdout
     assert fingerprint(finished) == before
 

@@ -84,6 +84,35 @@ def test_a_drop_fails_the_flow_run_and_what_is_finished_is_not_repeated(tmp_path
     assert again.is_failed() and again.message == bad.message
 
 
+def test_a_baseline_with_several_seeds_is_one_member_with_a_task_for_each(tmp_path: Path) -> None:
+    for seed, right in ((1, 30), (2, 20), (3, 34)):
+        finished(tmp_path, right, f"seed={seed}")
+    state = reproduced(tmp_path, seeds="1-3")
+    assert state.is_completed(), state
+    assert task_states(state) == {f"reproduce baseline seed {seed}": "Cached" for seed in (1, 2, 3)}
+    (result,) = state.result()["baselines"]
+    assert result["reproduction"]["accuracy_by_seed"] == [0.75, 0.5, 0.85]
+    assert "| baseline | good | 70.0 % | 25.2 to 100.0 % |" in page_of(state)
+    (folder,) = (tmp_path / "reproductions").iterdir()
+    assert folder.name.endswith("-seeds-1-3") and (folder / "summary.html").is_file()
+
+    again = reproduced(tmp_path, seeds="7", resume=folder.name)
+    assert again.is_completed() and again.result()["baselines"] == [result]
+
+
+def test_a_seed_that_fails_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
+    finished(tmp_path, 30, "seed=1")
+    asked = BaselineSet(
+        baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], seeds=(2,), runs_dir=str(tmp_path)
+    )
+    broken = asked.planned()[0].resolved.run
+    broken.root.mkdir()
+    broken.config.mkdir()  # in the config's place
+    state = reproduced(tmp_path, seeds="1-2")
+    assert state.is_failed() and state.message == "1 of 1 baselines need a look: baseline failed"
+    assert "baseline: seed 2 has no result: " in page_of(state) and "baseline, seed 1: 75.0 %" in page_of(state)
+
+
 @pytest.mark.parametrize(
     ("baselines", "overrides", "named"),
     [

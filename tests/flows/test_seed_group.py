@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from flows.parameters import Seeds
+from flows.parameters import OptionalSeeds, Seeds
 from flows.request import resolve_run
 from flows.seed_group import SeedGroup, parse_seeds, seeds_text
 from rl_core.config.loading import ConfigError
@@ -31,15 +31,21 @@ def group_of(runs_dir: Path, **parameters: Any) -> SeedGroup:
 )
 def test_seeds_are_numbers_and_ranges(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
-    TypeAdapter(Seeds).validate_python(text)
+    for form in (Seeds, OptionalSeeds):
+        TypeAdapter(form).validate_python(text)
+
+
+def test_only_where_the_config_has_a_seed_may_none_be_given() -> None:
+    TypeAdapter(OptionalSeeds).validate_python("")
 
 
 @pytest.mark.parametrize("text", ["", "1-", "-3", "a", "1 2", "1,,2", "1-2-3", "1.5"])
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="such as 1-5 or 1,3,7-9"):
         parse_seeds(text)
-    with pytest.raises(ValidationError):
-        TypeAdapter(Seeds).validate_python(text)
+    for form in [Seeds, OptionalSeeds] if text else [Seeds]:
+        with pytest.raises(ValidationError):
+            TypeAdapter(form).validate_python(text)
 
 
 @pytest.mark.parametrize(

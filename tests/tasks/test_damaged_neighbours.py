@@ -11,9 +11,10 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import find_complete
+from tasks.reproduction.finished_run import read_finished
 from tasks.reproduction.good_runs import good_runs_before
 from tests.damages import DAMAGES, FOLDER_DAMAGES
-from tests.tasks.baseline_runs import week
+from tests.tasks.baseline_runs import run_of, week
 from tests.tasks.continued import Geometry, attempt, results
 from tests.tasks.finished_run import finish_stage
 
@@ -109,8 +110,9 @@ def test_a_link_to_the_run_itself_is_no_other_run(other: RunDirectory) -> None:
 @pytest.mark.parametrize("name", ["reproduction.json", "config.yaml", "stages/report.json"])
 def test_damaged_runs_are_no_good_runs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    old = week(tmp_path, 1, 290).run
+    old = run_of(week(tmp_path, 1, 290))
     old.reproduction.write_text('{"status": "good"}')
     for damage in DAMAGES:
         DAMAGES[damage](copied(old, tmp_path / damage).root / name)
-    assert good_runs_before(week(tmp_path, 2, 290).run) == [old]
+    (group,) = good_runs_before([read_finished(run_of(week(tmp_path, 2, 290)))])
+    assert [run.run for run in group] == [old]

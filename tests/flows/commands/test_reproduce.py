@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.commands.reproduce import print_conclusion
 from flows.reproducing import BaselineSet, all_baselines, baseline_path
+from flows.request import resolve_run
 from rl_core.config.loading import load_config
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
@@ -125,6 +126,20 @@ def test_a_changed_baseline_says_what_stands_between() -> None:
     assert "the run would take 4, the reference takes 60" in text
 
 
+def test_the_plan_of_a_baseline_is_printed_once_for_all_seeds() -> None:
+    _, alone = reproduce("qwen2_5_vl_3b_geo3k_grpo")
+    code, text = reproduce("qwen2_5_vl_3b_geo3k_grpo", "--seeds", "1-2,5")
+    assert code == 0
+    assert text.strip() == f"{alone.strip()}\nseeds 1-2,5: 3 runs as above, judged together"
+    code, text = reproduce("qwen2_5_vl_3b_geo3k_grpo", "--seeds", "1-2", "trainer.total_epochs=1")
+    assert code == 1 and text.count("the run would take 4, the reference takes 60") == 1
+
+
+def test_seeds_that_cannot_be_meant_are_refused() -> None:
+    with pytest.raises(ValueError, match="such as 1-5"):
+        reproduce("qwen2_5_vl_3b_geo3k_grpo", "--seeds", "3-1")
+
+
 def test_an_unknown_baseline_leads_to_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"did you mean qwen2_5_vl_3b_geo3k_grpo.* has qwen2_5_7b_math12k_grpo, "):
         baseline_path("qwen2_5_vl_3b_geo3k_gropo")
@@ -158,6 +173,33 @@ def test_a_set_is_found_again_by_its_name(tmp_path: Path) -> None:
         BaselineSet.of_parameters({**given, "resume": "weekly"}, datetime.now(UTC))
 
 
+NAMES = ["qwen2_5_vl_3b_geo3k_grpo", "qwen2_5_vl_7b_geo3k_grpo"]
+
+
+def test_a_set_with_seeds_has_the_run_that_each_seed_leads_to(tmp_path: Path) -> None:
+    asked = {"baselines": NAMES, "overrides": ["seed=9"], "seeds": "2,4", "resume": "", "fresh": False}
+    baseline_set = BaselineSet.of_parameters({**asked, "runs_dir": str(tmp_path)}, datetime.now(UTC))
+    planned = baseline_set.planned()
+    assert [plan.name for plan in planned] == [f"{name} seed {seed}" for name in NAMES for seed in (2, 4)]
+    alone = [resolve_run(baseline_path(name), [f"seed={seed}"], runs_dir=tmp_path) for name in NAMES for seed in (2, 4)]
+    assert [plan.resolved for plan in planned] == alone
+    assert baseline_set.name == replace(baseline_set, seeds=()).name + "-seeds-2,4"
+    baseline_set.save()
+    given = {"resume": baseline_set.name, "runs_dir": str(tmp_path)}
+    assert BaselineSet.of_parameters(given, datetime.now(UTC)) == baseline_set
+
+
+def test_a_set_that_was_saved_without_seeds_goes_on_as_it_was(tmp_path: Path) -> None:
+    baseline_set = BaselineSet(baselines=NAMES, overrides=[], runs_dir=str(tmp_path))
+    baseline_set.save()
+    saved = baseline_set.folder / "set.json"
+    asked = json.loads(saved.read_text())
+    assert asked.pop("seeds") == []
+    saved.write_text(json.dumps(asked))
+    assert BaselineSet.saved(baseline_set.name, str(tmp_path)) == baseline_set
+    assert [plan.name for plan in baseline_set.planned()] == NAMES
+
+
 def test_two_sets_that_start_at_one_time_are_not_each_other(tmp_path: Path) -> None:
     weekly = BaselineSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
     assert weekly.name.endswith("-20260101T040000")
@@ -182,17 +224,21 @@ def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path)
     assert one.name == other.name != BaselineSet(baselines=["all"], overrides=["seed=3"]).name
 
 
-@pytest.mark.parametrize(("status", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("not comparable", 1)])
+@pytest.mark.parametrize(
+    ("status", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("undecided", 1), ("not comparable", 1)]
+)
 def test_the_exit_status_is_0_only_when_all_are_good(
     status: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fine = {"name": "a", "run": "a-1", "status": "good", "reasons": [], "reproduction": None}
+    run = {"seed": 1, "run": "a-1", "accuracy": 0.3, "failure": None}
+    fine = {"name": "a", "runs": [run], "status": "good", "reasons": [], "reproduction": None}
     other = {
         **fine,
         "name": "b",
         "status": status,
         "reasons": ["-6.0 points against a-0"],
-        "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31},
+        "runs": [run, {"seed": 2, "run": "a-2", "accuracy": None, "failure": "out of memory"}],
+        "reproduction": {"accuracy_before": 0.24, "accuracy": 0.31, "ci95_over_seeds": [0.2, 0.4]},
     }
     baseline_set = BaselineSet(baselines=["a", "b"], runs_dir=str(tmp_path))
     baseline_set.save()
@@ -200,3 +246,4 @@ def test_the_exit_status_is_0_only_when_all_are_good(
     assert print_conclusion(baseline_set, Console()) == code
     text = capsys.readouterr().out
     assert "0.240 -> 0.310" in text and "b: -6.0 points against a-0" in text and "summary.html" in text
+    assert "0.200 to 0.400" in text and "seed 1: 0.300, a-1" in text and "seed 2: no accuracy, a-2" in text

@@ -10,8 +10,11 @@ from rl_core.evaluation.folder import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name, stage_digests
-from tasks.reproduction.published_result import dry_run_problems, judge_run, obstacles
+from tasks.reproduction.finished_run import read_measured
+from tasks.reproduction.published_result import dry_run_problems, judge_runs, obstacles
+from tasks.results.run_facts import RunFacts
 from tests.rl_core.evaluation.builders import make_items
+from tests.tasks.finished_run import finish_stage
 
 ROOT = Path(__file__).parents[3]
 NAME = "configs/baselines/qwen2_5_vl_7b_geo3k_grpo.yaml"
@@ -68,15 +71,25 @@ def finished_run(folder: Path, config: RunConfig, right: int) -> RunDirectory:
     run.root.mkdir()
     run.config.write_text(dump_config(config))
     for evaluated, count in (("base", 222), ("trained", right)):
-        write_evaluation(run.evaluation(evaluated), {"sampled": make_items("+" * count + "-" * (601 - count))})
+        items = make_items("+" * count + "-" * (601 - count), mode="sampled")
+        write_evaluation(run.evaluation(evaluated), {"sampled": items})
+    finish_stage(run, "report", {})
     return run
 
 
 def test_a_finished_run_is_judged(tmp_path: Path) -> None:
-    found = judge_run(finished_run(tmp_path, baseline(), 290), baseline())
-    assert (found.outcome, found.obstacles) == ("reproduced", ())
+    run = finished_run(tmp_path, baseline(), 290)
+    found = judge_runs({1: read_measured(run)}, baseline())
+    assert (found.outcome, found.obstacles, found.seeds) == ("reproduced", (), (1,))
+    facts = RunFacts(run)
+    assert (found.trained.mean, found.trained.ci95) == (
+        facts.headline("trained").accuracy,
+        facts.headline("trained").ci95,
+    )
+    assert found.accuracy_before == facts.headline("base").accuracy
 
 
 def test_a_run_of_another_recipe_is_not_comparable(tmp_path: Path) -> None:
-    found = judge_run(finished_run(tmp_path, baseline("rollout.n=8"), 290), baseline())
+    run = finished_run(tmp_path, baseline("rollout.n=8"), 290)
+    found = judge_runs({1: read_measured(run)}, baseline())
     assert (found.outcome, found.obstacles) == ("not comparable", ("rollout.n is 8, the baseline's 5",))
