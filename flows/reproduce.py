@@ -12,10 +12,12 @@ from pydantic import Field
 from flows.parameters import OptionalSeeds, Overrides
 from flows.process.set_flow import EndedRun, explain_end, in_set, name_of_set
 from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline
+from flows.run_set import PlannedRun
 from rl_core.run_directory import RUNS_DIR
 from tasks.pages.artifacts import PAGES
 from tasks.reproduction.baseline_set import Member
 from tasks.reproduction.record import conclude, markdown
+from tasks.reproduction.seeds import seeds_tracking
 
 Baselines = Annotated[list[str], Field(min_length=1)]
 
@@ -58,7 +60,18 @@ def reproduce_baselines(
         run.
     """
     parameters = {"baselines": baselines, "overrides": overrides, "seeds": seeds, "resume": resume, "fresh": fresh}
-    return in_set(BaselineSet, {**parameters, "runs_dir": runs_dir}, _conclude)
+    return in_set(BaselineSet, {**parameters, "runs_dir": runs_dir}, _conclude, before=_show_as_child)
+
+
+def _show_as_child(baseline_set: BaselineSet, plan: PlannedRun) -> None:
+    if len(baseline_set.seeds) > 1:
+        planned = _baseline(plan)
+        seeds_tracking(baseline_set.name, planned.path.stem, planned.resolved.config).take(planned.resolved.run)
+
+
+def _baseline(plan: PlannedRun) -> PlannedBaseline:
+    assert isinstance(plan, PlannedBaseline), "a set of baselines plans baselines"
+    return plan
 
 
 def _conclude(baseline_set: BaselineSet, ended: Sequence[EndedRun]) -> dict[str, Any] | State[Any]:
@@ -75,8 +88,8 @@ def _members(ended: Sequence[EndedRun]) -> list[Member]:
     """The baselines of a set, each with the runs of its seeds."""
     by_baseline: dict[Path, list[tuple[PlannedBaseline, str | None]]] = {}
     for run in ended:
-        assert isinstance(run.plan, PlannedBaseline), "a set of baselines plans baselines"
-        by_baseline.setdefault(run.plan.path, []).append((run.plan, run.failure))
+        plan = _baseline(run.plan)
+        by_baseline.setdefault(plan.path, []).append((plan, run.failure))
     return [
         Member(
             name=path.stem,

@@ -1,12 +1,13 @@
 """The result of one baseline of a set, with its reasons in words. Imports neither Prefect nor torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from rl_core.config.published import PublishedConfig
 from rl_core.evaluation.reproduction import Drift, Reproduction, Status, baseline_status
 from rl_core.run_directory import RunDirectory
+from tasks.comparison.stragglers import Straggler
 from tasks.results.report_page import p_value, points
 
 _WORSE: Final = "significantly worse than"
@@ -27,6 +28,7 @@ class BaselineResult:
             good runs are also the last ones, or when they could not be compared.
         last_good: Names of the last good runs, one for each seed; empty when there are none.
         remark: Why the runs could not be compared with the last or the first good runs; else empty.
+        stragglers: The seeds whose runs finished and stayed behind the others.
     """
 
     name: str
@@ -38,6 +40,7 @@ class BaselineResult:
     drift_from_first: Drift | None = None
     last_good: tuple[str, ...] = ()
     remark: str = ""
+    stragglers: Sequence[Straggler] = ()
 
     @property
     def status(self) -> Status | Literal["failed"]:
@@ -68,7 +71,8 @@ class BaselineResult:
         failures = [self._failure(seed) for seed in self.failures]
         if self.reproduction is None:
             return failures
-        said = [*_against_published(self.reproduction), *self._against_good_runs()]
+        behind = [f"seed {straggler.seed} stayed behind: {straggler.cause}" for straggler in self.stragglers]
+        said = [*_against_published(self.reproduction), *self._against_good_runs(), *behind]
         return [*failures, *sorted(said, key=lambda reason: not reason.startswith(_WORSE))]
 
     def to_json(self) -> dict[str, Any]:

@@ -10,10 +10,13 @@ from rl_core.evaluation.reproduction import Drift, drift_from
 from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
+from tasks.comparison.groups import ComparedRun, RunGroup
+from tasks.comparison.stragglers import Straggler, stragglers
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.finished_run import FinishedRun, MeasuredRun, read_measured, trained_shares
 from tasks.reproduction.good_runs import good_runs_before
 from tasks.reproduction.published_result import judge_runs, published_of
+from tasks.results.run_facts import RunFacts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +74,15 @@ def _judge(member: Member) -> BaselineResult:
     )
     if not measured:
         return found
-    found = dataclasses.replace(found, reproduction=judge_runs(measured, member.baseline))
+    found = dataclasses.replace(
+        found, reproduction=judge_runs(measured, member.baseline), stragglers=_stragglers(list(measured.values()))
+    )
     return _against_good_runs(found, list(measured.values()))
+
+
+def _stragglers(measured: Sequence[MeasuredRun]) -> list[Straggler]:
+    runs = tuple(ComparedRun(RunFacts(run.finished.run)) for run in measured)
+    return stragglers(RunGroup(label="", runs=runs), measured[0].finished.config.evaluation.modes[0])
 
 
 def _measured(member: Member) -> tuple[dict[int, MeasuredRun], dict[int, str]]:

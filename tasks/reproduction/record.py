@@ -13,6 +13,7 @@ from tasks.comparison.page import interval_over_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import headline, render_reproduction, reproduction_page
+from tasks.reproduction.seeds import conclude_baseline_seeds
 from tasks.results.report_page import percent, points
 
 EXPERIMENT = "reproductions"
@@ -43,7 +44,8 @@ class Conclusion:
 
 
 def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) -> Conclusion:
-    """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config.
+    """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config; and write
+    the pages of baselines with several seeds.
 
     Args:
         name: Name of the set.
@@ -57,6 +59,8 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
     conclusion = Conclusion(name=name, results=judge_set(members), page=page)
     shown = reproduction_page(name, conclusion.results, command=command)
     atomic_write_text(page, redact(render_reproduction(shown)))
+    for member, result in zip(members, conclusion.results, strict=True):
+        conclude_baseline_seeds(result, member.config, page, set_name=name)
     atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     if address := mlflow_address(members[0].config.tracking):
         show_conclusion(conclusion, mlflow_uri=address)

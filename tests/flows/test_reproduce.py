@@ -95,6 +95,7 @@ def test_a_baseline_with_several_seeds_is_one_member_with_a_task_for_each(tmp_pa
     assert "| baseline | good | 70.0 % | 25.2 to 100.0 % |" in page_of(state)
     (folder,) = (tmp_path / "reproductions").iterdir()
     assert folder.name.endswith("-seeds-1-3") and (folder / "summary.html").is_file()
+    assert "mean 70.0 %, between seeds 50.0 to 85.0 %" in (folder / "seeds-baseline.html").read_text()
 
     again = reproduced(tmp_path, seeds="7", resume=folder.name)
     assert again.is_completed() and again.result()["baselines"] == [result]

@@ -169,6 +169,11 @@ def test_a_seed_that_fails_is_named_and_the_others_are_judged(tmp_path: Path) ->
     assert one.reasons[2] == "0.483 reproduces the published 0.48 (0.435 to 0.525; one seed)"
 
 
+def test_a_seed_that_stayed_behind_is_named(tmp_path: Path) -> None:
+    result = judged(week_of_seeds(tmp_path, 1, {1: 290, 2: 292, 3: 200}))
+    assert result.reasons[-1] == "seed 3 stayed behind: its metrics show no cause"
+
+
 def test_a_seed_that_was_asked_other_items_is_no_repetition(tmp_path: Path) -> None:
     member = week_of_seeds(tmp_path, 1, {1: 290, 2: 290})
     write_evaluation(member.runs[2].evaluation("trained"), {"sampled": make_items("+-", mode="sampled")})
