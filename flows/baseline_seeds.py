@@ -62,13 +62,16 @@ def _show_as_child(group: SeedGroup, plan: PlannedRun) -> None:
 def _conclude(group: SeedGroup, ended: Sequence[EndedRun]) -> dict[str, Any] | State[Any]:
     failed = [run for run in ended if run.failure is not None]
     message = "; ".join(f"{run.plan.name} did not finish: {f'{run.failure}'.splitlines()[0]}" for run in failed)
+    tracking = GroupTracking(group.config, group.name)
     if len(failed) == len(ended):
+        tracking.fail([run.plan.resolved.run for run in failed])
         raise SeedsFailed(message)
     failures = {run.plan.resolved.config.seed: f"{run.failure}" for run in failed}
     finished = [run.plan.resolved.run for run in ended if run.failure is None]
     page, figures = conclude_seeds(group.name, finished, failures, group.page)
-    failed_runs = [run.plan.resolved.run for run in failed]
-    GroupTracking(group.config, group.name).show(page, group.page, failed=failed_runs)
+    tracking.show(page, group.page)
+    if failed:
+        tracking.fail([run.plan.resolved.run for run in failed])
     text = markdown(page, group.page)
     PAGES.write(lambda: create_markdown_artifact(key="seeds", markdown=text, description=page.groups[0].over_seeds))
     return Failed(message=message, data=SeedsFailed(message)) if failed else figures

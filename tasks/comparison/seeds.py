@@ -14,7 +14,7 @@ from tasks.comparison.page import ComparisonPage, GroupRow
 from tasks.comparison.record import as_json, write_comparison
 
 if TYPE_CHECKING:
-    from rl_core.tracking.mlflow_runs import MlflowRun, RunStatus
+    from rl_core.tracking.mlflow_runs import MlflowRun
 
 STAGE = "seeds"
 """Value of STAGE_TAG for a group's run in MLflow."""
@@ -68,14 +68,20 @@ class GroupTracking:
             group.set_status("RUNNING")
             self._member(self._address, run).set_tags({"mlflow.parentRunId": group.run_id})
 
-    def show(self, page: ComparisonPage, out: Path, *, failed: Sequence[RunDirectory]) -> None:
-        """Show a concluded group.
+    def show(self, page: ComparisonPage, out: Path) -> None:
+        """Show the page of a concluded group, which is in the file `out`."""
+        if self._address is None:
+            return
+        from rl_core.tracking.tracker import tolerated_outage
 
-        Args:
-            page: Its page.
-            out: The file with the page.
-            failed: The runs that did not finish, whose processes may have ended before they could show it.
-        """
+        with tolerated_outage(f"the group {self._name}"):
+            tags = {"seeds": ", ".join(map(str, page.groups[0].seeds)), "sightline.folder": str(out.parent.absolute())}
+            self._group(self._address).show_page(
+                out, tags=tags, metrics=group_metrics(page.groups[0]), status="FINISHED"
+            )
+
+    def fail(self, failed: Sequence[RunDirectory]) -> None:
+        """Show that the group failed, and with it these members, whose processes may have ended before they could."""
         if self._address is None:
             return
         from rl_core.tracking.tracker import tolerated_outage
@@ -83,9 +89,7 @@ class GroupTracking:
         with tolerated_outage(f"the group {self._name}"):
             for run in failed:
                 self._member(self._address, run).set_status("FAILED")
-            status: RunStatus = "FAILED" if failed else "FINISHED"
-            tags = {"seeds": ", ".join(map(str, page.groups[0].seeds)), "sightline.folder": str(out.parent.absolute())}
-            self._group(self._address).show_page(out, tags=tags, metrics=group_metrics(page.groups[0]), status=status)
+            self._group(self._address).set_status("FAILED")
 
     def _group(self, address: str) -> "MlflowRun":
         from rl_core.tracking.mlflow_access import MlflowAccess

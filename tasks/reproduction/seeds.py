@@ -20,8 +20,8 @@ def seeds_tracking(set_name: str, baseline: str, config: RunConfig) -> GroupTrac
 
 
 def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
-    """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed,
-    and one without an accuracy, have no such page.
+    """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed
+    has no such page, and one without an accuracy is only shown as failed.
 
     Args:
         result: The baseline's result.
@@ -32,9 +32,12 @@ def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page:
     Raises:
         OSError: a file cannot be written.
     """
-    if len(result.runs) == 1 or not result.accuracies:
+    if len(result.runs) == 1:
         return
-    out = set_page.with_name(f"seeds-{result.name}.html")
-    page, _ = conclude_seeds(result.name, [result.runs[seed] for seed in result.accuracies], result.failures, out)
-    failed = [result.runs[seed] for seed in result.failures]
-    seeds_tracking(set_name, result.name, config).show(page, out, failed=failed)
+    tracking = seeds_tracking(set_name, result.name, config)
+    if result.accuracies:
+        out = set_page.with_name(f"seeds-{result.name}.html")
+        page, _ = conclude_seeds(result.name, [result.runs[seed] for seed in result.accuracies], result.failures, out)
+        tracking.show(page, out)
+    if result.failures:
+        tracking.fail([result.runs[seed] for seed in result.failures])

@@ -35,7 +35,8 @@ def test_mlflow_has_the_group_with_its_members_as_children(new_database: Callabl
         tracking = GroupTracking(config, "group")
         for run in (*runs, broken):
             tracking.take(run)
-        tracking.show(page, out, failed=[broken])
+        tracking.show(page, out)
+        tracking.fail([broken])
     client = MlflowClient(tracking_uri=uri)
     found = client.search_runs([client.get_experiment_by_name(config.experiment).experiment_id])
     by_name: dict[str, Run] = {run.info.run_name: run for run in found}

@@ -44,3 +44,15 @@ def test_mlflow_has_the_seeds_as_children_of_one_run(tmp_path: Path, new_databas
     assert parent.data.metrics["accuracy/trained"] == pytest.approx(292 / 601)
     assert {run.data.tags["mlflow.parentRunId"] for run in by_name.values()} == {parent.info.run_id}
     assert by_name.keys() == {run.name for run in member.runs.values()}
+
+
+def test_mlflow_shows_that_no_seed_has_an_accuracy(tmp_path: Path, new_database: Callable[[], str]) -> None:
+    uri = new_database()
+    member = week_of_seeds(tmp_path / "runs", 1, {1: 290, 2: 294}, f"tracking.mlflow_uri={uri}")
+    member = replace(member, failures=dict.fromkeys(member.runs, "it broke"))
+    for run in member.runs.values():
+        seeds_tracking("weekly", member.name, member.config).take(run)
+    conclude("weekly", [member], tmp_path / "weekly" / "summary.html", command="")
+    client = MlflowClient(tracking_uri=uri)
+    found = client.search_runs([client.get_experiment_by_name(member.config.experiment).experiment_id])
+    assert len(found) == 3 and {run.info.status for run in found} == {"FAILED"}
