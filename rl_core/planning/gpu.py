@@ -37,6 +37,25 @@ def find_gpu(device: WorkerDevice = "auto") -> Gpu | None:
     return Gpu(memory_gib=float(memory) / 1024, name=name)
 
 
+def visible_gpus() -> tuple[str, ...]:
+    """The NVIDIA GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it: by the numbers or names in this
+    variable, else by the numbers of all. A process uses one part of divided GPUs (MIG), so all of them count as one
+    unless the variable names their parts."""
+    modes = [mode.strip() for mode in _driver_says("mig.mode.current") if not mode.startswith("No devices")]
+    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    named = list(map(str, range(len(modes)))) if asked is None else [name.strip() for name in asked.split(",")]
+    # As in CUDA, nothing counts from the first name on that is none.
+    hidden = next((place for place, name in enumerate(named) if not _is_there(name, len(modes))), len(named))
+    gpus = tuple(dict.fromkeys(named[:hidden]))
+    is_divided = "Enabled" in modes and all(gpu.isdecimal() for gpu in gpus)
+    return gpus[:1] if is_divided else gpus
+
+
+def _is_there(name: str, there: int) -> bool:
+    """Whether a GPU of this number or name may be among `there` GPUs."""
+    return there > 0 and (int(name) < there if name.isdecimal() else name.startswith(("GPU-", "MIG-")))
+
+
 def driver_version() -> str | None:
     """The version of the NVIDIA driver, such as 580.95.05; None where there is none."""
     version = next(iter(_driver_says("driver_version")), "").strip()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.planning.gpu import Gpu, driver_version, find_gpu, free_gpu_memory
+from rl_core.planning.gpu import Gpu, driver_version, find_gpu, free_gpu_memory, visible_gpus
 from tests.rl_core.planning.gpu_driver import put_driver
 
 
@@ -51,6 +51,32 @@ def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(
 ) -> None:
     put_driver(tmp_path, monkeypatch, answer, code)
     assert free_gpu_memory() == free
+
+
+@pytest.mark.parametrize(
+    ("answer", "named", "visible"),
+    [
+        ("[N/A]\nDisabled\nDisabled", None, ("0", "1", "2")),
+        ("Disabled\nDisabled\nDisabled", "2,0", ("2", "0")),
+        ("Disabled\nDisabled", "GPU-8f3a, GPU-77c1", ("GPU-8f3a", "GPU-77c1")),
+        ("Disabled\nDisabled", "1,2,0", ("1",)),  # there is no third one, and CUDA looks no further
+        ("Disabled\nDisabled", "0,-1,1", ("0",)),
+        ("Disabled\nDisabled", "1,1", ("1",)),
+        ("Disabled", "", ()),
+        ("Enabled\nEnabled", None, ("0",)),
+        ("Enabled\nEnabled", "1", ("1",)),
+        ("Enabled", "MIG-1a,MIG-2b", ("MIG-1a", "MIG-2b")),
+        ("No devices were found", None, ()),
+        ("", "0", ()),
+    ],
+)
+def test_every_gpu_that_may_be_used_has_the_name_that_cuda_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, named: str | None, visible: tuple[str, ...]
+) -> None:
+    put_driver(tmp_path, monkeypatch, answer)
+    if named is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert visible_gpus() == visible
 
 
 @pytest.mark.parametrize(
