@@ -37,8 +37,8 @@ def baseline_seeds(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run a config with several seeds, one after the other, and say what holds over them. Called again, the flow goes
-    on where it was.
+    """Run a config with several seeds, at the same time where there are devices for it, and say what holds over them.
+    Called again, the flow goes on where it was.
 
     Args:
         config: A config file, such as configs/quickstart.yaml.

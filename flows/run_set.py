@@ -1,5 +1,5 @@
-"""Runs that are asked for together, carried out one after the other and concluded by one page. Imports neither Prefect
-nor torch, so that a dry run is quick."""
+"""Runs that are asked for together and concluded by one page. Imports neither Prefect nor torch, so that a dry run is
+quick."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.planning.problem import raise_if_fatal
-from tasks.cache.manifests import read_manifest
-from tasks.context import RunContext, current_context, named
+from tasks.cache.manifests import is_recorded
+from tasks.context import current_context, named
 from tasks.planning.node_problems import node_problems
 from tasks.planning.problems import find_problems
 
@@ -31,10 +31,11 @@ def preflight(run: str) -> list[str]:
     """
     context = current_context(run)
     # The report depends on every other stage: once it is finished, nothing expensive is left to do.
-    if _is_finished(context, "report"):
+    if is_recorded(context.run, "report", context.digests["report"]):
         return []
     with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
-        problems = find_problems(context.located, context.run, is_prepared=_is_finished(context, "prepare"))
+        is_prepared = is_recorded(context.run, "prepare", context.digests["prepare"])
+        problems = find_problems(context.located, context.run, is_prepared=is_prepared)
         raise_if_fatal(problems)
         problems += node_problems(context.located, context.run)
     raise_if_fatal(problems)
@@ -42,8 +43,3 @@ def preflight(run: str) -> list[str]:
     for warning in warnings:
         logger.warning("%s", warning)
     return warnings
-
-
-def _is_finished(context: RunContext, stage: str) -> bool:
-    manifest = read_manifest(context.run, stage)
-    return manifest is not None and manifest.digest == context.digests[stage]

@@ -12,6 +12,7 @@ from rich.text import Text
 from flows.commands.step_time_table import print_step_times
 from flows.printing import say
 from flows.request import ResolvedRun
+from flows.seed_group import MOST_SEEDS
 from rl_core.config.cluster import WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
@@ -26,6 +27,7 @@ from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.precision import engine_words, precision_words, settings_words, threads_words, trained_words
 from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
+from rl_core.planning.side_by_side import at_once_words, need_of, this_machine
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from rl_core.wording import shortened
@@ -142,6 +144,9 @@ def _print_forecast(
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:
         console.print(f"threads: {threads_words(config.cluster)}", highlight=False)
+    if gpu is None or not gpu.is_elsewhere:
+        several = at_once_words([need_of(config, gpu)] * MOST_SEEDS, this_machine())
+        console.print(f"runs of several seeds: {several}", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return

@@ -21,7 +21,7 @@ from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
 _STAGES_LOGGER = "tasks.staging"
-_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.process.set_flow")
+_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.process.set_runs")
 """Loggers whose messages are shown as they are: the steps, where training continues, and the runs of a set."""
 
 
@@ -77,7 +77,8 @@ def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> B
 def carry_out_set(
     run_set: RunSet, load_flow: Callable[[], Any], print_result: Callable[[RunSet, Console], int], console: Console
 ) -> int:
-    """Call the flow that a deployment calls for a set of runs, which draw their own progress bars.
+    """Call the flow that a deployment calls for a set of runs. A run draws its own progress bars; if several are
+    carried out at a time, they print lines.
 
     Args:
         run_set: The set.

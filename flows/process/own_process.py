@@ -5,10 +5,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
 from flows.process.children import ended_with_this_process
 from flows.process.embedded_server import prefect_address
+from flows.process.named_lines import NamedLines
 from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text
@@ -25,10 +28,19 @@ _SHOWN_LINES = 20
 _SHOWN_BYTES = 8 * 1024
 
 
-def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
+def run_alone(
+    resolved: ResolvedRun, stop: StopRequest, *, variables: Mapping[str, str] | None = None, name: str | None = None
+) -> str | None:
     """Carry out or continue a run by `sightline run --resume` in another process.
 
     A request to stop is passed on, and so is the end of this process: the run stops after its step with a checkpoint.
+
+    Args:
+        resolved: The run.
+        stop: The request to stop.
+        variables: Environment variables that only this process has.
+        name: What stands before each line that the process prints, if others print beside it. If None, the process has
+            this one's stdout, on which it draws its bars.
 
     Returns:
         Why the run was not completed; None if it was.
@@ -43,7 +55,8 @@ def run_alone(resolved: ResolvedRun, stop: StopRequest) -> str | None:
     # A file and not a pipe, so that the run can continue to its checkpoint when this process is gone. It has no name,
     # because the output may contain secrets.
     with tempfile.TemporaryFile() as printed:
-        status = _call(run, stop, printed)
+        with _output(name) as lines:
+            status = _call(run, stop, printed, lines, variables or {})
         if status == 0:
             return None
         failure = _failure(run, before, status, last_lines(printed))
@@ -89,17 +102,28 @@ def last_lines(printed: BinaryIO) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()][-_SHOWN_LINES:]
 
 
-def _call(run: RunDirectory, stop: StopRequest, printed: BinaryIO) -> int:
-    """Run the process and return its exit status. Its stderr goes into a file; its bars appear on stdout."""
+def _output(name: str | None) -> AbstractContextManager[NamedLines | None]:
+    return nullcontext() if name is None else NamedLines.of(name)
+
+
+def _call(
+    run: RunDirectory, stop: StopRequest, printed: BinaryIO, lines: NamedLines | None, variables: Mapping[str, str]
+) -> int:
+    """Run the process and return its exit status. Its stderr goes into a file; its stdout into lines after a name, if
+    there are any."""
     command = [sys.executable, "-m", "flows.cli", "run", "--resume", str(run.root)]
+    environment = {**_environment(), **(lines.variables if lines else {}), **variables}
+    stdout = lines.stream if lines else None
     # In a session of its own, so that Ctrl-C reaches it once, through this process.
-    process = subprocess.Popen(command, env=_environment(), start_new_session=True, stderr=printed)
+    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=stdout, stderr=printed)
     with ended_with_this_process(process.pid):
         told = False
         while True:
             try:
                 return process.wait(_SECONDS_BETWEEN_LOOKS)
             except subprocess.TimeoutExpired:
+                if lines:
+                    lines.show()
                 if stop.signum is not None and not told:
                     process.send_signal(stop.signum)
                     told = True

@@ -1,36 +1,27 @@
-"""The flow of a set of runs: one after the other, each in a process of its own."""
+"""The flow of a set of runs."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from prefect import Flow, State, runtime, task
-from prefect.cache_policies import NO_CACHE
+from prefect import Flow, State, runtime
 from prefect.client.schemas.objects import FlowRun
 from prefect.flows import FlowStateHook
-from prefect.states import Completed, Failed
 from prefect.utilities.callables import get_parameter_defaults
 
 from flows.process.failed_flows import Ending, ended_early, last_word, show_ending
 from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
-from flows.process.own_process import run_alone
+from flows.process.set_runs import carry_out_runs
 from flows.process.watcher import current_watcher, watched_by
-from flows.request import ResolvedRun
 from flows.run_set import PlannedRun, RunSet
-from rl_core.run_directory import RunDirectory
-from rl_core.run_lock import lock_owner
-from rl_core.stop import StopRequest, stopped_by_signals
-from tasks.cache.reuse import is_finished
+from rl_core.stop import stopped_by_signals
 
 logger = logging.getLogger(__name__)
 
 Set = TypeVar("Set", bound=RunSet)
 Result = TypeVar("Result")
-
-_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,42 +59,12 @@ def in_set(
             raise ValueError("\n".join(problems))
         run_set.save()
         ending.command = run_set.command
-        ended = []
-        for plan in planned:
-            before(run_set, plan)
-            ended.append(_ended(plan, title=f"{run_set.title} {plan.name}".strip()))
+        failures = carry_out_runs(
+            planned, title=run_set.title, before=lambda plan: before(run_set, plan), stop=watcher.stop
+        )
+        ended = [EndedRun(plan=plan, failure=failure) for plan, failure in zip(planned, failures, strict=True)]
         return conclude(run_set, ended)
     return ended_early(ending, flow_run_id())
-
-
-def _ended(plan: PlannedRun, *, title: str) -> EndedRun:
-    state = carried_out(title, plan.resolved, return_state=True)
-    current_watcher().stop.raise_if_requested()
-    return EndedRun(plan=plan, failure=state.message if state.is_failed() else None)
-
-
-@task(name="run of a set", task_run_name="{title}", cache_policy=NO_CACHE)
-def carried_out(title: str, resolved: ResolvedRun) -> State[Any]:
-    """Carry out a run in a process of its own, unless it is finished."""
-    stop, run = current_watcher().stop, resolved.run
-    _wait_for_others(run, stop)
-    if is_finished(resolved.config, run):
-        logger.info("%s: %s was finished before", title, run.name)
-        return Completed(name="Cached", message=f"{run.name} was finished before")
-    logger.info("%s: %s", title, run.name)
-    failure = run_alone(resolved, stop)
-    return Failed(message=failure) if failure else Completed(message=run.name)
-
-
-def _wait_for_others(run: RunDirectory, stop: StopRequest) -> None:
-    """Wait until no other process writes the run. When a set was killed, the process of its run still goes on to its
-    next checkpoint."""
-    owner = lock_owner(run.lock)
-    if owner is not None:
-        logger.warning("%s is being written by the process with pid %s: waiting for its end", run.name, owner)
-    while lock_owner(run.lock) is not None:
-        stop.raise_if_requested()
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def name_of_set(kind: type[RunSet], what: str) -> Callable[[], str]:

@@ -109,6 +109,12 @@ def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
         return None  # not written by write_manifest (it may name a file outside of the run): the stage is run again
 
 
+def is_recorded(run: RunDirectory, stage: str, digest: str | None) -> bool:
+    """Whether a stage of a run has a manifest with this digest. Its files are not looked at."""
+    manifest = read_manifest(run, stage)
+    return manifest is not None and manifest.digest == digest
+
+
 def _digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 

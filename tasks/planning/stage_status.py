@@ -10,7 +10,7 @@ from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
 from tasks.cache.epoch_chain import EpochChain
 from tasks.cache.lineage import WantedStage, lineage_of, stage_names_before
-from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.manifests import StageManifest, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_anew, why_not_taken
 from tasks.cache.software import NOT_NOTED, Software, changes_since, in_words, software_of_stages
@@ -40,8 +40,7 @@ class StageStatus:
 def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> bool:
     """Whether the rows of this config were prepared in a run. Raises ValueError where a data source or a file that the
     config names cannot be read."""
-    manifest = read_manifest(run, "prepare")
-    return manifest is not None and manifest.digest == stage_digests(config, files)["prepare"]
+    return is_recorded(run, "prepare", stage_digests(config, files)["prepare"])
 
 
 def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, *, reuse: bool) -> dict[str, str]:

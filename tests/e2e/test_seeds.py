@@ -3,15 +3,19 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from flows.request import resolve_run
+from rl_core.config.loading import load_config
+from rl_core.environment import usable_cores
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import has_recorded
-from tests.e2e.runs import SMALL, command, environment, fingerprint, run_arguments, sightline
+from rl_core.run_lock import lock_owner
+from tests.e2e.processes import has_recorded, openings, run_of
+from tests.e2e.runs import REPOSITORY, SMALL, command, environment, fingerprint, run_arguments, sightline
 from tests.results import differences
 from tests.servers import started, wait_until
 
@@ -44,3 +48,33 @@ def test_a_killed_group_goes_on_with_the_same_command(finished: RunDirectory, ne
 
     again = sightline("run", "--resume", folder.name, "--runs-dir", str(new_home / "runs"), home=new_home, timeout=600)
     assert again.stdout.count("was finished before") == 2 and group["over_seeds"] in again.stdout
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="two runs share two cores")
+def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A thread each. The group is killed, stopped, and started again, each time while it carries both of them out."""
+    one_thread = "cluster.threads=1"
+    home = tmp_path_factory.mktemp("alone")
+    alone, together = ([run_of(place, f"seed={seed}", one_thread) for seed in (7, 8)] for place in (home, new_home))
+    for words, _ in alone:
+        subprocess.run(words, env=environment(home), cwd=REPOSITORY, check=True, timeout=600, capture_output=True)
+    runs = [run for _, run in together]
+    arguments = [*run_arguments(new_home, SMALL, one_thread), "--seeds", "7-8"]
+    output = new_home / "output.txt"
+    for opened, signum, code in ((1, signal.SIGKILL, -signal.SIGKILL), (2, signal.SIGTERM, 128 + signal.SIGTERM)):
+        with started(command(*arguments), environment(new_home), output) as process:
+            wait_until(lambda: all(_trains(run, opened) for run in runs), "both train", 600.0)  # noqa: B023 (called here)
+            os.kill(process.pid, signum)
+            assert process.wait(timeout=300) == code
+    said = output.read_text()
+    assert "2 runs, 2 at a time" in said and "waiting for its end" in said and "stopped by SIGTERM" in said, said
+    done = sightline(*arguments, home=new_home, timeout=1200)
+    for (_, expected), run in zip(alone, runs, strict=True):
+        assert differences(fingerprint(expected), fingerprint(run)) == []
+        assert any(line.startswith(f"seed {load_config(run.config).seed}: ") for line in done.stdout.splitlines())
+    assert (runs[1].data / "train.parquet").samefile(runs[0].data / "train.parquet"), "the rows were prepared again"
+
+
+def _trains(run: RunDirectory, opened: int) -> bool:
+    """Whether the process that has opened the run as often as this is carrying it out, and a step is recorded."""
+    return openings(run) == opened and has_recorded(run, 1) and lock_owner(run.lock) is not None

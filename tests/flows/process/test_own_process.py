@@ -35,6 +35,18 @@ def test_a_process_that_dies_before_its_run_leaves_its_last_words(
     assert lines[-1] == last and "run.log" not in failure
 
 
+def test_a_run_has_the_devices_of_its_place_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    resolved = resolve_run(SMALL, runs_dir=tmp_path)
+    (tmp_path / "typer.py").write_text("import os\n\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\nraise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8f,GPU-77")
+    run_alone(resolved, StopRequest(), variables={"CUDA_VISIBLE_DEVICES": "GPU-77"}, name="seed 2")
+    run_alone(resolved, StopRequest())
+    assert capfd.readouterr().out.splitlines() == ["seed 2: GPU-77", "GPU-8f,GPU-77"]
+
+
 def test_a_run_that_cannot_reach_prefect_says_so_where_the_set_reads_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,157 @@
+"""Carries out the runs of a set, each in a process of its own: at the same time where the machine has places for
+several, one after the other where it has not. They start in their order."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from dataclasses import replace
+from typing import Any
+
+from prefect import State, task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectConcurrentFuture
+from prefect.states import Completed, Failed
+
+from flows.process.own_process import run_alone
+from flows.process.watcher import current_watcher
+from flows.request import ResolvedRun
+from flows.run_set import PlannedRun
+from rl_core.planning.places import Need, Place, Places, is_ever_shared
+from rl_core.planning.side_by_side import at_once_words, needs_of, this_machine
+from rl_core.run_directory import RunDirectory
+from rl_core.run_lock import lock_owner
+from rl_core.stop import StopRequest
+from tasks.cache.manifests import is_recorded
+from tasks.cache.reuse import is_finished
+from tasks.cache.stages import stage_digests
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def carry_out_runs(
+    planned: Sequence[PlannedRun], *, title: str, before: Callable[[PlannedRun], None], stop: StopRequest
+) -> list[str | None]:
+    """Carry out the runs; a finished run is recognised.
+
+    Only one run prepares its data at a time: the next one takes them over, if it has the same, and finds what a first
+    run makes for all, such as MLflow's database.
+
+    Args:
+        planned: The runs, in the order in which they start.
+        title: What their tasks are called, before the name of each.
+        before: Called before each run.
+        stop: The request to stop. The runs that are being carried out stop too, each after its step.
+
+    Returns:
+        Why each run did not finish, in their order; None where it did.
+
+    Raises:
+        Interrupted: a stop was requested, and the runs have ended.
+    """
+    machine, needs = this_machine(), needs_of([plan.resolved.config for plan in planned])
+    is_shared = is_ever_shared(needs, machine)
+    if len(planned) > 1:
+        logger.info("%d runs, %s", len(planned), at_once_words(needs, machine))
+    if is_shared:
+        # They may have other devices than they will get now.
+        for plan in planned:
+            _wait_for_others(plan.resolved.run, stop)
+    running = _RunningRuns(Places(machine), stop)
+    try:
+        for plan, need in zip(planned, needs, strict=True):
+            place = running.wait_for_place(need)
+            before(plan)
+            is_followed = is_shared and plan is not planned[-1]
+            digest = _digest_of_data(plan.resolved, stop) if is_followed else None
+            running.begin(f"{title} {plan.name}".strip(), plan.resolved, place, is_shared=is_shared)
+            if is_followed:
+                running.wait_for_data(plan.resolved.run, digest)
+    finally:
+        running.wait_for_all()
+    stop.raise_if_requested()
+    return running.failures()
+
+
+class _RunningRuns:
+    """The runs that were begun, and the places that they have."""
+
+    def __init__(self, places: Places, stop: StopRequest) -> None:
+        self._places = places
+        self._stop = stop
+        self._begun: list[PrefectConcurrentFuture[Any]] = []
+        self._at_places: dict[futures.Future[Any], Place] = {}
+
+    def wait_for_place(self, need: Need) -> Place:
+        """A place for the next run, when there is one. Raises Interrupted if a stop is requested."""
+        while True:
+            self._stop.raise_if_requested()
+            for ended in [future for future in self._at_places if future.done()]:
+                self._places.give_back(self._at_places.pop(ended))
+            if (place := self._places.take(need)) is not None:
+                return place
+            futures.wait(self._at_places, timeout=_SECONDS_BETWEEN_LOOKS, return_when=futures.FIRST_COMPLETED)
+
+    def begin(self, title: str, resolved: ResolvedRun, place: Place, *, is_shared: bool) -> None:
+        """Carry out a run in a thread."""
+        future = carried_out.submit(title, resolved, place, is_shared=is_shared)
+        self._begun.append(future)
+        self._at_places[future.wrapped_future] = place
+
+    def wait_for_data(self, run: RunDirectory, digest: str | None) -> None:
+        """Wait until the run that was begun last has prepared its data, or has ended. Raises Interrupted if a stop is
+        requested."""
+        newest = self._begun[-1].wrapped_future
+        while not newest.done() and not is_recorded(run, "prepare", digest):
+            self._stop.raise_if_requested()
+            futures.wait([newest], timeout=_SECONDS_BETWEEN_LOOKS)
+
+    def wait_for_all(self) -> None:
+        """Wait until all runs that were begun have ended."""
+        for future in self._begun:
+            future.wait()
+
+    def failures(self) -> list[str | None]:
+        """Why each run, all of which have ended, did not finish."""
+        return [_failure(future.state) for future in self._begun]
+
+
+def _failure(state: State[Any]) -> str | None:
+    return None if state.is_completed() else state.message or state.name
+
+
+def _digest_of_data(resolved: ResolvedRun, stop: StopRequest) -> str | None:
+    """The digest of the stage that prepares the data, as the run's own process will have it; None where it will say
+    that they cannot be read."""
+    try:
+        with stop.breaking_off():
+            return stage_digests(resolved.config, replace(resolved, is_continued=True).files())["prepare"]
+    except (ValueError, OSError):
+        return None
+
+
+@task(name="run of a set", task_run_name="{title}", cache_policy=NO_CACHE)
+def carried_out(title: str, resolved: ResolvedRun, place: Place, *, is_shared: bool) -> State[Any]:
+    """Carry out a run in a process of its own, unless it is finished. Where others are carried out beside it, each line
+    that it prints comes after its title."""
+    stop, run = current_watcher().stop, resolved.run
+    _wait_for_others(run, stop)
+    if is_finished(resolved.config, run):
+        logger.info("%s: %s was finished before", title, run.name)
+        return Completed(name="Cached", message=f"{run.name} was finished before")
+    logger.info("%s: %s", title, run.name)
+    failure = run_alone(resolved, stop, variables=place.variables, name=title if is_shared else None)
+    return Failed(message=failure) if failure else Completed(message=run.name)
+
+
+def _wait_for_others(run: RunDirectory, stop: StopRequest) -> None:
+    """Wait until no other process writes the run. When a set was killed, the process of its run still goes on to its
+    next checkpoint."""
+    owner = lock_owner(run.lock)
+    if owner is not None:
+        logger.warning("%s is being written by the process with pid %s: waiting for its end", run.name, owner)
+    while lock_owner(run.lock) is not None:
+        stop.raise_if_requested()
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
