@@ -99,9 +99,9 @@ def why_alone(need: Need, machine: Machine) -> str | None:
     if need.memory_gib is None:
         return "how much memory a run takes is not known yet"
     if need.gpus > len(machine.gpus):
-        return f"a run asks for {need.gpus} GPUs of {len(machine.gpus)}"
+        return f"a run asks for {need.gpus} GPU(s), and this process may use {len(machine.gpus)}"
     if need.cores > machine.cores:
-        return f"a run computes with {need.cores} threads on {machine.cores} core(s) (cluster.threads)"
+        return f"a run computes with {need.cores} threads, and there are {machine.cores} core(s) (cluster.threads)"
     if need.memory_gib > machine.memory_gib:
         return f"a run takes about {need.memory_gib:.1f} GiB of memory, and {machine.memory_gib:.1f} GiB are there"
     return None

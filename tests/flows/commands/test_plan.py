@@ -58,7 +58,7 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
 def test_a_plan_says_how_many_runs_of_a_set_are_carried_out_at_a_time(tmp_path: Path) -> None:
     code, text = plan("cluster.threads=1000", "--runs-dir", str(tmp_path))
     assert code == 0
-    assert "runs of several seeds: one after the other: a run computes with 1000 threads on" in " ".join(text.split())
+    assert "runs of several seeds: one after the other: a run computes with 1000 threads, and" in " ".join(text.split())
     _, elsewhere = plan("--gpu", "h100", "--runs-dir", str(tmp_path))
     assert "several seeds" not in elsewhere, "how many GPUs that machine has is not known"
 

@@ -79,8 +79,8 @@ def test_gpus_are_given_in_their_order_and_again_when_they_are_free() -> None:
     [
         (Need(gpus=1, memory_gib=8.0, joins_cluster=True), "joins a Ray cluster"),
         (Need(gpus=1, memory_gib=None), "is not known yet"),
-        (Need(gpus=3, memory_gib=8.0), "asks for 3 GPUs of 2"),
-        (Need(cores=8, memory_gib=8.0), "8 threads on 4 core(s) (cluster.threads)"),
+        (Need(gpus=3, memory_gib=8.0), "asks for 3 GPU(s), and this process may use 2"),
+        (Need(cores=8, memory_gib=8.0), "8 threads, and there are 4 core(s) (cluster.threads)"),
         (Need(cores=1, memory_gib=65.0), "65.0 GiB of memory, and 64.0 GiB are there"),
         (Need(gpus=2, memory_gib=64.0), None),
         (Need(cores=4, memory_gib=64.0), None),

@@ -77,7 +77,11 @@ def test_the_memory_of_a_model_that_is_not_here_is_not_known() -> None:
             (4, 8, 64.0),
             "one after the other: a run takes about 40.0 of 64.0 GiB of memory",
         ),
-        ([Need(gpus=3, memory_gib=2.0)] * 2, (2, 8, 64.0), "one after the other: a run asks for 3 GPUs of 2"),
+        (
+            [Need(gpus=3, memory_gib=2.0)] * 2,
+            (2, 8, 64.0),
+            "one after the other: a run asks for 3 GPU(s), and this process may use 2",
+        ),
         (
             [Need(gpus=1, memory_gib=2.0), Need(gpus=2, memory_gib=2.0)],
             (2, 8, 64.0),
