@@ -97,6 +97,7 @@ class _RunningRuns:
     def begin(self, title: str, resolved: ResolvedRun, place: Place, *, is_shared: bool) -> None:
         """Carry out a run in a thread."""
         future = carried_out.submit(title, resolved, place, is_shared=is_shared)
+        assert isinstance(future, PrefectConcurrentFuture), "the flow's task runner has threads"
         self._begun.append(future)
         self._at_places[future.wrapped_future] = place
 
