@@ -2,9 +2,15 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+_MOMENT_SECONDS: Final = 1.0
+"""A lock that is held for longer belongs to a process that writes the run."""
+
+_SECONDS_BETWEEN_TRIES: Final = 0.02
 
 
 class RunLocked(RuntimeError):
@@ -29,6 +35,9 @@ class RunLock:
     name. The lock belongs to the open file, which is closed in programs that this process starts (PEP 446), so child
     processes do not keep the run of a dead owner locked; after an `os.fork` without exec they would.
 
+    A lock that is held is waited for during a moment: perhaps somebody only looks (`lock_owner`), or a program is just
+    being started, which has a copy of every file that its starter has open.
+
     If somebody removes the file, the lock has no effect any more. Code that writes the run therefore calls
     `ensure_held` first.
 
@@ -41,9 +50,14 @@ class RunLock:
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = None
+        descriptor, until = None, time.monotonic() + _MOMENT_SECONDS
         while descriptor is None:
-            descriptor = _locked(self._path, os.O_CREAT)
+            try:
+                descriptor = _locked(self._path, os.O_CREAT)
+            except RunLocked:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)
         _HELD[self._path.absolute()] = descriptor
         return self
 
@@ -122,7 +136,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def lock_owner(path: Path) -> str | None:
     """The pid, as text, of the process that holds the lock file `path`; None if no process does.
 
-    This writes nothing. For some microseconds, while it looks, a process that starts would be refused.
+    This writes nothing. While it looks, for some microseconds, a process that starts has to wait.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a named pipe would wait otherwise

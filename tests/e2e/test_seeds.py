@@ -52,7 +52,7 @@ def test_a_killed_group_goes_on_with_the_same_command(finished: RunDirectory, ne
 
 @pytest.mark.skipif(usable_cores() < 2, reason="two runs share two cores")
 def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A thread each. The group is killed, stopped, and started again, each time while it carries both of them out."""
+    """A thread each. The group is killed, stopped, and started again, the first two times while it carries both out."""
     one_thread = "cluster.threads=1"
     home = tmp_path_factory.mktemp("alone")
     alone, together = ([run_of(place, f"seed={seed}", one_thread) for seed in (7, 8)] for place in (home, new_home))
@@ -61,13 +61,14 @@ def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_fac
     runs = [run for _, run in together]
     arguments = [*run_arguments(new_home, SMALL, one_thread), "--seeds", "7-8"]
     output = new_home / "output.txt"
-    for opened, signum, code in ((1, signal.SIGKILL, -signal.SIGKILL), (2, signal.SIGTERM, 128 + signal.SIGTERM)):
+    # When it has been killed, the first one may go on to its end before it looks for the request.
+    for opened, looked_at, signum, code in ((1, runs, signal.SIGKILL, -9), (2, runs[1:], signal.SIGTERM, 143)):
         with started(command(*arguments), environment(new_home), output) as process:
-            wait_until(lambda: all(_trains(run, opened) for run in runs), "both train", 600.0)  # noqa: B023 (called here)
+            wait_until(lambda: all(_is_open(run, opened) for run in looked_at), "they are carried out", 600.0)  # noqa: B023 (called here)
             os.kill(process.pid, signum)
             assert process.wait(timeout=300) == code
     said = output.read_text()
-    assert "2 runs, 2 at a time" in said and "waiting for its end" in said and "stopped by SIGTERM" in said, said
+    assert "2 runs, 2 at a time" in said and "stopped by SIGTERM" in said, said
     done = sightline(*arguments, home=new_home, timeout=1200)
     for (_, expected), run in zip(alone, runs, strict=True):
         assert differences(fingerprint(expected), fingerprint(run)) == []
@@ -75,6 +76,6 @@ def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_fac
     assert (runs[1].data / "train.parquet").samefile(runs[0].data / "train.parquet"), "the rows were prepared again"
 
 
-def _trains(run: RunDirectory, opened: int) -> bool:
-    """Whether the process that has opened the run as often as this is carrying it out, and a step is recorded."""
-    return openings(run) == opened and has_recorded(run, 1) and lock_owner(run.lock) is not None
+def _is_open(run: RunDirectory, opened: int) -> bool:
+    """Whether the process that has opened the run as often as this is carrying it out."""
+    return openings(run) == opened and lock_owner(run.lock) is not None

@@ -49,6 +49,16 @@ def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_th
         assert int(lock_file.read_text()) != owner.pid
 
 
+def test_who_only_looks_refuses_nobody(lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a program that is just being started with a copy of the open file."""
+    lock_file.parent.mkdir()
+    looked_at = os.open(lock_file, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(looked_at, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(looked_at))
+    with RunLock(lock_file):
+        assert lock_file.read_text() == f"{os.getpid()}\n"
+
+
 def test_a_program_started_by_the_owner_does_not_keep_the_lock(lock_file: Path) -> None:
     with RunLock(lock_file):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
