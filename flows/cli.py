@@ -53,6 +53,7 @@ def run(
         str | None, typer.Option(metavar="SEEDS", help="Run the config with each of these seeds: 1-5, or 1,3,7-9.")
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
+    brief: Annotated[bool, typer.Option("--brief", hidden=True, help="Print the result as one line.")] = False,
 ) -> None:
     """Train, evaluate and merge; after an interruption the same command continues."""
     configs, first = without_changes([config] if config else [])
@@ -65,7 +66,8 @@ def run(
         asked = {"config": configs[0] if configs else "", "overrides": overrides, "seeds": seeds or ""}
         parameters = {**asked, "resume": resume or "", "fresh": fresh, "runs_dir": runs_dir}
         raise typer.Exit(run_group(SeedGroup.of_parameters(parameters, datetime.now(UTC)), Console()))
-    _carry_out("baseline", configs[0] if configs else None, overrides, runs_dir, resume=resume, fresh=fresh)
+    config = configs[0] if configs else None
+    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh, brief=brief)
 
 
 @app.command()
@@ -261,6 +263,7 @@ def _carry_out(
     resume: str | None = None,
     fresh: bool = False,
     push: str | None = None,
+    brief: bool = False,
 ) -> None:
     from flows.commands.run import carry_out
     from flows.request import RunRequest
@@ -273,7 +276,7 @@ def _carry_out(
         runs_dir=runs_dir,
         push=push or "",
     )
-    raise typer.Exit(carry_out(flow, request, Console()))
+    raise typer.Exit(carry_out(flow, request, Console(), brief=brief))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest, resume_command
 from flows.run_set import RunSet
+from rl_core.files import read_json
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 
@@ -25,13 +26,14 @@ _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.proce
 """Loggers whose messages are shown as they are: the steps, where training continues, and the runs of a set."""
 
 
-def carry_out(flow: str, request: RunRequest, console: Console) -> int:
+def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False) -> int:
     """Run a flow and print how it ended.
 
     Args:
         flow: "baseline", "prepare", "train", "evaluate" or "merge".
         request: The run that the flow is to work on.
         console: Where to print.
+        brief: Do not print the run's name, and its result as one line: others print beside it.
 
     Returns:
         The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
@@ -41,13 +43,14 @@ def carry_out(flow: str, request: RunRequest, console: Console) -> int:
     """
     run = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC)).run
     # The flow itself adds its start to the name of a fresh run.
-    console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
+    if not brief:
+        console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
     with ExitStack() as stack:
         watcher = Watcher(progress=stack.enter_context(_progress(console)))
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
         error = _call(flow, request, watcher.progress)
-    return _say_how_it_ended(flow, watcher.run or run, watcher, error, console)
+    return _say_how_it_ended("brief" if brief else flow, watcher.run or run, watcher, error, console)
 
 
 def _call(name: str, request: RunRequest, progress: Progress) -> BaseException | None:
@@ -146,12 +149,12 @@ class _ConsoleHandler(logging.Handler):
 
 
 def _say_how_it_ended(
-    flow: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
+    told: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
 ) -> int:
     if watcher.completed:
         if error is not None:
             say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
-        _say_result(flow, run, console)
+        _say_result(told, run, console)
         return 0
     if watcher.stop.signum is not None:
         return say_stopped(watcher.stop.signum, resume_command(run), console)
@@ -167,13 +170,20 @@ def say_stopped(signum: int, command: str, console: Console) -> int:
     return 128 + signum
 
 
-def _say_result(flow: str, run: RunDirectory, console: Console) -> None:
-    if flow == "baseline":
+def _say_result(told: str, run: RunDirectory, console: Console) -> None:
+    if told == "brief":
+        _say_headline(run, console)
+    elif told == "baseline":
         print_summary(run, console)
-    elif flow == "evaluate":
+    elif told == "evaluate":
         print_evaluations(run, console)
     else:
         say(console, str(run.root), label="[green]done[/green]")
+
+
+def _say_headline(run: RunDirectory, console: Console) -> None:
+    base, trained = (read_json(run.summary)["evaluation"][model]["accuracy"] for model in ("base", "trained"))
+    say(console, f"held-out accuracy {base:.1%} -> {trained:.1%}, {run.report}", label="[green]done[/green]")
 
 
 def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:

@@ -112,8 +112,9 @@ def _call(
     """Run the process and return its exit status. Its stderr goes into a file; its stdout into lines after a name, if
     there are any."""
     command = [sys.executable, "-m", "flows.cli", "run", "--resume", str(run.root)]
-    environment = {**_environment(), **(lines.variables if lines else {}), **variables}
-    stdout = lines.stream if lines else None
+    environment, stdout = {**_environment(), **variables}, None
+    if lines:
+        command, environment, stdout = [*command, "--brief"], {**environment, **lines.variables}, lines.stream
     # In a session of its own, so that Ctrl-C reaches it once, through this process.
     process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=stdout, stderr=printed)
     with ended_with_this_process(process.pid):

@@ -72,7 +72,9 @@ def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_fac
     done = sightline(*arguments, home=new_home, timeout=1200)
     for (_, expected), run in zip(alone, runs, strict=True):
         assert differences(fingerprint(expected), fingerprint(run)) == []
-        assert any(line.startswith(f"seed {load_config(run.config).seed}: ") for line in done.stdout.splitlines())
+        headline = f"seed {load_config(run.config).seed}: done held-out accuracy "
+        (ended,) = [line for line in done.stdout.splitlines() if line.startswith(headline)]
+        assert str(run.report) in ended
     assert (runs[1].data / "train.parquet").samefile(runs[0].data / "train.parquet"), "the rows were prepared again"
 
 
