@@ -111,10 +111,10 @@ def _call(
 ) -> int:
     """Run the process and return its exit status. Its stderr goes into a file; its stdout into lines after a name, if
     there are any."""
-    command = [sys.executable, "-m", "flows.cli", "run", "--resume", str(run.root)]
-    environment, stdout = {**_environment(), **variables}, None
-    if lines:
-        command, environment, stdout = [*command, "--brief"], {**environment, **lines.variables}, lines.stream
+    brief = ["--brief"] if lines else []
+    command = [sys.executable, "-m", "flows.cli", "run", *brief, "--resume", str(run.root)]
+    environment = {**_environment(), **(lines.variables if lines else {}), **variables}
+    stdout = lines.stream if lines else None
     # In a session of its own, so that Ctrl-C reaches it once, through this process.
     process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=stdout, stderr=printed)
     with ended_with_this_process(process.pid):

@@ -52,7 +52,7 @@ def _together(run: RunDirectory, seed: int, prepared: StageManifest) -> None:
     digests = [stage_digests(load_config(other.config))["prepare"] for other in others]
     is_alone = not all(is_recorded(other, "prepare", one) for other, one in zip(others, digests, strict=True))
     _note(run, f"{seed} starts while another one prepares" if is_alone else f"{seed} starts")
-    sys.stdout.write(f"on {os.environ['CUDA_VISIBLE_DEVICES'] or 'no GPU'}\n")
+    sys.stdout.write(f"on {os.environ['CUDA_VISIBLE_DEVICES'] or 'none'}\n")
     time.sleep(1.0)  # the next one would start meanwhile
     write_manifest(run, prepared)
     if seed < 3:
