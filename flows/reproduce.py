@@ -43,7 +43,7 @@ def reproduce_baselines(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run published baselines one after the other, with one seed or several ones, and compare each with its published
+    """Run published baselines, with one seed or several ones, and compare each with its published
     number and its earlier good runs.
 
     Args:
