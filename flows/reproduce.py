@@ -43,8 +43,8 @@ def reproduce_baselines(
     fresh: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
-    """Run published baselines, with one seed or several ones, and compare each with its published
-    number and its earlier good runs.
+    """Run published baselines, with one seed or several ones, and compare each with its published number and its
+    earlier good runs.
 
     Args:
         baselines: Names of configs/baselines, config files, or `all`.

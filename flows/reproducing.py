@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
-from flows.seed_group import parse_seeds, seeds_text, with_seeds
+from flows.seed_group import parse_seeds, seeds_name, with_seeds
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
@@ -86,7 +86,7 @@ class BaselineSet(RunSet):
         """Name of the set: a digest of what is asked for, the seeds, and the tag. The same name continues the same
         set."""
         digest = digest_of([sorted(self.names), sorted(self.overrides)])
-        seeds = f"seeds-{seeds_text(self.seeds)}" if self.seeds else None
+        seeds = f"seeds-{seeds_name(self.seeds)}" if self.seeds else None
         return "-".join(part for part in (digest, seeds, self.tag) if part)
 
     @property

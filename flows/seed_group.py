@@ -12,11 +12,13 @@ from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
 from rl_core.config.loading import ConfigError, dump_config, load_config, stored_config
 from rl_core.config.run import RunConfig
+from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text, read_json
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import recipe_digest
 
 MOST_SEEDS: Final = 100
+_LONGEST_NAME: Final = 40
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -42,6 +44,12 @@ def seeds_text(seeds: Sequence[int]) -> str:
 def with_seeds(config: RunConfig, seeds: Sequence[int]) -> dict[int, RunConfig]:
     """[seed] -> the config with this seed; no seeds stand for the config's own."""
     return {seed: config.model_copy(update={"seed": seed}) for seed in seeds or [config.seed]}
+
+
+def seeds_name(seeds: Sequence[int]) -> str:
+    """What stands for the seeds in the name of a folder, which must not become too long."""
+    text = seeds_text(seeds)
+    return text if len(text) <= _LONGEST_NAME else f"{len(seeds)}-{digest_of(list(seeds))}"
 
 
 def _ranges(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -94,7 +102,7 @@ class SeedGroup(RunSet):
     @property
     def name(self) -> str:
         """The experiment, the recipe's digest, the seeds, and the tag. The same name continues the same group."""
-        seeds = f"seeds-{seeds_text(self.seeds)}"
+        seeds = f"seeds-{seeds_name(self.seeds)}"
         return "-".join(part for part in (self.config.experiment, recipe_digest(self.config), seeds, self.tag) if part)
 
     def save(self) -> None:

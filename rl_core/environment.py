@@ -25,6 +25,9 @@ ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_s
 """How torch takes memory where there is a GPU, on which the forecast of memory counts: segments grow, and a pinned
 block of more than 1 MiB has the size that was asked for."""
 
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says what a container may use: control groups of version 2 and 1."""
+
 _INTEL_OPENMP = Path(sys.prefix, "lib", "libiomp5.so")
 
 
@@ -54,6 +57,17 @@ def usable_cores() -> int:
     """Number of cores that this process may use. The hardware threads of a core count once, as in torch's own choice
     of a number of threads."""
     return len({_hardware_threads(processor) for processor in os.sched_getaffinity(0)})
+
+
+def usable_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or what a container has of it."""
+    limits = [path.read_text().strip() for path in _MEMORY_LIMITS if path.is_file()]
+    return min(
+        [
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            *(int(limit) for limit in limits if limit.isdecimal()),
+        ]
+    )
 
 
 def _hardware_threads(processor: int) -> str:

@@ -5,7 +5,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final, Self
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -65,6 +65,9 @@ class NamedLines:
 
     def _write(self, lines: list[bytes]) -> None:
         texts = [line.decode(errors="replace").rstrip() for line in lines]
-        # At once, since other threads show the lines of other runs.
-        sys.stdout.write("".join(f"{self._prefix}{text}\n" for text in texts if text))
-        sys.stdout.flush()
+        shown = "".join(f"{self._prefix}{text}\n" for text in texts if text)
+        encoding = sys.stdout.encoding or "utf-8"
+        with suppress(OSError):  # nobody reads them any more, which is no reason to leave the run
+            # At once, since other threads show the lines of other runs.
+            sys.stdout.write(shown.encode(encoding, errors="replace").decode(encoding))
+            sys.stdout.flush()

@@ -123,11 +123,11 @@ def _call(
             try:
                 return process.wait(_SECONDS_BETWEEN_LOOKS)
             except subprocess.TimeoutExpired:
-                if lines:
-                    lines.show()
                 if stop.signum is not None and not told:
                     process.send_signal(stop.signum)
                     told = True
+                if lines:
+                    lines.show()
 
 
 def _environment() -> dict[str, str]:

@@ -21,7 +21,7 @@ from rl_core.planning.places import Need, Place, Places, is_ever_shared
 from rl_core.planning.side_by_side import at_once_words, needs_of, this_machine
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import lock_owner
-from rl_core.stop import StopRequest
+from rl_core.stop import Interrupted, StopRequest
 from tasks.cache.manifests import is_recorded
 from tasks.cache.reuse import is_finished
 from tasks.cache.stages import stage_digests
@@ -69,6 +69,10 @@ def carry_out_runs(
             running.begin(f"{title} {plan.name}".strip(), plan.resolved, place, is_shared=is_shared)
             if is_followed:
                 running.wait_for_data(plan.resolved.run, digest)
+    except Exception as error:
+        if not isinstance(error, Interrupted):
+            logger.error("no further run is started; the set ends when those that were begun have ended: %s", error)
+        raise
     finally:
         running.wait_for_all()
     stop.raise_if_requested()
@@ -111,11 +115,12 @@ class _RunningRuns:
 
     def wait_for_all(self) -> None:
         """Wait until all runs that were begun have ended."""
-        for future in self._begun:
-            future.wait()
+        futures.wait([future.wrapped_future for future in self._begun])
 
     def failures(self) -> list[str | None]:
         """Why each run, all of which have ended, did not finish."""
+        for future in self._begun:
+            future.wait()  # after which it knows the state
         return [_failure(future.state) for future in self._begun]
 
 

@@ -5,9 +5,8 @@ Problems that only the data shows (bad rows, a reward that fails on true answers
 
 import importlib.util
 
-import psutil
-
 from rl_core.config.run import RunConfig
+from rl_core.environment import usable_memory
 from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.attention_rules import attention_problems
 from rl_core.planning.batches import divisibility_problems, row_problems
@@ -115,7 +114,7 @@ def _size_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> lis
 
 
 def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> list[Problem]:
-    host = psutil.virtual_memory().total / GIB
+    host = usable_memory() / GIB
     if gpu is None:
         return memory_problems(config, sizes, available_gib=host, on_gpu=False)
     if gpu.memory_gib is not None:

@@ -4,10 +4,9 @@ there."""
 from collections.abc import Sequence
 from typing import Final
 
-import psutil
-
 from rl_core.config.run import RunConfig
-from rl_core.environment import threads_of_a_worker, usable_cores
+from rl_core.environment import threads_of_a_worker, usable_cores, usable_memory
+from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.gpu import Gpu, find_gpu, visible_gpus
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB
@@ -20,7 +19,7 @@ _ONE_BY_ONE: Final = "one after the other"
 
 def this_machine() -> Machine:
     """What this process may use."""
-    return Machine(gpus=visible_gpus(), cores=usable_cores(), memory_gib=psutil.virtual_memory().total / GIB)
+    return Machine(gpus=visible_gpus(), cores=usable_cores(), memory_gib=usable_memory() / GIB)
 
 
 def needs_of(configs: Sequence[RunConfig]) -> list[Need]:
@@ -43,12 +42,13 @@ def need_of(config: RunConfig, gpu: Gpu | None) -> Need:
 
 
 def _memory_gib(config: RunConfig, gpu: Gpu | None) -> float | None:
-    """The machine's memory that a run takes; None where its model is not here, or is no model."""
+    """The machine's memory that a run takes; None where its model is not here, is no model, or has
+    patterns of adapters that take for ever to match."""
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
         return None  # the run itself says so
-    if sizes is None:
+    if sizes is None or (config.model.lora is not None and pattern_problems(config.model.lora, sizes)):
         return None
     settled = settle(config, sizes, gpu).config
     return memory_forecast(settled, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None).machine_gib

@@ -9,6 +9,7 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.reproduction import Drift, drift_from
 from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import ComparedRun, RunGroup
 from tasks.comparison.stragglers import Straggler, stragglers
@@ -74,9 +75,9 @@ def _judge(member: Member) -> BaselineResult:
     )
     if not measured:
         return found
-    found = dataclasses.replace(
-        found, reproduction=judge_runs(measured, member.baseline), stragglers=_stragglers(list(measured.values()))
-    )
+    found = dataclasses.replace(found, reproduction=judge_runs(measured, member.baseline))
+    if len(measured) > 1:
+        found = dataclasses.replace(found, stragglers=_stragglers(list(measured.values())))
     return _against_good_runs(found, list(measured.values()))
 
 
@@ -94,6 +95,8 @@ def _measured(member: Member) -> tuple[dict[int, MeasuredRun], dict[int, str]]:
             continue
         try:
             found = read_measured(run)
+            if len(member.runs) > 1:
+                read(run.metrics)  # which the page of the seeds shows
         except (ValueError, OSError) as error:
             failures[seed] = f"its folder cannot be read: {error}"
             continue

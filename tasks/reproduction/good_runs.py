@@ -42,7 +42,7 @@ def _good_runs(folder: Path) -> list[GoodRuns]:
         try:
             record = dict(read_json(path))
             names = _judged_together(record, path.parent.name)
-            if stored_status(record) == "good" and names not in found:
+            if names and stored_status(record) == "good" and names not in found:
                 found[names] = tuple(read_finished(RunDirectory(folder / name)) for name in names)
         except (ConfigError, OSError, ValueError, TypeError, KeyError):
             continue  # a run lost its report, is damaged, or its config has keys that are no longer known

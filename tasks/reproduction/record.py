@@ -59,9 +59,9 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
     conclusion = Conclusion(name=name, results=judge_set(members), page=page)
     shown = reproduction_page(name, conclusion.results, command=command)
     atomic_write_text(page, redact(render_reproduction(shown)))
+    atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     for member, result in zip(members, conclusion.results, strict=True):
         conclude_baseline_seeds(result, member.config, page, set_name=name)
-    atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     if address := mlflow_address(members[0].config.tracking):
         show_conclusion(conclusion, mlflow_uri=address)
     return conclusion
@@ -102,7 +102,7 @@ def _accuracy_metrics(name: str, found: Reproduction) -> dict[str, float]:
         return mean
     low, high = found.trained.over_seeds
     by_seed = zip(found.seeds, found.trained.by_seed, strict=True)
-    seeds = {f"accuracy/{name}/seed {seed}": accuracy for seed, accuracy in by_seed}
+    seeds = {f"accuracy_by_seed/{name}/seed {seed}": accuracy for seed, accuracy in by_seed}
     return {**mean, f"ci95_low/{name}": low, f"ci95_high/{name}": high, **seeds}
 
 

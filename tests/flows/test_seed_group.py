@@ -61,6 +61,12 @@ def test_seeds_are_written_as_they_are_read(seeds: set[int]) -> None:
     assert parse_seeds(seeds_text(sorted(seeds))) == tuple(sorted(seeds))
 
 
+def test_many_seeds_make_no_long_name(tmp_path: Path) -> None:
+    odd = ",".join(str(seed) for seed in range(1, 200, 2))
+    names = {group_of(tmp_path, seeds=seeds).name for seeds in ("1-5", odd, odd.replace("199", "201"))}
+    assert len(names) == 3 and all(len(name) < 100 for name in names)
+
+
 def test_a_member_is_the_run_that_the_config_leads_to_with_its_seed(tmp_path: Path) -> None:
     group = group_of(tmp_path, overrides=["rollout.n=2"], seeds="2-3")
     alone = [resolve_run(SMALL, ["rollout.n=2", f"seed={seed}"], runs_dir=tmp_path) for seed in (2, 3)]

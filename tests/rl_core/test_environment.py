@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from rl_core import environment
-from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, disable_telemetry, threads_of_a_worker, usable_cores
+from rl_core.environment import (
+    ALLOCATOR,
+    TELEMETRY_OFF,
+    disable_telemetry,
+    threads_of_a_worker,
+    usable_cores,
+    usable_memory,
+)
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -102,6 +109,20 @@ def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
     if asked is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert threads_of_a_worker(workers, fixed=fixed) == threads
+
+
+def test_a_container_has_no_more_memory_than_its_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    limits = (tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes")
+    monkeypatch.setattr(environment, "_MEMORY_LIMITS", limits)
+    whole = usable_memory()
+    assert whole > 2**29
+    for path, text, usable in (
+        (limits[0], "max", whole),
+        (limits[1], f"{2**62}", whole),
+        (limits[0], "1048576", 2**20),
+    ):
+        path.write_text(f"{text}\n")
+        assert usable_memory() == usable
 
 
 def test_the_hardware_threads_of_a_core_count_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """What processes print side by side: whole lines, each after the name of its run."""
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -25,6 +27,20 @@ def test_every_line_comes_whole_and_once_after_the_name(capsys: pytest.CaptureFi
         lines.show()
         prints(" last words", lines)
     assert capsys.readouterr().out == "seed 2: step 16: 96 °\nseed 2: and the last words\n"
+
+
+def test_nobody_who_reads_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `| head`, or for a terminal of another encoding."""
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w", encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    with NamedLines.of("seed 2") as lines:
+        prints("96 °\n", lines)
+        lines.show()
+        prints("and on\n", lines)
+    with suppress(BrokenPipeError):
+        stream.close()
 
 
 def test_a_terminal_has_room_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:

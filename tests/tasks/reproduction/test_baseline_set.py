@@ -174,6 +174,15 @@ def test_a_seed_that_stayed_behind_is_named(tmp_path: Path) -> None:
     assert result.reasons[-1] == "seed 3 stayed behind: its metrics show no cause"
 
 
+def test_a_seed_with_damaged_metrics_keeps_no_other_from_its_result(tmp_path: Path) -> None:
+    member = week_of_seeds(tmp_path, 1, {1: 290, 2: 290})
+    with member.runs[2].metrics.open("a") as metrics:
+        metrics.write("no number\n{}\n")
+    result = judged(member)
+    assert result.reasons[0].startswith("seed 2 has no result: its folder cannot be read")
+    assert (result.status, result.reproduction.seeds) == ("failed", (1,))
+
+
 def test_a_seed_that_was_asked_other_items_is_no_repetition(tmp_path: Path) -> None:
     member = week_of_seeds(tmp_path, 1, {1: 290, 2: 290})
     write_evaluation(member.runs[2].evaluation("trained"), {"sampled": make_items("+-", mode="sampled")})
@@ -295,9 +304,9 @@ def test_the_metrics_tell_seeds_apart_where_there_are_several(tmp_path: Path) ->
             "alarms": 0,
             f"accuracy/{UNPUBLISHED}": 290 / 601,
             f"accuracy/{name}": 290 / 601,
-            f"accuracy/{name}/seed 1": 290 / 601,
-            f"accuracy/{name}/seed 2": 294 / 601,
-            f"accuracy/{name}/seed 3": 286 / 601,
+            f"accuracy_by_seed/{name}/seed 1": 290 / 601,
+            f"accuracy_by_seed/{name}/seed 2": 294 / 601,
+            f"accuracy_by_seed/{name}/seed 3": 286 / 601,
             f"ci95_low/{name}": 0.466,
             f"ci95_high/{name}": 0.499,
         },

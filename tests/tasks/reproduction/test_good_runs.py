@@ -90,7 +90,8 @@ def test_a_run_that_nobody_can_read_any_more_says_nothing(tmp_path: Path) -> Non
     judged(tmp_path, 2).stage_manifest("report").unlink()
     atomic_write_json(judged(tmp_path, 3).reproduction, {"status": "good", "runs": [{"seed": 1}]})
     atomic_write_json(judged(tmp_path, 4).reproduction, {"status": "good", "runs": 5})
-    assert before(run_of(week(tmp_path, 5, 290))) == []
+    atomic_write_json(judged(tmp_path, 5).reproduction, {"status": "good", "runs": []})
+    assert before(run_of(week(tmp_path, 6, 290))) == []
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
