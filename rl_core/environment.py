@@ -61,13 +61,9 @@ def usable_cores() -> int:
 
 def usable_memory() -> int:
     """Bytes of memory that this process may use: the machine's, or what a container has of it."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [path.read_text().strip() for path in _MEMORY_LIMITS if path.is_file()]
-    return min(
-        [
-            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            *(int(limit) for limit in limits if limit.isdecimal()),
-        ]
-    )
+    return min([whole, *(int(limit) for limit in limits if limit.isdecimal())])
 
 
 def _hardware_threads(processor: int) -> str:
