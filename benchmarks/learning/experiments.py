@@ -32,8 +32,8 @@ _QUICKSTART: Final[Mapping[str, Experiment]] = {
     "quickstart-one-thread": Experiment(threads=1),
     "quickstart-four-threads": Experiment(threads=4),
     "two-workers": Experiment(overrides=("cluster={devices: 2, sharding: none}",), threads=1),
-    "one-step-off": Experiment(overrides=(_ONE_OFF,)),
-    "one-step-off-uncorrected": Experiment(overrides=(_ONE_OFF, "algorithm.old_log_probs=engine")),
+    "one-step-off": Experiment(overrides=(_ONE_OFF,), threads=1),
+    "one-step-off-uncorrected": Experiment(overrides=(_ONE_OFF, "algorithm.old_log_probs=engine"), threads=1),
     "split-one-step-off": Experiment(overrides=(_ONE_OFF, "cluster={devices: 2, placement: split}"), threads=1),
 }
 
