@@ -65,7 +65,7 @@ class Learned:
         interval = mean_interval(final)
         if interval is None:
             return f"{final[0]:.3f} with one seed"
-        low, high = interval
+        low, high = max(0.0, interval[0]), min(1.0, interval[1])
         return (
             f"mean {fmean(final):.3f} over {len(final)} seeds (95 %: {low:.3f} to {high:.3f}), "
             f"lowest {min(final):.3f}, median {median(final):.3f}, highest {max(final):.3f}"
