@@ -50,7 +50,7 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
         error = _call(flow, request, watcher.progress)
-    return _say_how_it_ended("brief" if brief else flow, watcher.run or run, watcher, error, console)
+    return _say_how_it_ended(flow, watcher.run or run, watcher, error, console, brief=brief)
 
 
 def _call(name: str, request: RunRequest, progress: Progress) -> BaseException | None:
@@ -149,12 +149,15 @@ class _ConsoleHandler(logging.Handler):
 
 
 def _say_how_it_ended(
-    told: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console
+    flow: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console, *, brief: bool
 ) -> int:
     if watcher.completed:
         if error is not None:
             say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
-        _say_result(told, run, console)
+        if brief:
+            _say_headline(run, console)
+        else:
+            _say_result(flow, run, console)
         return 0
     if watcher.stop.signum is not None:
         return say_stopped(watcher.stop.signum, resume_command(run), console)
@@ -170,12 +173,10 @@ def say_stopped(signum: int, command: str, console: Console) -> int:
     return 128 + signum
 
 
-def _say_result(told: str, run: RunDirectory, console: Console) -> None:
-    if told == "brief":
-        _say_headline(run, console)
-    elif told == "baseline":
+def _say_result(flow: str, run: RunDirectory, console: Console) -> None:
+    if flow == "baseline":
         print_summary(run, console)
-    elif told == "evaluate":
+    elif flow == "evaluate":
         print_evaluations(run, console)
     else:
         say(console, str(run.root), label="[green]done[/green]")

@@ -109,12 +109,12 @@ def judge_reproduction(
 
 
 def _outcome(published: PublishedConfig, trained: GroupAccuracy, band: Interval) -> Outcome:
-    by_mean = _outcome_of(published, trained.mean, band)
-    ends = {_outcome_of(published, end, band) for end in trained.over_seeds or ()}
+    by_mean = _side_of_band(published, trained.mean, band)
+    ends = {_side_of_band(published, end, band) for end in trained.over_seeds or ()}
     return by_mean if by_mean == "reproduced" or ends <= {by_mean} else "undecided"
 
 
-def _outcome_of(published: PublishedConfig, accuracy: float, band: Interval) -> Outcome:
+def _side_of_band(published: PublishedConfig, accuracy: float, band: Interval) -> Outcome:
     low, high = band
     if accuracy < low:
         return "below"

@@ -42,8 +42,8 @@ def need_of(config: RunConfig, gpu: Gpu | None) -> Need:
 
 
 def _memory_gib(config: RunConfig, gpu: Gpu | None) -> float | None:
-    """The machine's memory that a run takes; None where its model is not here, is no model, or has
-    patterns of adapters that take for ever to match."""
+    """The machine's memory that a run takes; None where its model is not here or is no model, and where patterns of
+    adapters take for ever to match."""
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
