@@ -96,7 +96,7 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 
 docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
 	$(BIN)/python -m rl_core.config.reference docs/configuration.md
-	$(BIN)/python -m rl_core.easyr1.page docs/migration.md
+	$(BIN)/python -m tools.easyr1.page docs/migration.md
 	$(BIN)/python -m rl_core.planning.gpu_table docs/memory.md
 	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
 	$(BIN)/python docs/rooms.py docs/images/rooms.svg

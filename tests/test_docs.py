@@ -9,7 +9,9 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = sorted(
-    path for room in ("rl_core", "tasks", "flows", "tests", "benchmarks") for path in (REPOSITORY / room).rglob("*.py")
+    path
+    for room in ("rl_core", "tasks", "flows", "tools", "tests", "benchmarks")
+    for path in (REPOSITORY / room).rglob("*.py")
 )
 """Every Python file whose docstrings may name a section."""
 REFERENCE = re.compile(r'(docs/[\w-]+\.md),\s+"([^"]+)"')

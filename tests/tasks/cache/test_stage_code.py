@@ -11,7 +11,6 @@ from tasks.cache.stage_code import NO_RESULT, STAGE_CODE, code_of
 
 AROUND = (
     "flows",
-    "rl_core.easyr1",
     "rl_core.storage",
     "rl_core.tracking",
     *(

@@ -8,11 +8,9 @@ import pytest
 import yaml
 
 from rl_core.config.run import RunConfig
-from rl_core.easyr1.importer import Imported, import_easyr1
-from rl_core.easyr1.table import KEYS
-from tests.rl_core.easyr1.cases import CASES, CASES_WITHOUT_A_FILE
-from tests.rl_core.easyr1.example import every_key
-from tests.rl_core.easyr1.meaning import (
+from tests.tools.easyr1.cases import CASES, CASES_WITHOUT_A_FILE
+from tests.tools.easyr1.example import every_key
+from tests.tools.easyr1.meaning import (
     WITHOUT_EFFECT,
     Reference,
     command_line,
@@ -21,6 +19,8 @@ from tests.rl_core.easyr1.meaning import (
     sightline_config,
     told,
 )
+from tools.easyr1.importer import Imported, import_easyr1
+from tools.easyr1.table import KEYS
 
 FILES = {
     "examples/format_prompt/math.jinja": "{{ content }} Put the answer into a box.",

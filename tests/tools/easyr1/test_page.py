@@ -7,9 +7,9 @@ import pytest
 from pydantic import BaseModel
 
 from rl_core.config.run import RunConfig
-from rl_core.easyr1.page import migration_page
-from rl_core.easyr1.table import KEYS
-from tests.rl_core.easyr1.example import dotted, every_key
+from tests.tools.easyr1.example import dotted, every_key
+from tools.easyr1.page import migration_page
+from tools.easyr1.table import KEYS
 
 PAGE = Path(__file__).parents[3] / "docs" / "migration.md"
 

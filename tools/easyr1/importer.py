@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from rl_core.config.loading import ConfigError, Tree, apply_override, read_yaml, resolve_location
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import dump_yaml
-from rl_core.easyr1.key import EasyR1Config, NoEquivalent, Refused
-from rl_core.easyr1.table import ALWAYS, KEYS
-from rl_core.easyr1.values import read_value
 from rl_core.redaction import redact
 from rl_core.section import without_secrets
+from tools.easyr1.key import EasyR1Config, NoEquivalent, Refused
+from tools.easyr1.table import ALWAYS, KEYS
+from tools.easyr1.values import read_value
 
 _UNKNOWN = "not a known key of EasyR1 (docs/migration.md lists all of them)"
 

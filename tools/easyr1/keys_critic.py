@@ -1,6 +1,6 @@
 """EasyR1's `worker.critic` section, without the keys of sharding and offloading."""
 
-from rl_core.easyr1.conversions import (
+from tools.easyr1.conversions import (
     or_zero,
     same_body,
     under,
@@ -9,7 +9,7 @@ from rl_core.easyr1.conversions import (
     when_critic,
     whole_critic,
 )
-from rl_core.easyr1.key import Convert, Key, converted, needless
+from tools.easyr1.key import Convert, Key, converted, needless
 
 _AS_POLICY = "The same as for the policy."
 

@@ -1,0 +1,1 @@
+"""Programs beside the pipeline, which nothing in it needs: the import of other configs."""
