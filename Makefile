@@ -95,9 +95,9 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 	$(BIN)/python -m benchmarks.versus_trl
 
 docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
-	$(BIN)/python -m rl_core.config.reference docs/configuration.md
+	$(BIN)/python -m tools.docs.reference docs/configuration.md
 	$(BIN)/python -m tools.easyr1.page docs/migration.md
-	$(BIN)/python -m rl_core.planning.gpu_table docs/memory.md
+	$(BIN)/python -m tools.docs.gpu_table docs/memory.md
 	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
 	$(BIN)/python docs/rooms.py docs/images/rooms.svg
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.gpu_memory_cases import CHOSEN, Case, forecast
-from rl_core.planning.gpu_table import put_between
+from tools.docs.gpu_table import put_between
 
 RESULT: Final = Path(__file__).parent / "results" / "gpu_memory.json"
 

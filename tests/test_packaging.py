@@ -53,6 +53,12 @@ def test_every_import_is_a_declared_dependency() -> None:
     assert not undeclared
 
 
+def test_a_wheel_has_every_package_that_the_import_contracts_name() -> None:
+    tool = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]
+    assert set(tool["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(PACKAGES)
+    assert set(tool["importlinter"]["root_packages"]) == set(PACKAGES)
+
+
 def test_every_dependency_is_pinned_once() -> None:
     extras = PROJECT["optional-dependencies"]
     wanted = {normalised(requirement) for group in extras.values() for requirement in group}

@@ -1,4 +1,4 @@
-"""How many GPUs a model takes, beside EasyR1's published table: `python -m rl_core.planning.gpu_table docs/memory.md`
+"""How many GPUs a model takes, beside EasyR1's published table: `python -m tools.docs.gpu_table docs/memory.md`
 writes the table of that page anew, and `sightline plan --table` prints it."""
 
 import sys

@@ -1,0 +1,1 @@
+"""Writers of tables and pages of the documentation (`make docs`)."""
