@@ -1,15 +1,21 @@
-"""The base class of all configuration sections."""
+"""The base class of all configuration sections, and sections that are chosen by their `type`."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final, get_args
 
-from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
 from pydantic_core import PydanticCustomError
 
+from rl_core.problem import Problem
 from rl_core.redaction import HIDDEN, redact
 
-SECRET_ERROR = "secret"
+TYPE: Final = "type"
+"""The key by which a section is chosen."""
+
+SECRET_ERROR: Final = "secret"
 """The type of pydantic errors whose input must not be shown."""
 
 Kwargs = dict[str, JsonValue]
@@ -29,6 +35,10 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with the values of this section, beyond the bounds of single ones."""
+        yield from ()
+
     @field_validator("*")
     @classmethod
     def _whole_numbers_have_64_bits(cls, value: Any) -> Any:
@@ -36,6 +46,58 @@ class Section(BaseModel):
         if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in _parts_of(value)):
             raise PydanticCustomError("beyond_64_bits", "Input should be a whole number of at most 64 bits")
         return value
+
+
+def problems_in(value: Any, key: str = "") -> Iterator[Problem]:
+    """The problems of a section and of all sections inside it, or of a list or mapping of sections.
+
+    Args:
+        value: The section; any other value has no problems.
+        key: Its dotted key; empty for the whole config.
+    """
+    match value:
+        case Section():
+            yield from (problem.below(key) for problem in value.problems())
+            inside: Iterable[tuple[object, Any]] = value
+        case Mapping():
+            inside = value.items()
+        case tuple():
+            inside = enumerate(value)
+        case _:
+            return
+    for name, item in inside:
+        yield from problems_in(item, f"{key}.{name}" if key else f"{name}")
+
+
+Choices = Mapping[str, type[Section]]
+"""`type` -> section."""
+
+
+def choices_in(names: Mapping[str, object], base: type[Any]) -> Choices:
+    """The sections among a module's `names` that a config can choose: subclasses of `base` with a `type` of their
+    own."""
+    classes = (value for value in names.values() if isinstance(value, type))
+    sections = (each for each in classes if issubclass(each, Section) and issubclass(each, base))
+    return {kind_of(section): section for section in sections if get_args(section.model_fields[TYPE].annotation)}
+
+
+def kind_of(section: type[BaseModel]) -> str:
+    """The `type` of a section."""
+    return str(get_args(section.model_fields[TYPE].annotation)[0])
+
+
+def has_option(choices: Choices, kind: object, name: str) -> bool:
+    """Whether there is a section of this `type`, and it has a key of this name."""
+    return isinstance(kind, str) and kind in choices and name in choices[kind].model_fields
+
+
+def one_of(choices: Choices, *, default: str) -> Any:
+    """The annotation of a field for one of these sections. A mapping without a `type` gets the `default`."""
+
+    def with_type(value: Any) -> Any:
+        return {TYPE: default, **value} if isinstance(value, Mapping) else value
+
+    return Annotated[reduce(or_, choices.values()), Field(discriminator=TYPE), BeforeValidator(with_type)]
 
 
 def _parts_of(value: Any) -> Iterator[Any]:

@@ -8,7 +8,7 @@ import logging
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.planning.problem import raise_if_fatal
+from rl_core.problem import raise_if_fatal
 from tasks.cache.manifests import is_recorded
 from tasks.context import current_context, named
 from tasks.planning.node_problems import node_problems

@@ -16,7 +16,7 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.planning.batches import BatchPlan, batch_plan
-from rl_core.planning.problem import raise_if_fatal
+from rl_core.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from pydantic import field_validator
 
-from rl_core.algorithms.section import AlgorithmSection, OptionProblem
+from rl_core.algorithms.section import AlgorithmSection
+from rl_core.problem import Problem
 from rl_core.section import Kwargs, refuse_secrets
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.function import file_named, find_function, nearest
@@ -55,15 +56,15 @@ class CustomFunction(AlgorithmSection):
             told = failure_text(error, find_function(absolute).file.parent)
             raise ValueError(f"{self.function}: {told}") from error
 
-    def problems(self) -> Iterator[OptionProblem]:
+    def problems(self) -> Iterator[Problem]:
         """Why the function cannot be called, as far as its source tells; it is not run."""
         try:
             definition = find_function(self.function).text.functions.get(self.label)
         except ValueError as error:
-            yield OptionProblem("function", f"{error}", "correct the path or the name")
+            yield Problem("function", f"{error}", "correct the path or the name")
             return
         if isinstance(definition, ast.AsyncFunctionDef):
-            yield OptionProblem("function", f"`{self.label}` is an `async def`", "name a plain function")
+            yield Problem("function", f"`{self.label}` is an `async def`", "name a plain function")
         elif definition is not None and not definition.decorator_list:  # a decorator may change the arguments
             yield from _argument_problems(definition, self.kwargs)
 
@@ -78,12 +79,12 @@ def _loaded(function: str) -> Callable[..., Any]:
     return find_function(function).load()
 
 
-def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[OptionProblem]:
+def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[Problem]:
     """Problems of a function without a parameter for its input, with unknown arguments, or with missing arguments."""
     name, arguments = definition.name, definition.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     if not by_place and arguments.vararg is None:
-        yield OptionProblem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
+        yield Problem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
         return
     optional = len(arguments.defaults)
     wanted = [each.arg for each in by_place[1 : len(by_place) - optional]]
@@ -91,7 +92,7 @@ def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]
     wanted += [each.arg for each, default in pairs if default is None]
     taken = [each.arg for each in (*by_place[1:], *arguments.kwonlyargs) if each not in arguments.posonlyargs]
     if missing := [each for each in wanted if each not in kwargs]:
-        yield OptionProblem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
+        yield Problem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
     if arguments.kwarg is None and (unknown := [each for each in kwargs if each not in taken]):
         hint = nearest(unknown[0], taken)
-        yield OptionProblem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")
+        yield Problem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")

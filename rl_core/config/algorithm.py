@@ -13,8 +13,7 @@ from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.algorithms.losses import LOSSES, PPOLoss
 from rl_core.algorithms.policy_loss import PolicyLossSection
 from rl_core.algorithms.section import AlgorithmSection
-from rl_core.choice import one_of
-from rl_core.section import Section
+from rl_core.section import Section, one_of
 
 DEFAULT_TYPES: Final = {"advantage": "grpo", "loss": "ppo", "online_filtering": "bounds"}
 """The `type` of a section that names none."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rl_core.algorithms.estimators import ESTIMATORS
 from rl_core.algorithms.filters import BoundsFilter
 from rl_core.algorithms.losses import LOSSES
-from rl_core.choice import TYPE, Choices, has_option, kind_of
+from rl_core.section import TYPE, Choices, has_option, kind_of
 
 Tree = Mapping[str, Any]
 

@@ -13,14 +13,13 @@ from typing import Any, Final, Union, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from rl_core.choice import TYPE
 from rl_core.config.algorithm import DEFAULT_TYPES
 from rl_core.config.former_algorithm import downgraded, former_keys, now_called, upgraded
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
 from rl_core.redaction import HIDDEN, redact
-from rl_core.section import SECRET_ERROR, names_a_secret, without_secrets
+from rl_core.section import SECRET_ERROR, TYPE, names_a_secret, without_secrets
 from rl_core.wording import MOST_SHOWN, shortened
 
 logger = logging.getLogger(__name__)

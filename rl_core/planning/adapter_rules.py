@@ -10,8 +10,8 @@ from typing import Final
 from rl_core.config.model import LoraConfig
 from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.model_sizes import ModelSizes, sizes_of_config
-from rl_core.planning.problem import Problem
 from rl_core.planning.training_state import is_adapted
+from rl_core.problem import Problem
 from rl_core.wording import shortened
 
 SECONDS: Final = 3.0

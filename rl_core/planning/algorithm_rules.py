@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
 from rl_core.config.run import RunConfig
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 
 def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     """Every rule that the config breaks."""
-    yield from _option_problems(config)
     yield from _advantage_problems(config)
     yield from _critic_problems(config)
     yield from _filter_problems(config)
@@ -17,13 +16,6 @@ def algorithm_problems(config: RunConfig) -> Iterator[Problem]:
     yield from _off_policy_problems(config)
     if config.rollout.staleness:
         yield from _staleness_problems(config)
-
-
-def _option_problems(config: RunConfig) -> Iterator[Problem]:
-    """Problems that loss, estimator and filter find in their own options."""
-    for key, section in config.algorithm.sections():
-        for found in section.problems():
-            yield Problem(where=f"{key}.{found.key}", what=found.what, fix=found.fix, fatal=found.fatal)
 
 
 def _advantage_problems(config: RunConfig) -> Iterator[Problem]:

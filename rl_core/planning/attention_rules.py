@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 from rl_core.config.model import ModelConfig
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 Backend = Literal["sdpa", "varlen", "flash"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ActorConfig, CriticConfig, experience_sequences, update_sequences
-from rl_core.planning.problem import Problem, raise_if_fatal
+from rl_core.problem import Problem, raise_if_fatal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

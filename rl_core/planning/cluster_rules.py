@@ -8,9 +8,9 @@ from rl_core.config.run import RunConfig
 from rl_core.environment import usable_cores
 from rl_core.planning.batches import prompts_a_draw
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.problem import Problem
 from rl_core.planning.sequence_rules import sequence_problems
 from rl_core.planning.tensor_rules import generator_problems
+from rl_core.problem import Problem
 
 
 def cluster_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from rl_core.config.run import RunConfig
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
 from rl_core.planning.training_state import BYTES, rl_training_state, whole_training_state
+from rl_core.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

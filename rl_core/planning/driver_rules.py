@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rl_core.planning.gpu import Gpu, driver_version
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 FIRST_DRIVERS: Final = {12: 525, 13: 580}
 """[major version of CUDA] -> the first driver for Linux that runs what was built with it (NVIDIA, "CUDA Compatibility",

@@ -11,7 +11,7 @@ from rl_core.planning.engine_memory import engine_part, sequence_bytes
 from rl_core.planning.fitting_changes import MemoryLimit, changes_to_more_gpus, fitting_changes
 from rl_core.planning.memory_rows import GIB, MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 
 def memory_problems(

@@ -6,8 +6,8 @@ from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.planning.adapter_rules import adapter_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
 from rl_core.planning.tiny_model import tiny_size_problems
+from rl_core.problem import Problem
 
 # What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py).
 _CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)

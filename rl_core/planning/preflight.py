@@ -16,7 +16,6 @@ from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import memory_problems, position_problem
 from rl_core.planning.model_rules import engine_problems, missing_part_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
-from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.sequence_rules import head_problems
 from rl_core.planning.source_rules import (
@@ -24,10 +23,10 @@ from rl_core.planning.source_rules import (
     model_path_problems,
     offline_problems,
     overlap_problems,
-    setting_problems,
     weight_problems,
 )
 from rl_core.planning.tensor_rules import generator_part_problems
+from rl_core.problem import Problem
 
 
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
@@ -43,7 +42,6 @@ def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
         *cluster_problems(config, gpu),
         *_known_row_problems(config),
         *file_problems(config),
-        *setting_problems(config),
         *overlap_problems(config),
         *weight_problems(config),
         *offline_problems(config),

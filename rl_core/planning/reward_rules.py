@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rl_core.config.reward import RewardChoice
 from rl_core.config.run import RunConfig
-from rl_core.planning.problem import Problem
 from rl_core.planning.reward_components import COMPONENTS, components_of
+from rl_core.problem import Problem
 from rl_core.user_code.function import is_user_function
 from rl_core.wording import shortened
 

@@ -9,8 +9,9 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.model_rules import model_problems
-from rl_core.planning.problem import Problem
 from rl_core.planning.reward_rules import reward_problems
+from rl_core.problem import Problem
+from rl_core.section import problems_in
 
 # The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
 _BFLOAT16_GAP = 1e-2
@@ -20,6 +21,7 @@ _BFLOAT16_MEAN_GAP = 1e-3
 def value_problems(config: RunConfig) -> list[Problem]:
     """Every rule between values that the config breaks."""
     return [
+        *problems_in(config),
         *_trainer_problems(config),
         *_tolerance_problems(config),
         *_data_problems(config),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 _KEY = "cluster.sequence_parallel_size"
 

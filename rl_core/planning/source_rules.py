@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.files import NOTHING_THERE, files_named, why_no_file
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.sources.source import DataSource
 from rl_core.user_code.function import file_named
 from rl_core.wording import shortened
@@ -73,15 +73,6 @@ def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
     for key, source in configured_sources(config):
         for field, path, kind in source.paths():
             yield f"{key}.{field}", path, kind
-
-
-def setting_problems(config: RunConfig) -> list[Problem]:
-    """Problems that the data sources find in their own settings."""
-    return [
-        Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
-        for key, source in configured_sources(config)
-        for problem in source.setting_problems()
-    ]
 
 
 def overlap_problems(config: RunConfig) -> list[Problem]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.problem import Problem
 from rl_core.planning.sequence_rules import one_of_those_that_fit, why_heads_not_shared
+from rl_core.problem import Problem
 
 _KEY = "cluster.tensor_parallel_size"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rl_core.config.model import Family, TinyModel
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 MAX_POSITIONS: Final = 32768
 """Longest sequence of a tiny model, in tokens."""

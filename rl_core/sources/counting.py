@@ -8,9 +8,10 @@ from PIL import Image
 from pydantic import Field
 
 from rl_core.digests import digest_of
+from rl_core.problem import Problem
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.rows import BadRow, Row
-from rl_core.sources.source import DataSource, Glance, SettingProblem
+from rl_core.sources.source import DataSource, Glance
 
 if TYPE_CHECKING:
     from rl_core.sources.scene_layout import Scene
@@ -64,31 +65,31 @@ class CountingSource(DataSource):
         """Number of scenes."""
         return self.size
 
-    def setting_problems(self) -> Iterator[SettingProblem]:
+    def problems(self) -> Iterator[Problem]:
         """Settings that contradict each other."""
         if self.min_objects > self.max_objects:
-            yield SettingProblem(
-                key="min_objects",
+            yield Problem(
+                where="min_objects",
                 what=f"{self.min_objects} is above max_objects {self.max_objects}",
                 fix="lower it, or raise max_objects",
             )
         low, high = self.object_size
         if not 0.0 < low <= high < 0.5:
-            yield SettingProblem(
-                key="object_size",
+            yield Problem(
+                where="object_size",
                 what=f"{list(self.object_size)} is no range of radii",
                 fix="give the smallest and the largest radius, both above 0 and below 0.5",
             )
         dim, bright = self.lighting
         if not 0.0 < dim <= bright <= _MOST_LIGHT:
-            yield SettingProblem(
-                key="lighting",
+            yield Problem(
+                where="lighting",
                 what=f"{list(self.lighting)} is no range of light",
                 fix=f"give the weakest and the strongest light, both above 0 and at most {_MOST_LIGHT:g}",
             )
         if self.question.count(IMAGE_PLACE) != 1:
-            yield SettingProblem(
-                key="question",
+            yield Problem(
+                where="question",
                 what=f"{self.question!r} does not have exactly one {IMAGE_PLACE}",
                 fix="mark the place of the scene once",
             )
@@ -113,8 +114,8 @@ class CountingReader:
     source: CountingSource
 
     def __post_init__(self) -> None:
-        for key, what, fix in self.source.setting_problems():
-            raise ValueError(f"data source counting.{key}: {what}; {fix}")
+        for problem in self.source.problems():
+            raise ValueError(f"data source counting.{problem}")
 
     @property
     def name(self) -> str:

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, field_validator
 
 from rl_core.digests import digest_of
+from rl_core.problem import Problem
 from rl_core.section import Kwargs, refuse_secrets
 from rl_core.sources.columns import Columns, RowParser
 from rl_core.sources.rows import BadRow, Row
-from rl_core.sources.source import DataSource, Glance, NamedPath, SettingProblem, SourceFiles
+from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
 from rl_core.user_code.function import UserFunction, file_named, find_function, nearest
 
 FINGERPRINT: Final = "fingerprint"
@@ -89,21 +90,21 @@ class CustomSource(DataSource):
         """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
-    def setting_problems(self) -> Iterator[SettingProblem]:
+    def problems(self) -> Iterator[Problem]:
         """A function that does not exist, or arguments that do not fit it. Its file is read and not run."""
         try:
             function = find_function(self.function)
         except ValueError as error:
-            yield SettingProblem("function", str(error), "correct the path or the name")
+            yield Problem("function", str(error), "correct the path or the name")
             return
         definition = function.text.functions.get(function.name)
         if definition is not None:
             yield from _argument_problems(definition, self.kwargs)
 
-    def trial_problems(self) -> Iterator[SettingProblem]:
+    def trial_problems(self) -> Iterator[Problem]:
         """Problems that the first rows show, which are read twice, and problems that the file's function `problems`
         returns."""
-        if any(self.setting_problems()):
+        if any(self.problems()):
             return  # which say it already
         first = self.first_rows(_ROWS_TRIED)
         fix = "correct the function, or its arguments in kwargs"
@@ -111,7 +112,7 @@ class CustomSource(DataSource):
             what = [*_row_problems(list(first.open()), list(first.open())), *self._own_problems()]
         except ValueError as error:
             what = [str(error)]
-        yield from (SettingProblem("function", text, fix) for text in what)
+        yield from (Problem("function", text, fix) for text in what)
 
     def paths(self) -> Iterator[NamedPath]:
         """The folder of the media."""
@@ -270,10 +271,10 @@ def _plain(value: object) -> object:
 
 def _argument_problems(
     definition: ast.FunctionDef | ast.AsyncFunctionDef, kwargs: Mapping[str, object]
-) -> Iterator[SettingProblem]:
+) -> Iterator[Problem]:
     """Arguments that a function does not take, and required arguments that are missing."""
     if isinstance(definition, ast.AsyncFunctionDef):
-        yield SettingProblem("function", f"`{definition.name}` is an `async def`", "name a plain function")
+        yield Problem("function", f"`{definition.name}` is an `async def`", "name a plain function")
         return
     if definition.decorator_list:
         return  # which may take other arguments
@@ -287,10 +288,10 @@ def _argument_problems(
     ]
     taken = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
     if missing := [name for name in wanted if name not in kwargs]:
-        yield SettingProblem("kwargs", f"`{definition.name}` wants {', '.join(missing)}", "give them a value")
+        yield Problem("kwargs", f"`{definition.name}` wants {', '.join(missing)}", "give them a value")
     if arguments.kwarg is None and (unknown := [name for name in kwargs if name not in taken]):
         named = f"`{definition.name}` takes no {', '.join(unknown)}{nearest(unknown[0], taken)}"
-        yield SettingProblem("kwargs", named, "correct the names")
+        yield Problem("kwargs", named, "correct the names")
 
 
 def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:

@@ -6,16 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, Self
 
+from rl_core.problem import Problem
 from rl_core.section import Section
 from rl_core.sources.rows import RowReader
-
-
-class SettingProblem(NamedTuple):
-    """A problem with one setting of a source: its key, what is wrong, and what to do about it."""
-
-    key: str
-    what: str
-    fix: str
 
 
 class NamedPath(NamedTuple):
@@ -120,11 +113,7 @@ class DataSource(Section, ABC):
         """The sources that a mixture consists of, by name; empty for a source that reads rows itself."""
         return {}
 
-    def setting_problems(self) -> Iterator[SettingProblem]:
-        """Problems that the settings and small files show within milliseconds."""
-        yield from ()
-
-    def trial_problems(self) -> Iterator[SettingProblem]:
+    def trial_problems(self) -> Iterator[Problem]:
         """Problems that only the first rows show. A run looks for them before it starts; a plan, which is to be quick,
         does not."""
         yield from ()

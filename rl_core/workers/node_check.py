@@ -13,7 +13,7 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.distributed.place import RankPlace
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_probe import NodeFacts, written_file
 from rl_core.workers.ray_cluster import RayCluster

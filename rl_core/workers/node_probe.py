@@ -19,7 +19,7 @@ from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
 from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import find_gpu, free_gpu_memory
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.workers.versions import versions
 
 _LINK_BYTES: Final = 32 << 20

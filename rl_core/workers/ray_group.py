@@ -11,7 +11,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.environment import asked_threads
-from rl_core.planning.problem import raise_if_fatal
+from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample

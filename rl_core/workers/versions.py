@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.workers.source_path import sources_digest
 
 _PACKAGES: Final = (

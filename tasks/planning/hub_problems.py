@@ -13,8 +13,8 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.problem import Problem
 from rl_core.planning.source_rules import HubName, hub_names
+from rl_core.problem import Problem
 from rl_core.wording import shortened
 
 SECONDS_OF_PLAN: Final = 1.5

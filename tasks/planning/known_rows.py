@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan, batch_plan, divisibility_problems, row_problems
-from rl_core.planning.problem import PlanError, Problem
+from rl_core.problem import PlanError, Problem
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from tasks.cache.manifests import read_manifest

@@ -4,8 +4,8 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.problem import Problem
 from rl_core.planning.settings import settle
+from rl_core.problem import Problem
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.workers.needed_memory import NeededMemory

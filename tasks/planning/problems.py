@@ -23,8 +23,8 @@ from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.preflight import check_config
-from rl_core.planning.problem import Problem
 from rl_core.planning.source_rules import configured_sources
+from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.rows import Row
@@ -189,11 +189,7 @@ def reward_problems(config: RunConfig) -> list[Problem]:
 
 def trial_problems(config: RunConfig) -> list[Problem]:
     """Problems that the first rows of the data sources show."""
-    return [
-        Problem(where=f"{key}.{problem.key}", what=problem.what, fix=problem.fix)
-        for key, source in configured_sources(config)
-        for problem in source.trial_problems()
-    ]
+    return [problem.below(key) for key, source in configured_sources(config) for problem in source.trial_problems()]
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:

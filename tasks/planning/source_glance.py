@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.problem import Problem
 from rl_core.planning.source_rules import configured_sources
+from rl_core.problem import Problem
 from rl_core.sources.mixture import joint_glance
 from rl_core.sources.source import DataSource, Glance
 

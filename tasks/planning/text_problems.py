@@ -6,7 +6,7 @@ from pathlib import Path
 from rl_core.config.run import RunConfig
 from rl_core.data.prompts import PromptTemplate
 from rl_core.files import read_utf8
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.rewards.registry import resolve_function
 from rl_core.templates import check_chat_template, target_template
 from rl_core.user_code.function import is_user_function

@@ -11,9 +11,9 @@ from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
 from rl_core.planning.batches import batch_plan, divisibility_problems, row_problems
-from rl_core.planning.problem import Problem
 from rl_core.planning.rules import value_problems
 from rl_core.planning.source_rules import file_problems, overlap_problems, weight_problems
+from rl_core.problem import Problem
 from tasks.cache.stages import settings
 from tasks.reproduction.finished_run import MeasuredRun
 

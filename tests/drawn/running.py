@@ -20,7 +20,7 @@ from rl_core.data.manifest import DataManifest
 from rl_core.digests import digest_of
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.session import Session, open_session
-from rl_core.planning.problem import PlanError, raise_if_fatal
+from rl_core.problem import PlanError, raise_if_fatal
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool

@@ -7,10 +7,10 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from rl_core.choice import Choices, has_option
 from rl_core.config.algorithm import AlgorithmConfig, KLPenalty
 from rl_core.config.loading import merge_trees
 from rl_core.config.training import OptimConfig
+from rl_core.section import Choices, has_option
 from tests.drawn.bounds import Bound, every_bound
 from tests.drawn.mistakes import MISTAKES
 from tests.drawn.profiles import VISION, Tree

@@ -3,7 +3,7 @@
 from rl_core.algorithms.custom import CustomFunction
 from rl_core.algorithms.estimators import ESTIMATORS as ALL_ESTIMATORS
 from rl_core.algorithms.losses import LOSSES as ALL_LOSSES
-from rl_core.choice import Choices
+from rl_core.section import Choices
 
 
 def built_in(choices: Choices) -> Choices:

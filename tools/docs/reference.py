@@ -18,8 +18,8 @@ import annotated_types
 from pydantic import BaseModel, BeforeValidator, JsonValue
 from pydantic.fields import FieldInfo
 
-from rl_core.choice import kind_of
 from rl_core.config.run import RunConfig
+from rl_core.section import kind_of
 from rl_core.source_code import parse
 
 INTRODUCTION = """# Configuration

@@ -4,8 +4,8 @@ from typing import Any
 
 from rl_core.algorithms.estimators import ESTIMATORS
 from rl_core.algorithms.losses import LOSSES
-from rl_core.choice import has_option
 from rl_core.config.run import experiment_name
+from rl_core.section import has_option
 from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
 

@@ -14,6 +14,6 @@ from rl_core.algorithms.estimators.reinforce_plus_plus_baseline import (
 )
 from rl_core.algorithms.estimators.remax import ReMax as ReMax
 from rl_core.algorithms.estimators.rloo import RLOO as RLOO
-from rl_core.choice import choices_in
+from rl_core.section import choices_in
 
 ESTIMATORS: Final = choices_in(globals(), AdvantageSection)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
-from rl_core.algorithms.section import OptionProblem
+from rl_core.problem import Problem
 
 FilterStatistic = Literal["mean", "spread"]
 
@@ -28,10 +28,10 @@ class BoundsFilter(GroupFilterSection):
     filter_high: float | None = 0.99
     """Groups at or above it are left out; null means no upper bound, for `spread`."""
 
-    def problems(self) -> Iterator[OptionProblem]:
+    def problems(self) -> Iterator[Problem]:
         """Bounds without any number between them."""
         if self.filter_high is not None and self.filter_low >= self.filter_high:
-            yield OptionProblem(
+            yield Problem(
                 "filter_low",
                 f"no number is above {self.filter_low} and below filter_high {self.filter_high}",
                 "lower it, or raise filter_high",

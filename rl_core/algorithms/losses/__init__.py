@@ -9,6 +9,6 @@ from rl_core.algorithms.losses.gspo_token import GSPOTokenLoss as GSPOTokenLoss
 from rl_core.algorithms.losses.ppo import PPOLoss as PPOLoss
 from rl_core.algorithms.losses.sapo import SAPOLoss as SAPOLoss
 from rl_core.algorithms.policy_loss import PolicyLossSection
-from rl_core.choice import choices_in
+from rl_core.section import choices_in
 
 LOSSES: Final = choices_in(globals(), PolicyLossSection)

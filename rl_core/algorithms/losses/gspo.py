@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rl_core.algorithms.losses.clipping import PessimisticLoss
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
-from rl_core.algorithms.section import OptionProblem
+from rl_core.problem import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -18,10 +18,10 @@ _WIDE = 0.05
 class ResponseRatioLoss(PessimisticLoss):
     """A loss that clips the ratio of a whole response."""
 
-    def problems(self) -> Iterator[OptionProblem]:
+    def problems(self) -> Iterator[Problem]:
         """A warning about bounds that clip nothing."""
         if self.clip_ratio_high > _WIDE:
-            yield OptionProblem(
+            yield Problem(
                 "clip_ratio_high",
                 f"{self.clip_ratio_high} clips hardly any ratio of a whole response, because these stay close to 1",
                 "set clip_ratio_low to 3.0e-4 and clip_ratio_high to 4.0e-4, as published",

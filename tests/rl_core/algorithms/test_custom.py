@@ -55,14 +55,14 @@ def made_up_tokens() -> ResponseTokens:
 )
 def test_what_the_text_of_a_function_says(tmp_path: Path, definition: str, kwargs: dict[str, Any], told: list) -> None:
     custom = CustomLoss(function=function(tmp_path, definition), kwargs=kwargs)
-    problems = [f"{problem.key}: {problem.what}" for problem in custom.problems()]
+    problems = [f"{problem.where}: {problem.what}" for problem in custom.problems()]
     assert len(problems) == len(told)
     assert all(words in problem for words, problem in zip(told, problems, strict=True))
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     (problem,) = CustomFilter(function="nowhere_of_mine.py:keep").problems()
-    assert problem.key == "function" and "there is no file /" in problem.what
+    assert problem.where == "function" and "there is no file /" in problem.what
 
 
 def test_a_secret_among_the_arguments_is_refused() -> None:

@@ -17,8 +17,8 @@ from rl_core.planning.batches import (
     nearest_multiples,
     row_problems,
 )
-from rl_core.planning.problem import PlanError, Problem
 from rl_core.planning.rules import value_problems
+from rl_core.problem import PlanError, Problem
 
 Configure = Callable[..., RunConfig]
 SIZES = st.integers(1, 300)

@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.environment import usable_cores
 from rl_core.planning.cluster_rules import cluster_problems
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 
 SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
 GPU = Gpu(memory_gib=80.0)

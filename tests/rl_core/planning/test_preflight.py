@@ -12,7 +12,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.preflight import check_config, tracker_problems
-from rl_core.planning.problem import PlanError, raise_if_fatal
+from rl_core.problem import PlanError, raise_if_fatal
 
 Configure = Callable[..., RunConfig]
 EVERYWHERE = ("tracking.tensorboard=true", "tracking.swanlab=true", "tracking.wandb={mode: offline}")

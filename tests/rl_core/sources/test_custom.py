@@ -42,7 +42,7 @@ def written(tmp_path: Path) -> Written:
 
 
 def problems(source: CustomSource) -> list[tuple[str, str]]:
-    return [(problem.key, problem.what) for problem in (*source.setting_problems(), *source.trial_problems())]
+    return [(problem.where, problem.what) for problem in (*source.problems(), *source.trial_problems())]
 
 
 def test_a_function_yields_rows_with_its_arguments(written: Written) -> None:
@@ -209,7 +209,7 @@ def test_nothing_runs_where_a_plan_looks(written: Written, tmp_path: Path) -> No
     source = written(f"open({str(tmp_path / 'ran')!r}, 'w')\n{SUMS}")
     glance = source.glance()
     assert (glance.rows, glance.names, glance.columns) == (None, {"rows"}, None)
-    assert not list(source.setting_problems()) and source.fingerprint() and source.known_rows is None
+    assert not list(source.problems()) and source.fingerprint() and source.known_rows is None
     assert not (tmp_path / "ran").exists()
     list(source.trial_problems())
     assert (tmp_path / "ran").exists(), "a run does try it"

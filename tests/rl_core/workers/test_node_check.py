@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_check import (
     SLOW_GBIT,

@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.gpu import find_gpu
-from rl_core.planning.problem import Problem
+from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from tasks.planning.problems import (

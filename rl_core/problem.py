@@ -1,17 +1,18 @@
-"""Problems of a config: the key, what is wrong, and what to do about it."""
+"""Problems that a run has before it starts: the key, what is wrong, and what to do about it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Self
 
 _LONGEST = 4000
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that a person should change before the run starts.
 
     Attributes:
-        where: Dotted key of the configuration, or the part of the machine.
+        where: Dotted key of the configuration, or the part of the machine. A section names its own keys.
         what: What is wrong, with the numbers.
         fix: What to do about it.
         fatal: False for a warning: the run works, but perhaps not as meant.
@@ -20,7 +21,12 @@ class Problem:
     where: str
     what: str
     fix: str
+    _: KW_ONLY
     fatal: bool = True
+
+    def below(self, key: str) -> Self:
+        """The problem of a section as seen from above, where the section has this key; empty for the whole config."""
+        return replace(self, where=".".join(filter(None, (key, self.where))))
 
     def __str__(self) -> str:
         return f"{self.where}: {_bounded(self.what)}; {_bounded(self.fix)}"
