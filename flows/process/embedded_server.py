@@ -17,7 +17,7 @@ from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.settings import get_current_settings
 
-from flows.process.children import ended_with_this_process
+from rl_core.parent import ended_with_this_process
 from rl_core.redaction import redact
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
-from flows.process.children import ended_with_this_process
 from flows.process.embedded_server import prefect_address
 from flows.process.named_lines import NamedLines
 from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text
+from rl_core.parent import ended_with_this_process
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked

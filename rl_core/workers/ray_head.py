@@ -14,8 +14,7 @@ import sys
 from typing import Final
 
 from rl_core.environment import disable_telemetry
-
-_PARENT_POLL_SECONDS: Final = 1.0
+from rl_core.parent import end_of_parent
 
 _OBJECT_STORE_BYTES: Final = 512 << 20
 """Shared memory for messages. Larger ones spill to the disk; a container's /dev/shm is often small."""
@@ -24,7 +23,7 @@ _OBJECT_STORE_BYTES: Final = 512 << 20
 def main() -> None:
     """Start the cluster, wait, and end it."""
     folder, cpus, gpus = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    parent = os.getppid()
+    parent = end_of_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # the run decides when its cluster ends
     disable_telemetry()
@@ -45,7 +44,7 @@ def main() -> None:
         )
         sys.stdout.write(f"{context.address_info['address']}\n")
         sys.stdout.flush()
-        _wait(parent)
+        select.select([sys.stdin, parent], [], [])
         ray.shutdown()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -58,13 +57,6 @@ def only_loopback() -> None:
     from ray._private import ray_constants
 
     ray_constants.ENABLE_RAY_CLUSTER = False  # where Ray was imported before the variable was set
-
-
-def _wait(parent: int) -> None:
-    """Wait until standard input ends, or this process has another parent."""
-    while os.getppid() == parent:
-        if select.select([sys.stdin], [], [], _PARENT_POLL_SECONDS)[0]:
-            return
 
 
 if __name__ == "__main__":

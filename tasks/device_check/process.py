@@ -5,10 +5,10 @@ import json
 import os
 import signal
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
+from rl_core.parent import end_with_parent
 from tasks.device_check.check import Setting, function_of
 
 BROKE_OFF = "broke_off"
@@ -31,13 +31,6 @@ def make_findings(function: str, setting: Setting, findings: Path) -> None:
             raise
 
 
-def _end_with_parent() -> None:
-    """End this process and those that it has started when the process that makes the checks has gone, which closes its
-    end of the standard input."""
-    os.read(0, 1)  # not sys.stdin, whose lock an ending interpreter needs
-    os.killpg(0, signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    end_with_parent(lambda: os.killpg(0, signal.SIGKILL))  # with the processes that it has started
     make_findings(sys.argv[1], Setting.from_json(sys.argv[2]), Path(sys.argv[3]))

@@ -62,13 +62,12 @@ def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
     with log.open("wb") as output:
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [*command, check.function, setting.to_json(), str(file)],
-            stdin=subprocess.PIPE,  # it ends when this end is closed
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": with_these_sources(), "PYTHONFAULTHANDLER": "1"},
         )
-        assert process.stdin is not None, "a pipe"
         try:
             status = process.wait(check.seconds)
         except subprocess.TimeoutExpired:
@@ -79,7 +78,6 @@ def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):  # a process in a driver that hangs cannot even be killed
                 process.wait(_END_SECONDS)
-            process.stdin.close()
     if status == 0:
         return ""
     return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"

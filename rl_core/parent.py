@@ -1,0 +1,37 @@
+"""Ends a process when the one that started it is gone, in whatever way that ended."""
+
+import os
+import select
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def end_with_parent(end: Callable[[], object]) -> None:
+    """Call `end`, in a thread, as soon as the parent of this process is gone."""
+    parent = end_of_parent()
+
+    def watch() -> None:
+        select.select([parent], [], [])
+        end()
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def end_of_parent() -> int:
+    """A file descriptor that `select` finds readable as soon as the parent of this process is gone."""
+    return os.pidfd_open(os.getppid())
+
+
+@contextmanager
+def ended_with_this_process(pid: int) -> Iterator[None]:
+    """Start a process that sends SIGTERM to `pid`, a program that does not watch its parent, when this process is gone:
+    it waits for the end of a pipe that only this process can write to."""
+    command = ["/bin/sh", "-c", 'read _; kill "$0"', str(pid)]
+    watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.communicate()
