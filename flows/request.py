@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from flows.printing import command_line
-from rl_core.config.loading import ConfigError, load_config, stored_config
+from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
 from rl_core.redaction import redact
@@ -195,5 +195,5 @@ def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None, 
         raise ConfigError(f"{run.root} is a run, whose config cannot change: give a config file to change a key")
     if not run.config.is_file():
         raise ConfigError(f"{run.root} is no run (it holds no {run.config.name}): give a config file or a run's folder")
-    config = _pushing(stored_config(run.config), push)
+    config = _pushing(load_config(run.config), push)
     return ResolvedRun(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
-from rl_core.config.loading import ConfigError, dump_config, load_config, stored_config
+from rl_core.config.loading import ConfigError, dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text, read_json
@@ -96,7 +96,7 @@ class SeedGroup(RunSet):
         """The group of this name that was saved. Raises ValueError, with the groups that there are."""
         folder = cls.saved_folder(name, runs_dir)
         asked = read_json(folder / ASKED)
-        config = stored_config(RunDirectory(folder).config)
+        config = load_config(RunDirectory(folder).config)
         return cls(config=config, seeds=tuple(asked["seeds"]), tag=asked["tag"], runs_dir=runs_dir)
 
     @property

@@ -61,14 +61,14 @@ class Probe:
 
     Attributes:
         dtype: Number format of the trainer's weights.
-        device: Name of the device that computed the log-probs; None in probes of earlier versions.
-        topology: The workers that trained together (Ranks.topology); only that of several is written.
+        device: Name of the device that computed the log-probs.
+        topology: The workers that trained together (Ranks.topology).
         items: Prompts, responses and log-probs.
         images: Uid -> PNG or JPEG bytes of the items' images.
     """
 
     dtype: str
-    device: str | None
+    device: str
     topology: str
     items: Sequence[ProbeItem]
     images: Mapping[str, bytes] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def build_probe(
     log_probs: Sequence[Sequence[Float32Array]],
     *,
     dtype: str,
-    device: str | None,
+    device: str,
     topology: str = TOPOLOGY_ALONE,
     encoded_image: Callable[[str], bytes],
     video_positions: Callable[[Prompt], npt.NDArray[np.int64]],
@@ -134,7 +134,7 @@ def write_probe(folder: Path, probe: Probe) -> None:
     content = {
         "dtype": probe.dtype,
         "device": probe.device,
-        **({} if probe.topology == TOPOLOGY_ALONE else {"topology": probe.topology}),
+        "topology": probe.topology,
         "log_probs_are": "log_softmax(logits) in float32, without temperature and without banned tokens",
         "items": [_as_json(item, names) for item in probe.items],
     }
@@ -147,8 +147,8 @@ def read_probe(folder: Path) -> Probe:
     files = sorted({relative_name(name) for item in content["items"] for name in _files_of(item)})
     return Probe(
         dtype=content["dtype"],
-        device=content.get("device"),
-        topology=content.get("topology", TOPOLOGY_ALONE),
+        device=content["device"],
+        topology=content["topology"],
         items=[_from_json(item) for item in content["items"]],
         images={Path(name).stem: (folder / name).read_bytes() for name in files},
     )
@@ -182,8 +182,8 @@ def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _files_of(item: Mapping[str, Any]) -> list[str]:
-    """Names of the files of images and frames; probes of earlier versions have no videos."""
-    frames = [name for video in item.get("videos", ()) for name in video["frames"]]
+    """Names of the files of images and frames."""
+    frames = [name for video in item["videos"] for name in video["frames"]]
     return [*item["images"], *frames]
 
 
@@ -203,8 +203,6 @@ def _from_json(item: Mapping[str, Any]) -> ProbeItem:
         response_ids=np.array(item["response_ids"], np.int32),
         log_probs=np.array(item["log_probs"], np.float32),
         image_uids=_uids(item["images"]),
-        videos=tuple(
-            VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in item.get("videos", ())
-        ),
-        position_ids=_positions(item.get("position_ids")),
+        videos=tuple(VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in item["videos"]),
+        position_ids=_positions(item["position_ids"]),
     )

@@ -1,8 +1,6 @@
 """YAML with `extends:` and dotted overrides, resolved into a validated RunConfig."""
 
 import difflib
-import json
-import logging
 import os
 import shlex
 import sys
@@ -14,7 +12,6 @@ from typing import Any, Final, Union, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.algorithm import DEFAULT_TYPES
-from rl_core.config.former_algorithm import downgraded, former_keys, now_called, upgraded
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
@@ -22,11 +19,7 @@ from rl_core.redaction import HIDDEN, redact
 from rl_core.section import SECRET_ERROR, TYPE, names_a_secret, without_secrets
 from rl_core.wording import MOST_SHOWN, shortened
 
-logger = logging.getLogger(__name__)
-
 Tree = dict[str, Any]
-
-_ALGORITHM: Final = "algorithm"
 
 _MOST_FILES: Final = 32
 """Most files in one chain of `extends:`."""
@@ -49,35 +42,6 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, the
             file is one of EasyR1's, or a key or value is refused; all refused keys are reported at once.
     """
-    tree = _resolved(path, overrides)
-    if former := former_keys(tree.get(_ALGORITHM)):
-        logger.warning(
-            "%s: the section `algorithm` has keys of earlier versions (%s); it is read as %s, which is how to "
-            "write it now",
-            path,
-            ", ".join(former),
-            ", ".join(f"algorithm.{name}: {json.dumps(section)}" for name, section in _sections_of(tree)),
-        )
-    return validate_config(tree, str(path))
-
-
-def _sections_of(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """The sections that replaced keys of earlier versions."""
-    now = upgraded(tree[_ALGORITHM])
-    yield from ((name, now[name]) for name in DEFAULT_TYPES if name in now and name not in tree[_ALGORITHM])
-
-
-def stored_config(path: Path) -> RunConfig:
-    """Read the config in a run's folder. Keys of earlier versions cause no warning, because nobody is to edit this
-    file.
-
-    Raises:
-        ConfigError: the file is missing or no YAML mapping, or a key or value is refused.
-    """
-    return validate_config(_resolved(path, ()), str(path))
-
-
-def _resolved(path: Path, overrides: Sequence[str]) -> Tree:
     tree = read_tree(path)
     if _is_easyr1s(tree):
         raise ConfigError(
@@ -85,17 +49,12 @@ def _resolved(path: Path, overrides: Sequence[str]) -> Tree:
             "writes Sightline's configuration for it"
         )
     for override in _types_first(overrides):
-        section, *keys = _keys_of(override)
-        if section == _ALGORITHM:
-            _bring_to_form(tree, dict.fromkeys(keys[:1]))
         apply_override(tree, override)
-    return tree
+    return validate_config(tree, str(path))
 
 
 def validate_config(tree: Tree, origin: str) -> RunConfig:
     """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
-    if _ALGORITHM in tree:
-        tree = {**tree, _ALGORITHM: upgraded(tree[_ALGORITHM])}
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -164,21 +123,8 @@ def read_tree(path: Path) -> Tree:
         path, told = Path(place).parent / parent, f" (`extends:` of {place} names it)"
     merged = layers.pop()
     while layers:
-        layer = layers.pop()
-        _bring_to_form(merged, layer.get(_ALGORITHM))
-        merged = merge_trees(merged, layer)
+        merged = merge_trees(merged, layers.pop())
     return merged
-
-
-def _bring_to_form(tree: Tree, over: Any) -> None:
-    """Write the section `algorithm` of a tree in the keys that `over` uses, which is laid over it next: in keys of
-    earlier versions or in today's (rl_core.config.former_algorithm)."""
-    if _ALGORITHM not in tree or not isinstance(over, Mapping):
-        return
-    if former_keys(over):
-        tree[_ALGORITHM] = downgraded(tree[_ALGORITHM])
-    elif DEFAULT_TYPES.keys() & over.keys():
-        tree[_ALGORITHM] = upgraded(tree[_ALGORITHM])
 
 
 def read_yaml(path: Path) -> Tree:
@@ -289,8 +235,6 @@ def _explain(problem: Mapping[str, Any]) -> str:
     keys, section = resolve_location(problem["loc"])
     key = ".".join(shortened(redact(part)) for part in keys)
     if problem["type"] == "extra_forbidden":
-        if (now := now_called(key)) != key:
-            return f"{key}: is now called {now}, and the section says both: leave one of them"
         return f"{key}: unknown key{_suggestion(keys[-1], section)}"
     message = shortened(redact(str(problem["msg"])).removeprefix("Value error, "), _LONGEST_REFUSAL)
     if problem["type"] == SECRET_ERROR:

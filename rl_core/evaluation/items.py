@@ -113,7 +113,6 @@ def _item(record: dict[str, Any]) -> EvaluationItem:
         "is_right": record.pop(RIGHT_COLUMN),
         "components": dict(record["components"]),
         "image_uids": tuple(record["image_uids"]),
-        # A file that was written before items had categories has no such column.
-        "categories": {column: tuple(values) for column, values in record["categories"] or ()},
+        "categories": {column: tuple(values) for column, values in record["categories"]},
     }
     return EvaluationItem(**(record | values))

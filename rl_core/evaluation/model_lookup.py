@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
-from rl_core.config.loading import stored_config
+from rl_core.config.loading import load_config
 from rl_core.data.prepared import PreparedDataset
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -76,7 +76,7 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
     run = RunDirectory(checkpoint_folder.resolve().parents[1])
     if not run.config.is_file():
         raise ValueError(f"{checkpoint_folder} is not in the folder of its run, whose config and data it needs")
-    config = stored_config(run.config)
+    config = load_config(run.config)
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
     workers = open_workers(config, folders, total_optimizer_steps=1, progress=SilentProgress())
     try:

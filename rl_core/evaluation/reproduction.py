@@ -210,9 +210,3 @@ def baseline_status(reproduction: Reproduction, drifts: Sequence[Drift]) -> Stat
     if reproduction.outcome == "not comparable" and reproduction.published is not None:
         return "not comparable"
     return "undecided" if reproduction.outcome == "undecided" and reproduction.is_below else "good"
-
-
-def stored_status(record: Mapping[str, Any]) -> str | None:
-    """The status in a stored result of a baseline; None where it has none. Earlier versions wrote it as `standing`."""
-    status = record.get("status", record.get("standing"))
-    return None if status is None else f"{status}"

@@ -68,7 +68,7 @@ class Prober:
         probe = read_probe(folder)
         found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
         difference = np.concatenate(self.ranks.gather(differences(probe, found)))
-        same_place = probe.device in (None, self._device) and probe.topology == self.ranks.topology
+        same_place = probe.device == self._device and probe.topology == self.ranks.topology
         bound = resume_tolerance(self.config, same_place=same_place)
         largest, mean = float(difference.max()), float(difference.mean())
         if not (largest <= bound.largest and mean <= bound.mean):
@@ -76,7 +76,7 @@ class Prober:
                 f"{folder.parent} was loaded, but the log-probs of its probe differ by up to {largest:.3g} (mean "
                 f"{mean:.3g}), more than {bound.largest:.3g} (mean {bound.mean:.3g}), which follows from "
                 f"merge.probe_tolerance: it was saved by other code or for other images; continue from another "
-                f"checkpoint, or start a new run with --fresh. It was saved on {probe.device or 'a device'} "
+                f"checkpoint, or start a new run with --fresh. It was saved on {probe.device} "
                 f"({probe.topology}) and loaded on {self._device} ({self.ranks.topology}); raise "
                 f"merge.probe_tolerance only if that explains the difference"
             )

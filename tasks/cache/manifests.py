@@ -47,9 +47,8 @@ class StageManifest:
         seconds: Wall time of the stage.
         finished_at: Time of its end (UTC, ISO 8601).
         reused_from: Name of the run that the stage was taken over from; None when this run made it.
-        parts: The parts that the digest covers (tasks.cache.stage_parts); empty in manifests of earlier versions.
-        software: The software that made the stage (tasks.cache.software); empty in manifests of earlier versions, and
-            for stages that compute nothing.
+        parts: The parts that the digest covers (tasks.cache.stage_parts).
+        software: The software that made the stage (tasks.cache.software); empty for stages that compute nothing.
         made_from: [stage whose result it read] -> the lineage of that stage (tasks.cache.lineage).
     """
 
@@ -100,8 +99,7 @@ def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
     """Read the manifest of a stage; None when there is none, or when it is damaged."""
     try:
         record = dict(read_json(run.stage_manifest(stage)))
-        # Manifests of earlier versions have no hash.
-        if record.pop(_OWN_HASH, None) not in (None, _digest(record)):
+        if record.pop(_OWN_HASH) != _digest(record):
             return None
         outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
         return StageManifest(outputs=outputs, **record)

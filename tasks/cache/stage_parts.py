@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rl_core.config.former_algorithm import now_called
 from rl_core.user_code.function import file_named
 
 Parts = Mapping[str, str]
@@ -15,8 +14,6 @@ Parts = Mapping[str, str]
 _HASH_LENGTH = 12
 _MOST_NAMES = 4
 _UPSTREAM = "what comes before: "
-_OF_EARLIER_VERSIONS = {"the stage's code in this version of Sightline"}
-"""A part in manifests of earlier versions. Now the software is recorded separately (tasks.cache.software)."""
 
 _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
     "prepare": {
@@ -61,13 +58,10 @@ def stages_before(parts: Parts) -> list[str]:
 def what_changed(before: Parts, now: Parts) -> str:
     """The parts that have changed, in words. The stages before are named only where no part of the stage itself has
     changed, since each stage reports its own changes."""
-    if not before:
-        return "an earlier version of Sightline made it, and kept no note of what it depended on"
-    known = (before.keys() | now.keys()) - _OF_EARLIER_VERSIONS
-    names = sorted(name for name in known if before.get(name) != now.get(name))
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     own = [name for name in names if not name.startswith(_UPSTREAM)] or names
     more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""
-    return f"{', '.join(map(now_called, own[:_MOST_NAMES]))}{more} changed"
+    return f"{', '.join(own[:_MOST_NAMES])}{more} changed"
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

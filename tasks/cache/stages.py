@@ -9,60 +9,22 @@ before it, and the bytes of the files that the config names. The software that m
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import ARRANGING
-from rl_core.config.former_algorithm import digested
 from rl_core.config.run import RunConfig
-from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES
 from rl_core.digests import digest_of
 from tasks.cache.epoch_chain import EpochChain, Link
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stage_parts import parts_of
 
-_FORMS: Final[Mapping[str, int]] = {
-    "prepare": 7,
-    "cold-start": 2,
-    "train": 5,
-    "evaluate": 2,
-    "merge": 1,
-    "model-card": 2,
-    "push": 1,
-    "report": 2,
-}
-"""[kind of stage] -> a constant in its digest. It must not change, since the digests of existing runs contain it."""
-
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that describe their own run, so that they cannot be taken over from another one."""
-
-_PASSES: Final = {f"micro_batch_size_per_device_for_{kind}": number for kind, number in CPU_SEQUENCES.items()}
 
 _KEEPING: Final = {"save_limit", "async_save", "offload"}
 """Keys of `trainer` that decide only what is kept where, on the disk and in the host's memory, and when checkpoints are
 written. They may be changed while a run goes on."""
-
-_FORMER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "model": {"gradient_checkpointing": False},
-        "rollout": {"gpu_memory_utilization": CPU_GPU_SHARE},
-        "actor": _PASSES,
-        "critic": _PASSES,
-    }
-)
-"""Section -> keys that became `auto`, each with the default that it had before, which is what `auto` is on a CPU. A
-digest has this value in place of `auto`, so that earlier runs keep theirs."""
-
-_NEWER_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "algorithm": {"overlong_filtering": False},
-        "rollout": {"min_log_prob_correlation": None, "staleness": 0},
-        "trainer": {"save_on_epoch_end": True},
-    }
-)
-"""Section -> keys that came after the first runs, each with its default. At this value they enter no digest, so that
-earlier runs keep theirs."""
 
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""
@@ -108,27 +70,12 @@ def run_name(config: RunConfig, *, tag: str | None = None) -> str:
 
 def config_digest(config: RunConfig) -> str:
     """Digest of everything that a run's numbers depend on."""
-    return digest_of(_digested(settings(config)))
+    return digest_of(settings(config))
 
 
 def recipe_digest(config: RunConfig) -> str:
     """Digest of the config without the seed: runs with equal ones repeat one experiment."""
-    return digest_of({key: value for key, value in _digested(settings(config)).items() if key != "seed"})
-
-
-def _digested(found: dict[str, Any]) -> dict[str, Any]:
-    """The settings in the form of which digests are made; it must not change, so that existing runs keep their
-    digests."""
-    names = [name for name in {**_NEWER_KEYS, **_FORMER_DEFAULTS} if found[name] is not None]
-    older = {name: _as_before(name, found[name]) for name in names}
-    return {**found, **older, "algorithm": digested(older["algorithm"])}
-
-
-def _as_before(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """A section of the config as earlier versions had it, where its values are the defaults."""
-    newer, former = _NEWER_KEYS.get(name, {}), _FORMER_DEFAULTS.get(name, {})
-    settled = {key: former[key] if key in former and value == "auto" else value for key, value in section.items()}
-    return {key: value for key, value in settled.items() if key not in newer or value != newer[key]}
+    return digest_of({key: value for key, value in settings(config).items() if key != "seed"})
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
@@ -244,7 +191,7 @@ def _rows_seen(config: RunConfig) -> str:
 
 def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
     inputs = {name: digests[name] for name in stage.after}
-    return digest_of([stage.kind, _FORMS[stage.kind], dict(stage.depends_on), inputs])
+    return digest_of([stage.kind, dict(stage.depends_on), inputs])
 
 
 def _training_length(config: RunConfig) -> dict[str, int]:
@@ -280,7 +227,7 @@ def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
 def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
-        "model": _as_before("model", config.model.model_dump(mode="json", exclude=_TRAINED_PART)),
+        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
         "shuffle": config.data.shuffle if config.cold_start else None,
         "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
@@ -298,12 +245,12 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
         "order": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
-        "rollout": _as_before("rollout", config.rollout.model_dump(mode="json")),
-        "algorithm": digested(_as_before("algorithm", config.algorithm.model_dump(mode="json"))),
+        "rollout": config.rollout.model_dump(mode="json"),
+        "algorithm": config.algorithm.model_dump(mode="json"),
         **_algorithm_code(config.algorithm, files),
-        "actor": _as_before("actor", config.actor.model_dump(mode="json")),
-        "critic": _as_before("critic", config.critic.model_dump(mode="json")) if config.critic else None,
-        "trainer": _as_before("trainer", config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING})),
+        "actor": config.actor.model_dump(mode="json"),
+        "critic": config.critic.model_dump(mode="json") if config.critic else None,
+        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
         "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }

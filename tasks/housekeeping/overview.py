@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from rl_core.config.loading import ConfigError, stored_config
+from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.folder import read_results
 from rl_core.run_directory import RunDirectory
@@ -101,7 +101,7 @@ def overview(run: RunDirectory) -> RunOverview:
 
 def _config_of(run: RunDirectory) -> tuple[RunConfig | None, str]:
     try:
-        return stored_config(run.config), ""
+        return load_config(run.config), ""
     except (ConfigError, OSError) as error:
         return None, f"{error}"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rl_core.evaluation.reproduction import stored_status
 from rl_core.files import lies_below
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import Output, StageManifest, altered_output, read_manifest
@@ -48,7 +47,7 @@ def _is_good_baseline(run: RunDirectory) -> bool:
         return False
     except (OSError, ValueError):
         return True
-    return not isinstance(record, dict) or stored_status(record) == "good"
+    return not isinstance(record, dict) or record.get("status") == "good"
 
 
 def _needed_by(run: RunDirectory, others: Sequence[RunDirectory]) -> Iterator[str]:

@@ -1,11 +1,9 @@
 """Finds the good runs of a baseline among the runs in the same folder. Imports neither Prefect nor torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rl_core.config.loading import ConfigError
-from rl_core.evaluation.reproduction import stored_status
 from rl_core.files import read_json
 from rl_core.run_directory import RunDirectory
 from tasks.reproduction.finished_run import FinishedRun, read_finished
@@ -41,14 +39,9 @@ def _good_runs(folder: Path) -> list[GoodRuns]:
     for path in folder.glob("*/reproduction.json"):
         try:
             record = dict(read_json(path))
-            names = _judged_together(record, path.parent.name)
-            if names and stored_status(record) == "good" and names not in found:
+            names = tuple(one["run"] for one in record["runs"])
+            if names and record["status"] == "good" and names not in found:
                 found[names] = tuple(read_finished(RunDirectory(folder / name)) for name in names)
         except (ConfigError, OSError, ValueError, TypeError, KeyError):
             continue  # a run lost its report, is damaged, or its config has keys that are no longer known
     return list(found.values())
-
-
-def _judged_together(record: Mapping[str, Any], own: str) -> tuple[str, ...]:
-    """Names of the runs that a record judges. Earlier versions judged each run, here called `own`, alone."""
-    return tuple(one["run"] for one in record["runs"]) if "runs" in record else (own,)

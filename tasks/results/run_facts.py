@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, get_args
 
-from rl_core.config.loading import stored_config
+from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, compare_items
 from rl_core.evaluation.folder import read_evaluation, read_results
@@ -42,7 +42,7 @@ class RunFacts:
     @property
     def config(self) -> RunConfig:
         """The resolved config."""
-        return stored_config(self.run.config)
+        return load_config(self.run.config)
 
     @property
     def stages(self) -> list[StageManifest]:

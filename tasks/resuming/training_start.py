@@ -188,15 +188,14 @@ def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
 
 
 def begun_epoch(run: RunDirectory) -> WantedStage | None:
-    """The epoch that was started last; None when there is no note of it, or when the note is damaged. Notes of earlier
-    versions have fewer keys."""
+    """The epoch that was started last; None when there is no note of it, or when the note is damaged."""
     try:
         note = dict(read_json(started_file(run)))
         return WantedStage(
             name=str(note["stage"]),
             digest=str(note["digest"]),
-            parts=dict(note.get("parts", {})),
-            software={str(name): str(value) for name, value in dict(note.get("software", {})).items()},
+            parts=dict(note["parts"]),
+            software={str(name): str(value) for name, value in dict(note["software"]).items()},
         )
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-import yaml
 
 from flows.request import resolve_run, start_tag
 from rl_core.config.loading import ConfigError, dump_config, load_config
@@ -34,30 +33,6 @@ def test_a_runs_folder_leads_to_that_run_with_its_own_config(tmp_path: Path) -> 
     assert resolved.run.root == root
     assert resolved.config.trainer.total_epochs == 1
     assert resolved.reuse
-
-
-FORMER = {
-    "adv_estimator": "grpo",
-    "gamma": 1.0,
-    "lam": 1.0,
-    "loss_type": "default",
-    "clip_ratio_low": 0.2,
-    "clip_ratio_high": 0.28,
-    "clip_ratio_dual": 3.0,
-    "tau_positive": 1.0,
-    "tau_negative": 1.05,
-}
-
-
-def test_the_run_of_a_version_before_is_the_one_that_its_config_leads_to_now(tmp_path: Path) -> None:
-    """Its name has the digest that it was given then, and its config.yaml the keys of then."""
-    root = made(tmp_path)
-    tree = yaml.safe_load((root / "config.yaml").read_text())
-    rest = {name: value for name, value in tree["algorithm"].items() if name not in ("loss", "advantage")}
-    (root / "config.yaml").write_text(yaml.safe_dump(tree | {"algorithm": rest | FORMER}))
-    resolved = resolve_run(root)
-    assert resolved.reuse and resolved.config == load_config(CONFIG)
-    assert resolve_run(CONFIG, runs_dir=tmp_path).run.root == root
 
 
 def test_a_tagged_run_takes_nothing_over_and_neither_does_its_continuation(tmp_path: Path) -> None:

@@ -105,7 +105,14 @@ def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path: Path) -> Non
     folder = tmp_path / "probe"
     folder.mkdir()
     (tmp_path / "private.png").write_bytes(b"private")
-    item = {"name": "a/0", "token_ids": [1], "engine_token_ids": [1], "response_ids": [2], "log_probs": [-1.0]}
+    item = {
+        "name": "a/0",
+        "token_ids": [1],
+        "engine_token_ids": [1],
+        "response_ids": [2],
+        "log_probs": [-1.0],
+        "videos": [],
+    }
     for name in ("../private.png", str(tmp_path / "private.png")):
         (folder / "probe.json").write_text(json.dumps({"dtype": "float32", "items": [item | {"images": [name]}]}))
         with pytest.raises(ValueError, match="does not name a file below"):

@@ -30,15 +30,8 @@ def test_equal_items_give_equal_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_file_from_before_items_had_categories_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "items.parquet"
-    write_items(path, [ITEM])
-    pq.write_table(pq.read_table(path).drop_columns(["categories"]), path)
-    assert read_items(path) == [ITEM]
-
-
 def test_the_column_that_says_what_is_right_keeps_its_name(tmp_path: Path) -> None:
-    """Files of earlier versions, trackers and the champion's table in MLflow have it under this name."""
+    """Trackers and the champion's table in MLflow have it under this name."""
     path = tmp_path / "items.parquet"
     write_items(path, make_items("+-"))
     assert pq.read_table(path)["verdict"].to_pylist() == [True, False]

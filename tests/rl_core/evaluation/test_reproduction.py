@@ -18,7 +18,6 @@ from rl_core.evaluation.reproduction import (
     drift_from,
     judge_reproduction,
     published_band,
-    stored_status,
     tolerance,
 )
 from rl_core.evaluation.result import item_shares, summarise
@@ -256,20 +255,3 @@ def test_what_a_run_says_of_its_baseline(outcome: Outcome, published: float | No
     found = replace(FOUND, outcome=outcome, published=published)
     assert baseline_status(found, [] if drift is None else [drift]) == status
     assert baseline_status(found, [LUCK, DROP]) == "regressed"
-
-
-def test_the_status_is_read_from_a_record_of_an_earlier_version() -> None:
-    former = {
-        "name": "qwen2_5_vl_3b_geo3k_grpo",
-        "run": "geo3k-0123456789ab",
-        "standing": "good",
-        "reasons": ["0.483 reproduces the published 0.48 (0.435 to 0.525)"],
-        "failure": None,
-        "reproduction": {"outcome": "reproduced", "accuracy": 0.483, "ci95": [0.443, 0.522], "accuracy_before": 0.37},
-        "last_good": "geo3k-week-1",
-        "drift": {"earlier": "geo3k-week-1", "n": 601, "difference": 0.0, "ci95": [-0.02, 0.02], "p_value": 1.0},
-        "drift_from_first": None,
-    }
-    assert stored_status(former) == "good"
-    assert stored_status({"status": "regressed"}) == "regressed"
-    assert stored_status({}) is None

@@ -150,7 +150,6 @@ def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], l
 @given(step=steps())
 @settings(deadline=None, max_examples=40)
 def test_the_bytes_are_those_of_a_table_that_is_made_row_by_row(step) -> None:
-    """So files of earlier versions, which wrote rows, differ from those that are written today by checksums alone."""
     groups, scores, trained = step
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"

@@ -89,13 +89,6 @@ def test_a_loss_and_what_it_imports_are_named_by_their_files(tmp_path: Path) -> 
     assert what_changed(before, parts(override)["training"]) == f"{tmp_path / 'scales.py'} changed"
 
 
-def test_a_key_of_before_is_called_by_its_name_of_now() -> None:
-    now = parts("algorithm.loss.clip_ratio_low=0.1", "algorithm.advantage.type=rloo")["training"]
-    assert "algorithm.clip_ratio_low" in now, "as in the manifests of runs of before"
-    said = "algorithm.advantage.type, algorithm.loss.clip_ratio_low changed"
-    assert what_changed(parts()["training"], now) == said
-
-
 def test_how_long_a_run_is_changes_no_epoch() -> None:
     assert parts()["training"] == parts("trainer.total_epochs=9")["training"]
 
@@ -107,12 +100,6 @@ def test_a_template_is_named_by_its_key(tmp_path: Path) -> None:
     before = parts(override)["prepare"]
     template.write_text("{{ content }}!")
     assert what_changed(before, parts(override)["prepare"]) == "the text of data.prompt_template changed"
-
-
-def test_the_number_that_stood_for_the_code_in_earlier_versions_is_no_change() -> None:
-    now = parts("merge.checkpoint=best")["merge"]
-    before = parts()["merge"] | {"the stage's code in this version of Sightline": "1"}
-    assert what_changed(before, now) == "merge.checkpoint changed"
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(folder: Path, number: int, *overrides: str, status: str = "good") -> RunDirectory:
-    """A run with a record as earlier versions wrote it, which names no other run."""
+    """A run that was judged alone."""
     run = run_of(week(folder, number, 290, *overrides))
-    atomic_write_json(run.reproduction, {"status": status})
+    atomic_write_json(run.reproduction, {"status": status, "runs": [{"run": run.name}]})
     return run
 
 
