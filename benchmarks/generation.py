@@ -23,6 +23,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.environment import share_cores
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.types import GenerationRequest, Sampling
@@ -108,24 +109,27 @@ def serve(pipe: Connection, open_side: Callable[[Path, RunConfig], Generate], wo
         pipe.send(generate(requests_for(chosen, config.rollout.n, run_seed=1, step=number), sampling))
 
 
+def _engine_spec(folder: Path, config: RunConfig, data: PreparedDataset) -> EngineSpec:
+    return EngineSpec(
+        model=folder,
+        rollout=config.rollout,
+        dtype=config.model.dtype,
+        max_prompt_length=config.data.max_prompt_length,
+        images_per_prompt=data.images_per_prompt,
+        seed=1,
+    )
+
+
 def open_sightline(work: Path, config: RunConfig) -> Generate:
     from rl_core.models.loading import load_model, load_processor
     from rl_core.models.named_weights import named_hf_weights
     from rl_core.models.pixels import PixelCache
-    from rl_core.rollout.starting import start_engine
+    from rl_core.rollout.generator import start_engine
 
     folder = work / "model" / "base"
     data = PreparedDataset.open(work / "data", "train")
-    engine = start_engine(
-        folder,
-        config=config.rollout,
-        dtype=config.model.dtype,
-        max_prompt_length=config.data.max_prompt_length,
-        images_per_prompt=data.images_per_prompt,
-        videos_per_prompt=0,
-        pixels=PixelCache(load_processor(folder), data.images),
-        seed=1,
-    )
+    spec = _engine_spec(folder, config, data)
+    engine = start_engine(spec, PixelCache(load_processor(folder), data.images))
     engine.load_weights(named_hf_weights(load_model(folder, config.model)), policy_version=0)
 
     def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> tuple[float, Responses]:
@@ -148,17 +152,9 @@ def open_bare(work: Path, config: RunConfig) -> Generate:
 
     folder = work / "model" / "base"
     data = PreparedDataset.open(work / "data", "train")
-    ours = engine_arguments(
-        folder,
-        config=config.rollout,
-        dtype=config.model.dtype,
-        max_prompt_length=config.data.max_prompt_length,
-        images_per_prompt=data.images_per_prompt,
-        videos_per_prompt=0,
-        seed=1,
-    )
+    ours = engine_arguments(_engine_spec(folder, config, data))
     with contained_start():
-        llm = LLM.from_engine_args(replace(ours, mm_processor_cache_gb=4))  # vLLM's default
+        llm = LLM.from_engine_args(replace(ours, mm_processor_cache_gb=4, logits_processors=None))  # vLLM's defaults
     ban = dict.fromkeys(banned_token_ids(folder), BANNED_LOGIT_BIAS)
     stops = list(stop_token_ids(folder))
 

@@ -25,8 +25,8 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
-from rl_core.rollout.protocol import RolloutEngine
-from rl_core.rollout.starting import start_engine
+from rl_core.rollout.generator import start_engine
+from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.sources.source import DataSource
 
 _GPU_SHARE = 0.85  # no trainer shares the device
@@ -109,16 +109,16 @@ def _start_engine(
         max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
         gpu_memory_utilization=_GPU_SHARE,
     )
-    engine = start_engine(
-        model.folder,
-        config=config,
+    spec = EngineSpec(
+        model=model.folder,
+        rollout=config,
         dtype=dtype,
         max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
         images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
-        pixels=PixelCache(load_processor(model.folder), ImageStore.open(store_path)),
         seed=seed,
     )
+    engine = start_engine(spec, PixelCache(load_processor(model.folder), ImageStore.open(store_path)))
     source = PretrainedModel(type="pretrained", path=str(model.folder))
     policy = load_model(model.folder, ModelConfig(source=source, dtype=dtype))
     engine.load_weights(named_hf_weights(policy), policy_version=0)

@@ -3,11 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rl_core.rollout.protocol import RolloutEngine
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
+from rl_core.models.pixels import PixelCache
+from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
 if TYPE_CHECKING:
     import torch
+
+
+def start_engine(spec: EngineSpec, pixels: PixelCache, *, ranks: GeneratorRanks = WHOLE) -> RolloutEngine:
+    """An engine that waits for its first weights. All ranks of a generator start it together."""
+    # Imported here because importing vLLM takes seconds, and a cold start or a merge does not need it.
+    from rl_core.rollout.vllm_engine import VllmEngine
+
+    return VllmEngine(spec, pixels, ranks=ranks)
 
 
 class Generator:

@@ -1,12 +1,41 @@
-"""The interface of an engine: sample responses, load weights, sleep."""
+"""The interface of an engine, and what an engine is made of."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rl_core.config.model import LoraConfig
+from rl_core.config.training import RolloutConfig
 from rl_core.types import GenerationRequest, Rollout, Sampling
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSpec:
+    """What an engine is made of.
+
+    Attributes:
+        model: Hugging Face folder with config, tokenizer and processor; its weights are read once.
+        rollout: The section `rollout` of the config.
+        dtype: Number format of the engine's weights.
+        max_prompt_length: Most tokens of a prompt, images expanded.
+        images_per_prompt: Most images of a prompt.
+        videos_per_prompt: Most videos of a prompt.
+        seed: Seed of the engine's global random generator, which no request uses.
+        lora: The adapters that it gets beside its weights; None if it gets merged weights.
+    """
+
+    model: Path
+    rollout: RolloutConfig
+    dtype: str
+    max_prompt_length: int
+    images_per_prompt: int
+    videos_per_prompt: int = 0
+    seed: int
+    lora: LoraConfig | None = None
 
 
 class RolloutEngine(Protocol):

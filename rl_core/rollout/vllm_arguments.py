@@ -1,18 +1,16 @@
 """The engine arguments of vLLM, each with its reason."""
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig
 
-from rl_core.config.model import LoraConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
-from rl_core.models.loading import has_vision, load_architecture
+from rl_core.models.loading import banned_token_ids, has_vision, load_architecture
 from rl_core.rollout.adapter_loading import adapter_arguments
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.token_ban import token_ban
 from rl_core.rollout.vision_sizes import largest_sizes
 from rl_core.rollout.vllm_executor import executor_of
@@ -28,44 +26,20 @@ _TOKENS_PER_FORWARD = 8192
 _CPU_BLOCK_TOKENS = 32
 
 
-def engine_arguments(
-    model_folder: Path,
-    *,
-    config: RolloutConfig,
-    dtype: str,
-    max_prompt_length: int,
-    images_per_prompt: int,
-    videos_per_prompt: int,
-    seed: int,
-    banned_token_ids: Sequence[int] = (),
-    ranks: GeneratorRanks = WHOLE,
-    lora: LoraConfig | None = None,
-) -> "EngineArgs":
-    """vLLM's arguments for a policy.
-
-    Args:
-        model_folder: Hugging Face folder with config, tokenizer and processor; its weights are read once.
-        config: The run's `rollout` section.
-        dtype: Number format of the engine's weights.
-        max_prompt_length: Longest prompt in tokens, images expanded.
-        images_per_prompt: Most images of a prompt.
-        videos_per_prompt: Most videos of a prompt.
-        seed: Seed of vLLM's global random generator, which no request uses.
-        banned_token_ids: Tokens that no request may sample.
-        ranks: The ranks that hold the engine together.
-        lora: The adapters that it gets beside its weights; None if it gets merged weights.
-    """
+def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "EngineArgs":
+    """vLLM's arguments for an engine, or for the part of one that these ranks hold together."""
     from vllm import EngineArgs
     from vllm.platforms import current_platform
 
-    max_model_len = max_prompt_length + config.max_response_length
+    config, folder = spec.rollout, spec.model
+    max_model_len = spec.max_prompt_length + config.max_response_length
     tokens_per_forward = max(max_model_len, config.max_num_seqs, _TOKENS_PER_FORWARD)
     arguments: dict[str, Any] = {
-        "model": str(model_folder),
-        "dtype": dtype,
+        "model": str(folder),
+        "dtype": spec.dtype,
         # Not "dummy", which also fills buffers (the vision tower's pixel statistics) that no later load writes.
         "load_format": "auto",
-        "seed": seed % 2**32,  # vLLM seeds numpy too, which takes no more bits
+        "seed": spec.seed % 2**32,  # vLLM seeds numpy too, which takes no more bits
         "max_model_len": max_model_len,
         "max_num_seqs": config.max_num_seqs,
         "max_num_batched_tokens": tokens_per_forward,
@@ -80,29 +54,29 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    architecture = load_architecture(model_folder)
+    architecture = load_architecture(folder)
     if has_vision(architecture):
         # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
-        arguments["limit_mm_per_prompt"] = {"image": max(1, images_per_prompt), "video": videos_per_prompt}
+        arguments["limit_mm_per_prompt"] = {"image": max(1, spec.images_per_prompt), "video": spec.videos_per_prompt}
         # The vision tower would normalise videos with the mean and deviation of the image processor, and the video
         # processor may have others.
-        arguments["mm_device_do_normalize"] = videos_per_prompt == 0
+        arguments["mm_device_do_normalize"] = spec.videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = 0  # the patches come from the trainer's cache
         # A forward pass shows no more tokens of images than this, however large a single one may be.
-        largest = max(tokens_per_forward, 5 * max_prompt_length // 4)
-        arguments["mm_processor_kwargs"] = largest_sizes(model_folder, architecture, tokens=largest)
-    if dtype == "bfloat16":
+        largest = max(tokens_per_forward, 5 * spec.max_prompt_length // 4)
+        arguments["mm_processor_kwargs"] = largest_sizes(folder, architecture, tokens=largest)
+    if spec.dtype == "bfloat16":
         # As the trainer has it (rl_core.models.float32_head): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
-        token_bytes = cache_bytes_per_token(architecture.get_text_config(), dtype=dtype, ranks=ranks.size)
+        token_bytes = cache_bytes_per_token(architecture.get_text_config(), dtype=spec.dtype, ranks=ranks.size)
         arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
     else:
         arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
-    if banned_token_ids:
-        arguments["logits_processors"] = [token_ban(banned_token_ids)]
-    if lora is not None:
-        arguments |= adapter_arguments(lora)
+    if banned := banned_token_ids(folder):
+        arguments["logits_processors"] = [token_ban(banned)]
+    if spec.lora is not None:
+        arguments |= adapter_arguments(spec.lora)
     if ranks.size > 1:
         arguments |= _tensor_parallel_arguments(ranks)
     return EngineArgs(**arguments)

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
-from rl_core.config.model import LoraConfig
-from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
+from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
+from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_cpu import with_cpu_classes
@@ -34,7 +35,7 @@ _REQUESTS_AHEAD = 128
 _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
-class VllmEngine:
+class VllmEngine(RolloutEngine):
     """A RolloutEngine made of vLLM in this process, or the part that this process has of one.
 
     Where several ranks hold an engine together, all of them get the same calls in the same order. Each schedules the
@@ -44,41 +45,21 @@ class VllmEngine:
     again. On a CPU there is no device memory to free, and `sleep` and `wake` do nothing.
     """
 
-    def __init__(
-        self,
-        model_folder: Path,
-        *,
-        config: RolloutConfig,
-        dtype: str,
-        max_prompt_length: int,
-        images_per_prompt: int,
-        videos_per_prompt: int,
-        banned_token_ids: Sequence[int],
-        stop_token_ids: Sequence[int],
-        pixels: PixelCache,
-        seed: int,
-        ranks: GeneratorRanks = WHOLE,
-        lora: LoraConfig | None = None,
-    ) -> None:
-        """Start the engine; it can generate after the first `load_weights`, and with `lora` after `load_adapters`.
-        `engine_arguments` describes the arguments."""
+    def __init__(self, spec: EngineSpec, pixels: PixelCache, *, ranks: GeneratorRanks = WHOLE) -> None:
+        """Start the engine; it can generate after the first `load_weights`, and with adapters after `load_adapters`.
+
+        Args:
+            spec: What it is made of.
+            pixels: The pixels of the prompts' images.
+            ranks: The ranks that hold the engine together.
+        """
         prepare_process()
         from vllm import LLMEngine
         from vllm.platforms import current_platform
 
         self._owned = ExitStack()
-        arguments = engine_arguments(
-            self._owned.enter_context(plain_path(model_folder)),
-            config=config,
-            dtype=dtype,
-            max_prompt_length=max_prompt_length,
-            images_per_prompt=images_per_prompt,
-            videos_per_prompt=videos_per_prompt,
-            seed=seed,
-            banned_token_ids=banned_token_ids,
-            ranks=ranks,
-            lora=lora,
-        )
+        model = self._owned.enter_context(plain_path(spec.model))
+        arguments = engine_arguments(replace(spec, model=model), ranks=ranks)
         if current_platform.is_cpu():
             arguments = with_cpu_classes(arguments)
         with contained_start():
@@ -86,7 +67,7 @@ class VllmEngine:
         if ranks.size > 1:
             take_name_off_shared_memory()
         self._engine.apply_model(share_prompt_positions)
-        self._config = config
+        self._config = spec.rollout
         self._ranks = ranks
         self._forgotten: UnnamedMemory | None = None
         if arguments.enable_sleep_mode:
@@ -94,40 +75,36 @@ class VllmEngine:
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
         self._unmapped_bytes = 0
-        self._running = RunningRequests(
-            self._engine,
-            PromptRenderer(self._engine, pixels),
-            stop_token_ids=stop_token_ids,
-        )
+        renderer = PromptRenderer(self._engine, pixels)
+        self._running = RunningRequests(self._engine, renderer, stop_token_ids=stop_token_ids(spec.model))
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
-        self._weights = WeightLoader(
-            self._engine, expected=expected_weight_names(model_folder), is_plain=ranks.size == 1 and lora is None
-        )
-        self._adapters = (
-            None
-            if lora is None
-            else AdapterLoader(self._engine, lora, expected=expected_adapter_names(model_folder, lora))
-        )
+        names = expected_weight_names(spec.model)
+        self._weights = WeightLoader(self._engine, expected=names, is_plain=ranks.size == 1 and spec.lora is None)
+        self._adapters: AdapterLoader | None = None
+        if spec.lora is not None:
+            adapters = expected_adapter_names(spec.model, spec.lora)
+            self._adapters = AdapterLoader(self._engine, spec.lora, expected=adapters)
         self._has_weights = False
         self._policy_version: int | None = None
 
     @property
+    @override
     def policy_version(self) -> int | None:
-        """Version of the weights; None before the first load, and after a `sleep` that dropped them."""
         return self._policy_version
 
     @property
+    @override
     def has_weights(self) -> bool:
-        """See RolloutEngine."""
         return self._has_weights
 
     @property
+    @override
     def cached_tokens(self) -> int:
-        """Tokens whose keys and values its cache holds at one time."""
         cache = self._engine.vllm_config.cache_config
         return int(cache.num_gpu_blocks * cache.block_size)
 
+    @override
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         """Load every weight by its name in `named_hf_weights`, and drop all caches computed with older weights.
 
@@ -142,6 +119,7 @@ class VllmEngine:
         if self._adapters is None:
             self._policy_version = policy_version
 
+    @override
     def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         """Load every adapter by its name in `named_adapters`, beside the weights that are loaded.
 
@@ -157,6 +135,7 @@ class VllmEngine:
         self._running.adapter = self._adapters.request
         self._policy_version = policy_version
 
+    @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield one rollout for each request, as they finish. Leaving the iteration early aborts the other requests. Of
         ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
@@ -184,6 +163,7 @@ class VllmEngine:
             running.abort()
             lockstep.leave()
 
+    @override
     def sleep(self) -> None:
         """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
         if self._forgotten is not None and not self._asleep:
@@ -192,6 +172,7 @@ class VllmEngine:
             self._engine.sleep(level=2)
             self._asleep, self._unmapped_bytes = True, unmapped_bytes()
 
+    @override
     def wake(self) -> None:
         """Take the memory back; the weights must be loaded afterwards. Does nothing on a CPU or if already awake."""
         if self._forgotten is not None and self._asleep:
@@ -199,10 +180,11 @@ class VllmEngine:
             self._forgotten.restore()
             self._asleep, self._unmapped_bytes = False, 0
 
+    @override
     def unmapped_bytes(self) -> int:
-        """See RolloutEngine."""
         return self._unmapped_bytes
 
+    @override
     def close(self) -> None:
         """End the engine and torch's process groups: vLLM destroys the default group with its own.
 

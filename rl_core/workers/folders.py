@@ -7,6 +7,7 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.run_directory import RunDirectory
 
 SLOW_DISK: Final = 50_000_000
@@ -40,6 +41,19 @@ class WorkerFolders:
     def reading_seconds(self) -> int:
         """How long a slow disk reads the model's weights: 22 minutes for 65 GB."""
         return sum(file.stat().st_size for file in self.model.glob("*.safetensors")) // SLOW_DISK
+
+    def engine_spec(self, config: RunConfig) -> EngineSpec:
+        """What the engine of the run's generator is made of."""
+        return EngineSpec(
+            model=self.model,
+            rollout=config.rollout,
+            dtype=config.model.dtype,
+            max_prompt_length=config.data.max_prompt_length,
+            images_per_prompt=self.images_per_prompt,
+            videos_per_prompt=self.videos_per_prompt,
+            seed=config.seed,
+            lora=config.model.generator_lora,
+        )
 
     @classmethod
     def of_run(cls, config: RunConfig, run: RunDirectory, datasets: Mapping[str, PreparedDataset]) -> "WorkerFolders":

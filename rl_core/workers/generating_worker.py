@@ -11,10 +11,9 @@ from rl_core.distributed.interface import choose_interface
 from rl_core.distributed.place import RankPlace
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
-from rl_core.rollout.generator import Generator
+from rl_core.rollout.generator import Generator, start_engine
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
-from rl_core.workers.engine_start import start_engine_of_run
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
@@ -81,4 +80,4 @@ class GeneratingWorker:
     def _start_engine(self) -> RolloutEngine:
         images = ImageStore.open(self._folders.data / IMAGES_FILE)
         pixels = PixelCache(load_processor(self._folders.model), images)
-        return start_engine_of_run(self._config, self._folders, pixels)
+        return start_engine(self._folders.engine_spec(self._config), pixels)

@@ -19,13 +19,12 @@ from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
-from rl_core.rollout.generator import Generator
+from rl_core.rollout.generator import Generator, start_engine
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
-from rl_core.workers.engine_start import start_engine_of_run
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
@@ -247,4 +246,4 @@ class LocalWorker:
     def _start_engine(self) -> RolloutEngine:
         is_eager = self._config.rollout.is_eager(on_gpu=self.trainer.device.type == "cuda")
         with self._progress.wait(f"start the generator (vLLM{'' if is_eager else ', which compiles'})"):
-            return start_engine_of_run(self._config, self._folders, self._pixels, ranks=self.ranks.generator)
+            return start_engine(self._folders.engine_spec(self._config), self._pixels, ranks=self.ranks.generator)

@@ -1,5 +1,6 @@
 """Tiny policies of every family, prompts for them, engines on them, and the log-probs of transformers."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
-from rl_core.rollout.protocol import RolloutEngine
+from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
 from tests.rl_core.rollout.transformers_engine import TransformersEngine
@@ -62,8 +63,7 @@ class TinyPolicy:
 
     @cached_property
     def stop_ids(self) -> tuple[int, ...]:
-        """The end of a turn, and enough other tokens that responses end at every length."""
-        return (*stop_token_ids(self.folder), *range(40))
+        return stop_token_ids(self.folder)
 
     def prompt(self, uid: str, images: Sequence[str] = (), *, question: str = QUESTION) -> Prompt:
         content = [*({"type": "image"} for _ in images), {"type": "text", "text": question}]
@@ -174,7 +174,7 @@ def perturbed(model: PreTrainedModel, *, scale: float) -> list[tuple[str, torch.
 
 
 def build_folders(root: Path) -> dict[str, Path]:
-    """A Hugging Face folder a family."""
+    """A Hugging Face folder for each family, with enough tokens that end a response that some end at every length."""
     corpus = [QUESTION, *(f"<answer>{number}</answer>" for number in range(10))] * 3
     for family in FAMILIES:
         source = TinyModel(
@@ -182,6 +182,9 @@ def build_folders(root: Path) -> dict[str, Path]:
             num_layers=2, vision_depth=2, vision_hidden_size=64,
         )  # fmt: skip
         build_tiny_model(source, root / family, corpus=corpus, seed=1)
+        ends = root / family / "generation_config.json"
+        fields = json.loads(ends.read_text()) if ends.exists() else {}
+        ends.write_text(json.dumps(fields | {"eos_token_id": [*stop_token_ids(root / family), *range(40)]}))
     return {family: root / family for family in FAMILIES}
 
 
@@ -204,20 +207,17 @@ def start_vllm(
     **settings: int,
 ) -> VllmEngine:
     config = {"max_response_length": MAX_RESPONSE_LENGTH, "max_num_seqs": MAX_NUM_SEQS} | settings
-    return VllmEngine(
-        policy.folder,
-        config=RolloutConfig(**config),
+    spec = EngineSpec(
+        model=policy.folder,
+        rollout=RolloutConfig(**config),
         dtype="float32",
         max_prompt_length=MAX_PROMPT_LENGTH,
         images_per_prompt=2,
         videos_per_prompt=videos_per_prompt,
-        banned_token_ids=policy.banned,
-        stop_token_ids=policy.stop_ids,
-        pixels=PixelCache(policy.processor, DrawnImages()),
         seed=1,
-        ranks=ranks,
         lora=lora,
     )
+    return VllmEngine(spec, PixelCache(policy.processor, DrawnImages()), ranks=ranks)
 
 
 def start_transformers(policy: TinyPolicy) -> TransformersEngine:

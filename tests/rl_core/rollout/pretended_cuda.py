@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import traceback
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import Any
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.distributed.place import RankPlace
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.vllm_process import prepare_process
 
 COMPILED = (
@@ -52,19 +54,18 @@ def pretend_card() -> None:
 
 def arguments_of(folder: Path, dtype: str, ranks: GeneratorRanks = WHOLE) -> Any:
     """The engine arguments of the product for a small run."""
+    from rl_core.rollout.token_ban import token_ban
     from rl_core.rollout.vllm_arguments import engine_arguments
 
-    return engine_arguments(
-        folder,
-        config=RolloutConfig(max_response_length=40, max_num_seqs=16),
+    spec = EngineSpec(
+        model=folder,
+        rollout=RolloutConfig(max_response_length=40, max_num_seqs=16),
         dtype=dtype,
         max_prompt_length=60,
         images_per_prompt=1,
-        videos_per_prompt=0,
         seed=1,
-        banned_token_ids=BANNED,
-        ranks=ranks,
     )
+    return replace(engine_arguments(spec, ranks=ranks), logits_processors=[token_ban(BANNED)])
 
 
 def choices(arguments: Any) -> dict[str, Any]:

@@ -9,23 +9,23 @@ from transformers import AutoConfig
 
 from rl_core.config.tolerances import AGREEMENT
 from rl_core.config.training import RolloutConfig
-from rl_core.distributed.generator_ranks import GeneratorRanks
+from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.distributed.place import RankPlace
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.vllm_arguments import cache_bytes_per_token, engine_arguments
 from rl_core.rollout.vllm_process import prepare_process
 
 
-def _arguments(folder: Path, **changes: object):
+def _arguments(folder: Path, *, ranks: GeneratorRanks = WHOLE, **changes: object):
     prepare_process()
     settings = {
-        "config": RolloutConfig(max_response_length=40, max_num_seqs=16),
+        "rollout": RolloutConfig(max_response_length=40, max_num_seqs=16),
         "dtype": "float32",
         "max_prompt_length": 60,
         "images_per_prompt": 2,
-        "videos_per_prompt": 0,
         "seed": 2**40 + 3,
     }
-    return engine_arguments(folder, **(settings | changes))
+    return engine_arguments(EngineSpec(model=folder, **(settings | changes)), ranks=ranks)
 
 
 def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: dict[str, Path]) -> None:
@@ -56,12 +56,12 @@ def test_logits_are_float32_in_every_number_format(tiny_folders: dict[str, Path]
 
 def test_the_configured_cache_is_the_upper_bound(tiny_folders: dict[str, Path]) -> None:
     config = RolloutConfig(max_response_length=60_000, max_num_seqs=512, cpu_kv_cache_gib=2)
-    assert _arguments(tiny_folders["llama"], config=config).kv_cache_memory_bytes == 2 * 2**30
+    assert _arguments(tiny_folders["llama"], rollout=config).kv_cache_memory_bytes == 2 * 2**30
 
 
 def test_a_whole_prompt_fits_into_one_forward(tiny_folders: dict[str, Path]) -> None:
     config = RolloutConfig(max_response_length=4000, max_num_seqs=16)
-    arguments = _arguments(tiny_folders["llama"], config=config, max_prompt_length=9000)
+    arguments = _arguments(tiny_folders["llama"], rollout=config, max_prompt_length=9000)
     assert arguments.max_model_len == 13_000
     assert arguments.max_num_batched_tokens == 13_000
     assert arguments.enable_chunked_prefill is False
@@ -87,4 +87,4 @@ def test_seeds_beyond_32_bits_are_folded(tiny_folders: dict[str, Path]) -> None:
 def test_on_a_cpu_nothing_is_compiled_unless_told(
     setting: bool | Literal["auto"], eager: bool, tiny_folders: dict[str, Path]
 ) -> None:
-    assert _arguments(tiny_folders["llama"], config=RolloutConfig(enforce_eager=setting)).enforce_eager is eager
+    assert _arguments(tiny_folders["llama"], rollout=RolloutConfig(enforce_eager=setting)).enforce_eager is eager
