@@ -21,7 +21,6 @@ from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
 from rl_core.planning.preflight import check_config
 from rl_core.sources.counting import CountingSource
-from rl_core.sources.scene_layout import draw_scene
 from rl_core.sources.scenes import render_scenes
 
 QUICKSTART = Path("configs/quickstart.yaml")
@@ -37,7 +36,7 @@ PROCESSES = {
 
 
 def render() -> None:
-    scenes = [draw_scene(SCENES, index) for index in range(SCENES.size)]
+    scenes = [SCENES.scene(index) for index in range(SCENES.size)]
     for _ in render_scenes(scenes, image_size=SCENES.image_size):
         pass
 

@@ -5,13 +5,9 @@ from itertools import islice
 
 from rl_core.data.column_guesses import NamedColumns, Values, guess_columns
 from rl_core.data.media_folder import find_media_folder
-from rl_core.sources.class_folders import ClassFolderReader
-from rl_core.sources.geometry3k import Geometry3kReader
 from rl_core.sources.hub import HubSource
-from rl_core.sources.hub_rows import HubReader
 from rl_core.sources.local import LocalSource
-from rl_core.sources.local_files import check_rows, find_reader
-from rl_core.sources.tables import TableReader
+from rl_core.sources.tables import FileTable, TableReader
 
 _SAMPLED_ROWS = 64
 
@@ -47,28 +43,26 @@ def inspect_data(source: LocalSource | HubSource, named: NamedColumns | None = N
     """
     named = named or NamedColumns()
     if isinstance(source, HubSource):
-        return _inspect_table(HubReader(source), source, named, kind="hub")
-    reader = find_reader(source)
-    if isinstance(reader, TableReader):
-        check_rows(reader)
-        return _inspect_table(reader, source, named, kind=reader.files[0].suffix.removeprefix("."))
-    kind = {Geometry3kReader: "geometry3k", ClassFolderReader: "imagefolder"}[type(reader)]
+        return _inspect_table(source.reader(), source, named, kind="hub")
+    reader = source.reader()
+    if isinstance(reader, FileTable):
+        reader.check_rows()
+        return _inspect_table(reader, source, named, kind=reader.kind)
     if unused := named.given():
-        raise ValueError(f"{source.path} is a {kind}, which has no columns to be named ({', '.join(unused)})")
-    return Inspection(source=source, kind=kind, row_count=reader.row_count)
+        raise ValueError(f"{source.path} is a {reader.kind}, which has no columns to be named ({', '.join(unused)})")
+    return Inspection(source=source, kind=reader.kind, row_count=reader.row_count)
 
 
 def _inspect_table(
-    table: TableReader | HubReader, source: LocalSource | HubSource, named: NamedColumns, *, kind: str
+    table: TableReader, source: LocalSource | HubSource, named: NamedColumns, *, kind: str
 ) -> Inspection:
-    names = tuple(sorted(table.columns()))
+    names = tuple(sorted(table.column_names()))
     sample: list[Values] = [
         raw.values for raw in islice(table.raw_rows(), _SAMPLED_ROWS) if isinstance(raw.values, dict)
     ]
-    place = source.path if isinstance(source, LocalSource) else source.name
-    columns, doubts = guess_columns(place, names, sample, named)
+    columns, doubts = guess_columns(table.place, names, sample, named)
     source = source.model_copy(update={"columns": columns})
-    if isinstance(source, LocalSource) and isinstance(table, TableReader) and source.media_dir is None:
+    if isinstance(source, LocalSource) and isinstance(table, FileTable) and source.media_dir is None:
         folder, doubt = find_media_folder(table, source.columns, beside=table.files[0].parent)
         source = source.model_copy(update={"media_dir": folder and str(folder)})
         doubts += [doubt] if doubt else []

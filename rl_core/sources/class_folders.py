@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from rl_core.digests import file_digests
 from rl_core.files import lies_below
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE
 from rl_core.sources.rows import BadRow, ImageInput, Row, VideoInput
+from rl_core.sources.source import Glance
 
 _IMAGE_ENDINGS = frozenset(
     {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
@@ -54,17 +57,33 @@ class ClassFolderReader:
         return sorted(islice(in_turn, self.limit))
 
     @property
-    def names(self) -> list[str]:
-        """`class/file` of every row, from which the answers are read."""
-        return [f"{file.parent.name}/{file.name}" for file in self.files]
+    def kind(self) -> str:
+        """The `format` of a local source."""
+        return "imagefolder"
 
     @property
     def row_count(self) -> int:
         """Number of rows."""
         return len(self.files)
 
+    def check(self) -> None:
+        """There are no columns that could be missing."""
+
+    def content(self) -> dict[str, Any]:
+        """What identifies the rows: the files, and their folders and names, which are the answers."""
+        return {"files": file_digests(self.files), "names": self._names}
+
+    def glance(self) -> Glance:
+        """The number of rows and their data source."""
+        return Glance(rows=self.row_count, names=frozenset([self.name]))
+
+    @property
+    def _names(self) -> list[str]:
+        """`class/file` of every row."""
+        return [f"{file.parent.name}/{file.name}" for file in self.files]
+
     def __iter__(self) -> Iterator[Row | BadRow]:
-        for index, (path, origin) in enumerate(zip(self.files, self.names, strict=True)):
+        for index, (path, origin) in enumerate(zip(self.files, self._names, strict=True)):
             yield self._row(index, path, origin)
 
     def _row(self, index: int, path: Path, origin: str) -> Row | BadRow:

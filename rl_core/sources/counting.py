@@ -94,6 +94,19 @@ class CountingSource(DataSource):
                 fix="mark the place of the scene once",
             )
 
+    def scene(self, index: int) -> "Scene":
+        """Scene number `index`. Raises ValueError where its objects find no room."""
+        from rl_core.sources.scene_layout import draw_scene  # here: a config loads no NumPy
+
+        return draw_scene(
+            self.scene_seed,
+            index,
+            counts=(self.min_objects, self.max_objects),
+            radii=self.object_size,
+            max_overlap=self.max_overlap,
+            lighting=self.lighting,
+        )
+
     def shared_with(self, other: DataSource) -> str | None:
         """Says so where both sources have the same seed, and so the same scenes."""
         if not isinstance(other, CountingSource) or self.scene_seed != other.scene_seed:
@@ -128,13 +141,11 @@ class CountingReader:
         return self.source.size
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        # Imported here: a config loads no NumPy.
-        from rl_core.sources.scene_layout import draw_scene
         from rl_core.sources.scenes import render_scenes
 
         for start in range(0, self.source.size, _CHUNK):
             indices = range(start, min(start + _CHUNK, self.source.size))
-            scenes = [draw_scene(self.source, index) for index in indices]
+            scenes = [self.source.scene(index) for index in indices]
             images = render_scenes(scenes, image_size=self.source.image_size)
             for index, scene, pixels in zip(indices, scenes, images, strict=True):
                 yield self._row(index, scene, Image.fromarray(pixels))

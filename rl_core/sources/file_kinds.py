@@ -1,8 +1,10 @@
-"""Recognises by its first bytes a file that is not what its name says."""
+"""The kinds of files with rows. A file that is not what its name says is recognised by its first bytes."""
 
-import json
 from pathlib import Path
 from typing import Final
+
+FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv")
+"""Endings of the names of files with rows."""
 
 _LOOKED_AT = 1 << 16
 
@@ -48,34 +50,9 @@ def read_start(path: Path) -> bytes:
         return file.read(_LOOKED_AT)
 
 
-def check_json_lines(path: Path) -> None:
-    """Raises ValueError for a file that cannot be JSONL, and says what it is. All of its lines would be unreadable for
-    the same reason."""
-    start = read_start(path)
-    kind = foreign_kind(start) or _other_json(start)
-    if kind is not None:
-        raise ValueError(f"{path} is no JSONL but {kind}")
-
-
-def _other_json(start: bytes) -> str | None:
-    """The form of JSON that does not have one object on each line; None for JSONL."""
-    lines = [line for line in start.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
-    if not lines:
-        return None
-    first = lines[0].strip()
-    if first.startswith("[") and first[1:].lstrip()[:1] in ("", "{"):
-        return "one JSON array: let its name end in .json"
-    if len(lines) > 1 and not lines[1].lstrip().startswith("{") and _breaks_off(first):
-        return "JSON whose objects go over several lines: write each on a line of its own"
-    return None
-
-
-def _breaks_off(line: str) -> bool:
-    """Whether an object begins in a line and does not end in it."""
-    try:
-        json.loads(line)
-    except json.JSONDecodeError as error:
-        return line.startswith("{") and error.pos >= len(line)
-    except (ValueError, RecursionError):
-        return False
-    return False
+def read_text(path: Path, kind: str) -> str:
+    """The file's text; a byte that is not UTF-8 becomes half a surrogate pair, by which its row is recognised. Raises
+    ValueError where the file is not of this `kind`, and says what it is."""
+    if other := foreign_kind(read_start(path)):
+        raise ValueError(f"data source {path}: it is no {kind} but {other}")
+    return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")

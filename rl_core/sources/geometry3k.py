@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_core.digests import file_digests
 from rl_core.files import lies_below, read_regular
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.json_text import parse_json
 from rl_core.sources.rows import BadRow, Row, unwritable_row
+from rl_core.sources.source import Glance
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
@@ -37,9 +39,25 @@ class Geometry3kReader:
         return sorted(self.folder.glob(f"*/{ITEM_FILE}"), key=_item_order)[: self.limit]
 
     @property
+    def kind(self) -> str:
+        """The `format` of a local source."""
+        return "geometry3k"
+
+    @property
     def row_count(self) -> int:
         """Number of rows."""
         return len(self.files)
+
+    def check(self) -> None:
+        """There are no columns that could be missing."""
+
+    def content(self) -> dict[str, Any]:
+        """What identifies the rows, without their diagrams."""
+        return {"files": file_digests(self.files)}
+
+    def glance(self) -> Glance:
+        """The number of rows and their data source."""
+        return Glance(rows=self.row_count, names=frozenset([self.name]))
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         for index, path in enumerate(self.files):

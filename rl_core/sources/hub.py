@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import Field
 
+from rl_core.digests import digest_of
 from rl_core.sources.columns import Columns
+from rl_core.sources.media import media_digests
 from rl_core.sources.source import DataSource, Glance, NamedPath, Repository, SourceFiles
 
 if TYPE_CHECKING:
@@ -32,20 +34,36 @@ class HubSource(DataSource):
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 
-    def open(self) -> "HubReader":
-        """The split, with its columns checked. Raises ValueError where dataset, split, revision or a configured column
-        does not exist, or the hub cannot be reached."""
-        # Imported here and below: a config loads no Arrow.
-        from rl_core.sources.hub_rows import open_hub
+    def reader(self) -> "HubReader":
+        """The split, before it has looked for the configured columns. Raises ValueError where dataset, split or
+        revision does not exist, or the hub cannot be reached."""
+        from rl_core.sources.hub_rows import HubReader  # here: a config loads no Arrow
 
-        return open_hub(self)
+        return HubReader(
+            place=self.name,
+            revision=self.revision,
+            columns=self.columns,
+            media_dir=self.media_dir,
+            limit=self.limit,
+        )
+
+    def open(self) -> "HubReader":
+        """The split. Raises ValueError also where it lacks a configured column."""
+        reader = self.reader()
+        reader.check()
+        return reader
 
     def fingerprint(self) -> str:
         """Made from the commit, and every image and video on this machine that the rows name. Raises ValueError where
         the dataset, split or revision does not exist, or the hub cannot be reached."""
-        from rl_core.sources.hub_rows import hub_fingerprint
+        from rl_core.sources.hub_rows import repository_content
 
-        return hub_fingerprint(self)
+        content = {
+            "settings": self.model_dump(mode="json", exclude={"revision", "media_dir"}),
+            "content": repository_content(self.repository_name, self.revision),
+            "media": None if self.media_dir is None else media_digests(self.reader()),
+        }
+        return digest_of(content)
 
     def first_rows(self, count: int) -> Self:
         """The same split with a lower limit."""

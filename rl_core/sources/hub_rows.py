@@ -4,19 +4,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
-from rl_core.digests import digest_of, file_digests
+from rl_core.digests import file_digests
 from rl_core.files import files_below
-from rl_core.sources.columns import RowParser, check_columns
-from rl_core.sources.hub import HubSource
-from rl_core.sources.media import media_digests
-from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.parquet_rows import Unreadable, arrow_rows
 from rl_core.sources.shards import check_splits
-from rl_core.sources.tables import RawRow, Unreadable, arrow_rows
+from rl_core.sources.tables import RawRow, TableReader
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,15 +24,19 @@ _REFUSALS = (RuntimeError, UnpicklingError)
 """What `datasets` raises where it would have to run code: a loading script, or a pickle inside an archive."""
 
 
-@dataclass(frozen=True)
-class HubReader:
+@dataclass(frozen=True, kw_only=True)
+class HubReader(TableReader):
     """One split of a dataset repository, at one commit. A local folder in place of `owner/name` works as well.
+
+    Attributes:
+        place: `owner/name@split`.
+        revision: Branch, tag or commit; None for the main branch.
 
     Raises:
         ValueError: The dataset, split or revision does not exist or cannot be reached.
     """
 
-    source: HubSource
+    revision: str | None
 
     def __post_init__(self) -> None:
         _ = self._dataset
@@ -44,73 +44,50 @@ class HubReader:
     @property
     def name(self) -> str:
         """The repository's name."""
-        return self.source.repository_name
+        return self.place.rpartition("@")[0]
 
-    def columns(self) -> set[str]:
+    def column_names(self) -> set[str]:
         """Names of the split's columns."""
         return set(self._dataset.column_names)
 
-    @property
-    def _media_dir(self) -> Path:
-        """The folder that paths in rows start from. The rows of a local folder may name files in it; paths of a dataset
-        on the hub mean nothing on this machine unless `media_dir` is set."""
-        return Path(self.source.media_dir or self.name)
-
-    @cached_property
-    def _dataset(self) -> "Dataset":
-        return _load(self.source)
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        rows = len(self._dataset)
-        return rows if self.source.limit is None else min(rows, self.source.limit)
-
-    def __iter__(self) -> Iterator[Row | BadRow]:
-        parser = RowParser(
-            columns=self.source.columns, data_source=self.name, media_dir=self._media_dir, caches=_caches()
-        )
-        for index, raw in enumerate(islice(self.raw_rows(), self.source.limit)):
-            if isinstance(raw.values, str):
-                yield BadRow(index=index, column=raw.column, reason=raw.values)
-            else:
-                yield parser.parse(raw.values, index=index)
+    def count(self) -> int:
+        """Number of rows of the split."""
+        return len(self._dataset)
 
     def raw_rows(self) -> Iterator[RawRow]:
         """Every row of the split."""
+        # The rows of a local folder may name files in it; paths of a dataset on the hub mean nothing on this machine
+        # unless `media_dir` is set.
+        folder = Path(self.name)
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
         for values in (values for table in tables for values in arrow_rows(table)):
             if isinstance(values, Unreadable):
-                yield RawRow(values.reason, self._media_dir, self.name, column=values.column)
+                yield RawRow(values.reason, folder, column=values.column)
             else:
-                yield RawRow(values, self._media_dir, self.name)
+                yield RawRow(values, folder)
+
+    @cached_property
+    def _dataset(self) -> "Dataset":
+        return _load(self.place, self.revision)
+
+    @cached_property
+    def _caches(self) -> tuple[Path, ...]:
+        """The folders in which `datasets` puts the files that it fetches and unpacks."""
+        import datasets.config
+        from huggingface_hub import constants
+
+        return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
 
 
-def open_hub(source: HubSource) -> HubReader:
-    """The reader of a split, with its columns checked.
+def repository_content(repository: str, revision: str | None) -> str | list[str | None]:
+    """What identifies the content of a dataset: its commit, or the digests of the files of a local folder.
 
     Raises:
-        ValueError: The dataset, split, revision or a configured column does not exist, or the hub cannot be reached.
+        ValueError: The dataset or revision does not exist, or the hub cannot be reached.
     """
-    reader = HubReader(source)
-    check_columns(reader.columns(), source.columns, place=source.name)
-    return reader
-
-
-def hub_fingerprint(source: HubSource) -> str:
-    """Identity of the commit and of every media file on this machine.
-
-    Raises:
-        ValueError: The dataset, split or revision does not exist, or the hub cannot be reached.
-    """
-    folder = Path(source.repository_name)
-    content = {
-        "settings": source.model_dump(mode="json", exclude={"revision", "media_dir"}),
-        "content": file_digests(files_below(folder)) if is_local_folder(source) else resolve_commit(source),
-        "media": None if source.media_dir is None else media_digests(HubReader(source)),
-    }
-    return digest_of(content)
+    folder = Path(repository)
+    return file_digests(files_below(folder)) if folder.is_dir() else resolve_commit(repository, revision)
 
 
 def split_names(repository: str) -> list[str]:
@@ -121,30 +98,17 @@ def split_names(repository: str) -> list[str]:
     """
     import datasets
 
-    source = HubSource(type="hub", name=f"{repository}@train")
     try:
-        revision = None if is_local_folder(source) else resolve_commit(source)
+        revision = None if Path(repository).is_dir() else resolve_commit(repository, None)
         names: list[str] = datasets.get_dataset_split_names(repository, revision=revision)
     except (OSError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
         raise ValueError(f"dataset {repository}: {error}") from None
     return names
 
 
-def _caches() -> tuple[Path, ...]:
-    """The folders in which `datasets` puts the files that it fetches and unpacks."""
-    import datasets.config
-    from huggingface_hub import constants
-
-    return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
-
-
-def is_local_folder(source: HubSource) -> bool:
-    """Whether the name is a folder on this machine, which `datasets` reads in place of the hub."""
-    return Path(source.repository_name).is_dir()
-
-
-def resolve_commit(source: HubSource) -> str:
-    """The commit that the revision of a hub source stands for, from the hub or, when offline, from its local cache.
+def resolve_commit(repository: str, revision: str | None) -> str:
+    """The commit that a revision stands for (None: the main branch), from the hub or, when offline, from its local
+    cache.
 
     Raises:
         ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
@@ -152,16 +116,15 @@ def resolve_commit(source: HubSource) -> str:
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
-    if source.revision and _COMMIT.fullmatch(source.revision):
-        return source.revision
-    repository, revision = source.repository_name, source.revision
+    if revision and _COMMIT.fullmatch(revision):
+        return revision
     try:
         # Where the hub cannot be reached this comes from the cache, whose folders are named after commits.
         card = hf_hub_download(repository, "README.md", repo_type="dataset", revision=revision)
         return Path(card).parent.name
     except LocalEntryNotFoundError:
         raise ValueError(
-            f"data source {source.name}: the hub cannot be reached and the cache does not know revision "
+            f"dataset {repository}: the hub cannot be reached and the cache does not know revision "
             f"{revision or 'main'!r}; go online once, set `revision` to a cached commit, or use a local source"
         ) from None
     except EntryNotFoundError:
@@ -169,32 +132,32 @@ def resolve_commit(source: HubSource) -> str:
         assert commit is not None, "the hub names the commit of every revision"
         return commit
     except HfHubHTTPError as error:
-        raise ValueError(f"data source {source.name}: the hub refuses it: {error}") from None
+        raise ValueError(f"dataset {repository}: the hub refuses it: {error}") from None
 
 
-def _load(source: HubSource) -> "Dataset":
-    """The split, at the resolved commit."""
+def _load(place: str, revision: str | None) -> "Dataset":
+    """The split `owner/name@split`, at the resolved commit."""
     import datasets
 
-    repository, _, split = source.name.rpartition("@")
-    revision = None if is_local_folder(source) else resolve_commit(source)
+    repository, _, split = place.rpartition("@")
+    commit = None if Path(repository).is_dir() else resolve_commit(repository, revision)
     try:
-        if revision is None:
+        if commit is None:
             check_splits(files_below(Path(repository)))
-        dataset = datasets.load_dataset(repository, split=split, revision=revision)
+        dataset = datasets.load_dataset(repository, split=split, revision=commit)
     except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
-        raise ValueError(f"data source {source.name}: {error}") from None
-    if revision is not None:
-        _check_commit(dataset, source, revision)
+        raise ValueError(f"data source {place}: {error}") from None
+    if commit is not None:
+        _check_commit(dataset, place, commit)
     return dataset
 
 
-def _check_commit(dataset: "Dataset", source: HubSource, commit: str) -> None:
+def _check_commit(dataset: "Dataset", place: str, commit: str) -> None:
     """Raises ValueError where `datasets` has read another commit: when the hub cannot be reached, it takes the newest
     cached copy, whatever revision was asked for."""
     folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
     if folders != {commit}:
         raise ValueError(
-            f"data source {source.name}: the cache holds commit {', '.join(sorted(folders))}, not {commit}; "
+            f"data source {place}: the cache holds commit {', '.join(sorted(folders))}, not {commit}; "
             "go online once, or set `revision` to the cached one"
         )

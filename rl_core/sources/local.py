@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field
 
+from rl_core.digests import digest_of
 from rl_core.sources.columns import Columns
+from rl_core.sources.media import media_digests
 from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
 
 if TYPE_CHECKING:
     from rl_core.sources.local_files import LocalReader
-
-FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv")
-"""Endings of the names of files with rows."""
 
 
 class LocalSource(DataSource):
@@ -35,20 +34,33 @@ class LocalSource(DataSource):
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 
-    def open(self) -> "LocalReader":
-        """The reader for the path, with the columns checked. Raises ValueError where the path does not exist, has no
-        known format or more than one, or no row has a configured column."""
-        # Imported here and below: a config loads no Arrow.
-        from rl_core.sources.local_files import open_local
+    def reader(self) -> "LocalReader":
+        """The reader for the path, before it has looked for the configured columns. Raises ValueError where the path
+        does not exist, or has no known format or more than one."""
+        from rl_core.sources.local_files import find_reader  # here: a config loads no Arrow
 
-        return open_local(self)
+        return find_reader(
+            self.path, kind=self.format, columns=self.columns, media_dir=self.media_dir, limit=self.limit
+        )
+
+    def open(self) -> "LocalReader":
+        """The reader for the path. Raises ValueError also where no row has a configured column."""
+        reader = self.reader()
+        reader.check()
+        return reader
 
     def fingerprint(self) -> str:
         """Made from every data file, and every image and video that the rows name. Raises ValueError where the source
         cannot be opened."""
-        from rl_core.sources.local_files import local_fingerprint
-
-        return local_fingerprint(self)
+        reader = self.open()
+        content = {
+            "name": reader.name,
+            "columns": self.columns.model_dump(mode="json"),
+            "limit": self.limit,
+            "media": media_digests(reader),
+            **reader.content(),
+        }
+        return digest_of(content)
 
     def first_rows(self, count: int) -> Self:
         """The same source with a lower limit."""
@@ -57,9 +69,7 @@ class LocalSource(DataSource):
     def glance(self) -> Glance:
         """Read from the footers of Parquet files or the beginning of JSONL. Raises ValueError or OSError where the
         source cannot be read."""
-        from rl_core.sources.local_files import local_glance
-
-        return local_glance(self)
+        return self.reader().glance()
 
     @property
     def names_its_rows(self) -> bool:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rl_core.randomness import keyed_seed
-from rl_core.sources.counting import CountingSource
 
 SHAPES = ("sphere", "cube", "cylinder")
 MATERIALS = ("rubber", "metal")
@@ -57,21 +56,43 @@ class Scene:
     ground: tuple[float, ...]
 
 
-def draw_scene(source: CountingSource, index: int) -> Scene:
-    """Scene number `index` of a source.
+def draw_scene(
+    seed: int,
+    index: int,
+    *,
+    counts: tuple[int, int],
+    radii: tuple[float, float],
+    max_overlap: float,
+    lighting: tuple[float, float],
+) -> Scene:
+    """Scene number `index` of those with this seed.
+
+    Args:
+        seed: Seed of the scenes.
+        index: Number of the scene.
+        counts: Fewest and most objects.
+        radii: Smallest and largest radius, as shares of the image side.
+        max_overlap: Largest overlap of two objects, as a share of the smaller radius; with 0 they keep apart.
+        lighting: Weakest and strongest light.
 
     Raises:
         ValueError: The objects do not fit beside each other; the message says what to change.
     """
     # PCG64's uniform doubles are the only draw used: numpy keeps its bit streams, not its distributions, stable.
-    generator = np.random.Generator(np.random.PCG64(keyed_seed(source.scene_seed, "scene", index)))
-    span = source.max_objects - source.min_objects + 1
-    count = source.min_objects + int(generator.random() * span)
-    low, high = source.object_size
-    radii = np.sort(low + (high - low) * generator.random(count))[::-1]
-    centres = _place(source, radii, generator)
-    objects = [_dress(*centre, radius, generator) for centre, radius in zip(centres, radii, strict=True)]
-    dim, bright = source.lighting
+    generator = np.random.Generator(np.random.PCG64(keyed_seed(seed, "scene", index)))
+    fewest, most = counts
+    count = fewest + int(generator.random() * (most - fewest + 1))
+    low, high = radii
+    drawn = np.sort(low + (high - low) * generator.random(count))[::-1]
+    centres = _place(drawn, max_overlap, generator)
+    if centres is None:
+        raise ValueError(
+            f"data source counting: {count} objects of up to {drawn[0]:.2f} of the image side found no room in "
+            f"{_LAYOUTS_TRIED} tries; lower max_objects ({most}) or object_size {radii}, "
+            f"or raise max_overlap ({max_overlap})"
+        )
+    objects = [_dress(*centre, radius, generator) for centre, radius in zip(centres, drawn, strict=True)]
+    dim, bright = lighting
     return Scene(
         objects=tuple(sorted(objects, key=lambda item: item.y)),
         light=dim + (bright - dim) * generator.random(),
@@ -79,29 +100,23 @@ def draw_scene(source: CountingSource, index: int) -> Scene:
     )
 
 
-def _place(source: CountingSource, radii: np.ndarray, generator: np.random.Generator) -> list[tuple[float, float]]:
-    """Centres [count, 2] for radii that are sorted from large to small, so that large objects are placed first."""
-    for _ in range(_LAYOUTS_TRIED):
-        centres = _try_layout(source, radii, generator)
-        if centres is not None:
-            return centres
-    raise ValueError(
-        f"data source counting: {len(radii)} objects of up to {radii[0]:.2f} of the image side found no room in "
-        f"{_LAYOUTS_TRIED} tries; lower max_objects ({source.max_objects}) or object_size {source.object_size}, "
-        f"or raise max_overlap ({source.max_overlap})"
-    )
+def _place(radii: np.ndarray, max_overlap: float, generator: np.random.Generator) -> list[tuple[float, float]] | None:
+    """Centres for radii that are sorted from large to small, so that large objects are placed first; None where no try
+    finds room for all of them."""
+    tries = (_try_layout(radii, max_overlap, generator) for _ in range(_LAYOUTS_TRIED))
+    return next((centres for centres in tries if centres is not None), None)
 
 
 def _try_layout(
-    source: CountingSource, radii: np.ndarray, generator: np.random.Generator
+    radii: np.ndarray, max_overlap: float, generator: np.random.Generator
 ) -> list[tuple[float, float]] | None:
-    gap = 0.0 if source.max_overlap else _GAP
+    gap = 0.0 if max_overlap else _GAP
     placed = np.empty((0, 2))
     for number, radius in enumerate(radii):
         margin = min(radius + _GAP, 0.5)
         candidates = margin + (1 - 2 * margin) * generator.random((_PLACES_TRIED, 2))
         # Radii are sorted, so `radius` is the smaller one of each pair.
-        reach = radii[:number] + radius * (1 - source.max_overlap) + gap
+        reach = radii[:number] + radius * (1 - max_overlap) + gap
         distances = np.sqrt(np.sum((candidates[:, None] - placed[None]) ** 2, axis=2))
         free = np.flatnonzero(np.all(distances >= reach, axis=1))
         if not len(free):

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 from rl_core.files import files_named
+from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.hub import HubSource
 from rl_core.sources.hub_rows import resolve_commit, split_names
-from rl_core.sources.local import FILE_KINDS, LocalSource
+from rl_core.sources.local import LocalSource
 from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[^@\s]+)?", re.ASCII)
@@ -27,7 +28,7 @@ def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
         return LocalSource(type="local", path=data, media_dir=media_dir)
     name = data if "@" in data else f"{data}@{_training_split(split_names(data))}"
     source = HubSource(type="hub", name=name, media_dir=media_dir)
-    return source.model_copy(update={"revision": resolve_commit(source)})
+    return source.model_copy(update={"revision": resolve_commit(source.repository_name, None)})
 
 
 def find_pair(data: str) -> tuple[str, str] | None:

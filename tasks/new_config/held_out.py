@@ -12,7 +12,6 @@ from rl_core.files import files_named, hash_file
 from rl_core.randomness import keyed_seed
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
-from rl_core.sources.local_files import find_reader
 from rl_core.sources.media import with_files_checked
 from rl_core.sources.rows import BadRow, ImageInput, Row
 from rl_core.sources.shards import shards_pattern
@@ -89,7 +88,7 @@ def _data_by_name(folder: Path) -> dict[str, list[Path]]:
 def is_data(child: Path) -> bool:
     """Whether a local source can read this file or folder; images and programs beside the rows are not data."""
     try:
-        find_reader(LocalSource(type="local", path=str(child)))
+        LocalSource(type="local", path=str(child)).reader()
     except ValueError:
         return False
     return True

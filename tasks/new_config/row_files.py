@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from rl_core.files import fsync_folder, fsync_tree, scratch_folder
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
+from rl_core.sources.parquet_rows import json_column
 from rl_core.sources.rows import ImageInput, Row, Turn
-from rl_core.sources.tables import json_column
 
 _WRITTEN_ROWS = 64
 

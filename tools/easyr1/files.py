@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.hub import SPLIT_NAME
-from rl_core.sources.local import FILE_KINDS
 from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
 
 _PLACES = "here, beside the config or above it: give its path from here"

@@ -5,7 +5,7 @@ import pytest
 
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
-from rl_core.sources.hub_rows import HubReader, open_hub, resolve_commit, split_names
+from rl_core.sources.hub_rows import resolve_commit, split_names
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 
@@ -59,19 +59,19 @@ def test_one_split_is_read_through_datasets_without_decoding_an_image(dataset_fo
 
 
 def test_a_limit_takes_the_first_rows(dataset_folder):
-    reader = HubReader(hub(f"{dataset_folder}@train", limit=2))
+    reader = hub(f"{dataset_folder}@train", limit=2).open()
     assert reader.row_count == len(list(reader)) == 2
 
 
 def test_a_misspelt_key_and_a_missing_split_are_refused(dataset_folder):
     with pytest.raises(ValueError, match="did you mean 'answer'"):
-        open_hub(hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")))
+        hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")).open()
     with pytest.raises(ValueError, match="Unknown split"):
-        HubReader(hub(f"{dataset_folder}@validation"))
+        hub(f"{dataset_folder}@validation").open()
 
 
 def test_a_commit_stands_for_itself():
-    assert resolve_commit(hub("owner/name@train", revision=COMMIT)) == COMMIT
+    assert resolve_commit("owner/name", COMMIT) == COMMIT
 
 
 def test_offline_the_local_cache_knows_the_commit_of_a_branch(tmp_path):
@@ -80,14 +80,14 @@ def test_offline_the_local_cache_knows_the_commit_of_a_branch(tmp_path):
     (repository / "snapshots" / COMMIT).mkdir(parents=True)
     (repository / "refs" / "main").write_text(COMMIT)
     (repository / "snapshots" / COMMIT / "README.md").write_text("a data set")
-    assert resolve_commit(hub("owner/name@train")) == COMMIT
+    assert resolve_commit("owner/name", None) == COMMIT
     with pytest.raises(ValueError, match="does not know revision 'other'"):
-        resolve_commit(hub("owner/name@train", revision="other"))
+        resolve_commit("owner/name", "other")
 
 
 def test_offline_without_a_cache_says_what_to_do():
     with pytest.raises(ValueError, match="go online once"):
-        HubReader(hub("owner/name@train"))
+        hub("owner/name@train").open()
 
 
 def test_a_cached_copy_of_another_commit_is_refused(dataset_folder, monkeypatch):
@@ -97,7 +97,7 @@ def test_a_cached_copy_of_another_commit_is_refused(dataset_folder, monkeypatch)
     copy = datasets.load_dataset(str(dataset_folder), split="train")
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: copy)
     with pytest.raises(ValueError, match=f"not {COMMIT}"):
-        HubReader(hub("owner/name@train", revision=COMMIT))
+        hub("owner/name@train", revision=COMMIT).open()
 
 
 def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
@@ -123,7 +123,7 @@ def test_a_folder_with_a_missing_shard_is_refused(tmp_path):
     for name in ("train-00000-of-00003", "train-00002-of-00003", "test-00000-of-00001"):
         pq.write_table(pa.table({"problem": ["?"], "answer": ["1"]}), tmp_path / f"{name}.parquet")
     with pytest.raises(ValueError, match=r"@train: 1 of 3 shards of train are missing: train-00001-of-00003\.parquet"):
-        open_hub(hub(f"{tmp_path}@train"))
+        hub(f"{tmp_path}@train").open()
 
 
 def test_the_splits_of_a_data_set_are_known_without_reading_it(dataset_folder):

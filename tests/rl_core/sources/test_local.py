@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.sources import tables
+from rl_core.sources import json_rows
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
+from rl_core.sources.parquet_rows import json_column
 from rl_core.sources.rows import BadRow, Row
-from rl_core.sources.tables import json_column
 from tests.rl_core.data.samples import local, png_bytes, write_broken_text
 
 ROW = {"problem": "2+2?", "answer": 4}
@@ -67,7 +67,7 @@ def test_a_number_of_endless_digits_costs_its_row(write_jsonl):
 
 
 def test_a_line_that_is_too_long_costs_its_row(write_jsonl, monkeypatch):
-    monkeypatch.setattr(tables, "_LONGEST_LINE", 64)
+    monkeypatch.setattr(json_rows, "_LONGEST_LINE", 64)
     path = write_jsonl([ROW, ROW | {"note": "x" * 500}, ROW, ROW | {"note": "x" * 10}])
     first, bad, third, last = local(path).open()
     assert [first.answer, third.answer, last.answer] == [4] * 3

@@ -3,13 +3,13 @@ import pytest
 
 from rl_core.sources.counting import CountingReader
 from rl_core.sources.rows import Row
-from rl_core.sources.scene_layout import Scene, SceneObject, draw_scene
+from rl_core.sources.scene_layout import Scene, SceneObject
 from rl_core.sources.scenes import render_scenes
 from tests.rl_core.data.samples import counting
 
 
 def rendered(source, count):
-    scenes = [draw_scene(source, index) for index in range(count)]
+    scenes = [source.scene(index) for index in range(count)]
     return scenes, [image.astype(int) for image in render_scenes(scenes, image_size=source.image_size)]
 
 
@@ -57,7 +57,7 @@ def test_every_object_stands_out_from_the_ground_at_its_centre():
 
 def test_objects_keep_apart_and_inside_the_image():
     for index in range(200):
-        objects = draw_scene(counting(), index).objects
+        objects = counting().scene(index).objects
         for number, item in enumerate(objects):
             assert item.radius <= min(item.x, item.y, 1 - item.x, 1 - item.y)
             for other in objects[:number]:
@@ -69,7 +69,7 @@ def test_overlap_stays_within_its_bound_and_does_occur():
     source = counting(max_objects=10, max_overlap=0.5)
     depths = []
     for index in range(100):
-        objects = draw_scene(source, index).objects
+        objects = source.scene(index).objects
         for number, item in enumerate(objects):
             for other in objects[:number]:
                 distance = np.hypot(item.x - other.x, item.y - other.y)
@@ -78,7 +78,7 @@ def test_overlap_stays_within_its_bound_and_does_occur():
 
 
 def test_counts_and_looks_cover_their_ranges_evenly():
-    objects = [draw_scene(counting(), index).objects for index in range(600)]
+    objects = [counting().scene(index).objects for index in range(600)]
     counts = np.bincount([len(items) for items in objects], minlength=7)
     assert counts[0] == 0
     assert counts[1:].min() > 70  # 100 expected of each
@@ -94,9 +94,9 @@ def test_pixels_do_not_depend_on_the_scenes_rendered_beside_them():
 
 
 def test_a_scene_depends_on_seed_and_index_alone():
-    assert draw_scene(counting(size=10), 7) == draw_scene(counting(size=1000), 7)
-    assert draw_scene(counting(), 7) != draw_scene(counting(), 8)
-    assert draw_scene(counting(), 7) != draw_scene(counting(scene_seed=2), 7)
+    assert counting(size=10).scene(7) == counting(size=1000).scene(7)
+    assert counting().scene(7) != counting().scene(8)
+    assert counting().scene(7) != counting(scene_seed=2).scene(7)
 
 
 @pytest.mark.parametrize("options", [{}, {"min_objects": 0, "max_objects": 1, "lighting": (1.0, 1.0)}])
@@ -115,7 +115,7 @@ def test_stronger_light_makes_a_brighter_picture():
 
 def test_a_crowd_that_finds_no_room_is_refused_with_what_to_change():
     with pytest.raises(ValueError, match="lower max_objects"):
-        draw_scene(counting(min_objects=20, max_objects=20, object_size=(0.2, 0.2)), 0)
+        counting(min_objects=20, max_objects=20, object_size=(0.2, 0.2)).scene(0)
 
 
 @pytest.mark.parametrize(

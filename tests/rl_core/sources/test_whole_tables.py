@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rl_core.data.inspection import inspect_data
-from rl_core.sources.local import FILE_KINDS, LocalSource
-from rl_core.sources.local_files import find_reader
+from rl_core.sources.file_kinds import FILE_KINDS
+from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import local
 
@@ -35,7 +35,7 @@ def write_json(path: Path, rows: Any, **layout: Any) -> Path:
 
 
 def values(path: Path) -> list[Any]:
-    return [raw.values for raw in find_reader(LocalSource(type="local", path=str(path))).raw_rows()]
+    return [raw.values for raw in local(path).reader().raw_rows()]
 
 
 @pytest.mark.parametrize("layout", [{}, {"indent": 2}, {"ensure_ascii": False}])
@@ -108,7 +108,7 @@ def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:
     rows = list(local(path).open())
     assert [isinstance(row, Row) for row in rows] == [True, False, False, False, True]
     reasons = [row.reason for row in rows if isinstance(row, BadRow)]
-    assert reasons[0] == "the row is int, not an object"
+    assert reasons[0] == "the row holds int, not an object"
     assert "the key 'answer' twice" in reasons[1]
     assert "not UTF-8" in reasons[2]
 

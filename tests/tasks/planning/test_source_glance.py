@@ -10,7 +10,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
-from rl_core.sources import local_files
+from rl_core.sources import json_rows
 from tasks.cache.stages import stage_digests
 from tasks.planning.known_rows import known_rows
 from tasks.planning.source_glance import glance_at, source_problems, split_glance
@@ -82,7 +82,7 @@ def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
 
 def test_a_long_file_is_estimated(config: RunConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     long = config_of(write_rows(tmp_path, "long.jsonl", 20_000), tmp_path / "held.parquet")
-    monkeypatch.setattr(local_files, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(json_rows, "MOST_BYTES", 200_000)
     glance = glance_at(long)["data.train"]
     assert not glance.is_exact and glance.columns is None
     assert glance.rows == pytest.approx(40_000, rel=0.1), "blank lines count as rows in an estimate"

@@ -1,0 +1,78 @@
+"""Rows of CSV files."""
+
+import csv
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+from rl_core.sources.file_kinds import read_text
+from rl_core.sources.tables import RawRow, WholeTable
+
+_WHOLE: Final = re.compile(r"[+-]?\d+")
+_DIGITS_OF_64_BITS: Final = 18
+_REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+class CsvReader(WholeTable):
+    """Reads values separated by commas below a line of names. If all values of a column are numbers, or true or false,
+    they are read as such; an empty value is null."""
+
+    def _rows_of(self, path: Path) -> Iterator[RawRow]:
+        lines = _csv_lines(path)
+        _, names = next(lines, (0, []))
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
+        rows = [(line, cells, _why_unreadable(cells, len(names))) for line, cells in lines]
+        good = [cells for _, cells, reason in rows if reason is None]
+        typed = zip(*(_typed(column) for column in zip(*good, strict=True)), strict=True)
+        for line, _, reason in rows:
+            origin = f"{path.name} line {line}"
+            yield RawRow(dict(zip(names, next(typed), strict=True)) if reason is None else reason, path.parent, origin)
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The number of its last line and the values of every row that is not empty, beginning with the names of the
+    columns. Raises ValueError where the file is no CSV."""
+    csv.field_size_limit(sys.maxsize)  # for the whole process; the default refuses long texts
+    reader = csv.reader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
+    try:
+        yield from ((reader.line_num, cells) for cells in reader if cells)
+    except csv.Error as error:
+        raise ValueError(f"data source {path}: line {reader.line_num} is no CSV: {error}") from None
+
+
+def _why_unreadable(cells: Sequence[str], width: int) -> str | None:
+    if len(cells) != width:
+        return f"the line has {len(cells)} values, and there are {width} columns"
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        return "the line is not UTF-8; save the file as UTF-8"
+    return None
+
+
+def _typed(column: Sequence[str]) -> list[Any]:
+    """The values of a column, all converted to the same type; empty values become None."""
+    kind = _kind([text for text in column if text])
+    return [kind(text) if text else None for text in column]
+
+
+def _kind(texts: Sequence[str]) -> Callable[[str], Any]:
+    """The conversion that all texts of a column allow. Numbers that would lose digits stay text."""
+    if not texts:
+        return str
+    if all(map(_WHOLE.fullmatch, texts)):
+        return int if max(map(len, texts)) <= _DIGITS_OF_64_BITS else str
+    if all(map(_REAL.fullmatch, texts)):
+        return float if all(math.isfinite(float(text)) for text in texts) else str
+    return _truth if all(text.lower() in _TRUTHS for text in texts) else str
+
+
+def _truth(text: str) -> bool:
+    return _TRUTHS[text.lower()]

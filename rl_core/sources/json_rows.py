@@ -1,0 +1,158 @@
+"""Rows of JSON files: an object on each line, or one array of objects."""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from rl_core.sources.file_kinds import foreign_kind, read_start, read_text
+from rl_core.sources.json_text import parse_json
+from rl_core.sources.source import Glance
+from rl_core.sources.tables import FileTable, RawRow, WholeTable
+
+MOST_BYTES: Final = 1 << 26
+"""Bytes of JSONL files that a glance reads to count their lines; the rest of larger files is estimated."""
+
+_ROWS_LOOKED_AT = 256
+_CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 28
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+class JsonlReader(FileTable):
+    """Reads one JSON object from each line; blank lines are skipped."""
+
+    def column_names(self) -> set[str]:
+        """Names of the columns that any row has. Reads every line."""
+        return {name for raw in self.raw_rows() if isinstance(raw.values, dict) for name in raw.values}
+
+    def count(self) -> int:
+        """Number of lines that are not blank."""
+        return sum(1 for _ in self._lines())
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """Every row; a line that is no JSON object is a row that cannot be read."""
+        for path, number, line in self._lines():
+            yield RawRow(_json_object(line, "line"), path.parent, f"{path.name} line {number}")
+
+    def glance(self) -> Glance:
+        """Read from the first rows; the lines of long files are not all counted."""
+        if len(list(islice(self._lines(), _ROWS_LOOKED_AT + 1))) <= _ROWS_LOOKED_AT:
+            return super().glance()
+        sizes = [path.stat().st_size for path in self.files]
+        if sum(sizes) <= MOST_BYTES:
+            return self._glance(rows=self.count())
+        lines = read = 0
+        for chunk in _chunks(self.files, MOST_BYTES):
+            lines += chunk.count(b"\n")
+            read += len(chunk)
+        return self._glance(rows=round(lines / read * sum(sizes)), is_exact=False)
+
+    def _lines(self) -> Iterator[tuple[Path, int, str]]:
+        for path in self.files:
+            # A byte that is not UTF-8 becomes half a surrogate pair, by which the unreadable line is recognised.
+            with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
+                for number, line in enumerate(_bounded_lines(file), start=1):
+                    if line.strip():
+                        yield path, number, line
+
+
+class JsonReader(WholeTable):
+    """Reads one array of objects from each file."""
+
+    def _rows_of(self, path: Path) -> Iterator[RawRow]:
+        for number, text in enumerate(_elements(read_text(path, "JSON"), path)):
+            yield RawRow(_json_object(text, "row"), path.parent, f"{path.name} row {number}")
+
+
+def is_json_array(path: Path) -> bool:
+    """Whether a JSON file is one array, and not one object on each line. Raises OSError where it cannot be read."""
+    return read_start(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+
+
+def check_json_lines(path: Path) -> None:
+    """Raises ValueError for a file that cannot be JSONL, and says what it is. All of its lines would be unreadable for
+    the same reason."""
+    start = read_start(path)
+    kind = foreign_kind(start) or _other_json(start)
+    if kind is not None:
+        raise ValueError(f"{path} is no JSONL but {kind}")
+
+
+def _other_json(start: bytes) -> str | None:
+    """The form of JSON that does not have one object on each line; None for JSONL."""
+    lines = [line for line in start.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
+    if not lines:
+        return None
+    first = lines[0].strip()
+    if first.startswith("[") and first[1:].lstrip()[:1] in ("", "{"):
+        return "one JSON array: let its name end in .json"
+    if len(lines) > 1 and not lines[1].lstrip().startswith("{") and _breaks_off(first):
+        return "JSON whose objects go over several lines: write each on a line of its own"
+    return None
+
+
+def _breaks_off(line: str) -> bool:
+    """Whether an object begins in a line and does not end in it."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return line.startswith("{") and error.pos >= len(line)
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _json_object(text: str, what: str) -> dict[str, Any] | str:
+    """The JSON object that a text is, or the reason why it is none, which calls the text `what`."""
+    if len(text) >= _LONGEST_LINE:
+        return f"the {what} has {_LONGEST_LINE} characters or more"
+    try:
+        text.encode()
+        values = parse_json(text)
+    except UnicodeEncodeError as error:
+        return f"the {what} is not UTF-8 (character {error.start + 1}); save the file as UTF-8"
+    except ValueError as error:
+        return f"the {what} {error}"
+    return values if isinstance(values, dict) else f"the {what} holds {type(values).__name__}, not an object"
+
+
+def _bounded_lines(file: TextIO) -> Iterator[str]:
+    """Every line; of a line that is too long, only the beginning."""
+    while line := file.readline(_LONGEST_LINE):
+        yield line
+        while len(line) == _LONGEST_LINE and not line.endswith("\n"):
+            line = file.readline(_LONGEST_LINE)
+
+
+def _chunks(files: list[Path], most_bytes: int) -> Iterator[bytes]:
+    left = most_bytes
+    for path in files:
+        with path.open("rb") as file:
+            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+                left -= len(chunk)
+                yield chunk
+
+
+def _elements(text: str, path: Path) -> Iterator[str]:
+    """The text of each element of an array."""
+    decoder = json.JSONDecoder()
+    position = _after_space(text, text.index("[") + 1)
+    while not text.startswith("]", position):
+        try:
+            _, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"data source {path}: the array is damaged: {error}") from None
+        yield text[position:end]
+        position = _after_space(text, end)
+        if text.startswith(",", position):
+            position = _after_space(text, position + 1)
+        elif not text.startswith("]", position):
+            raise ValueError(f"data source {path}: the array is damaged: no comma after character {end}")
+
+
+def _after_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

@@ -1,0 +1,123 @@
+"""Rows of Arrow tables and of Parquet files."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rl_core.sources.file_kinds import foreign_kind, read_start
+from rl_core.sources.json_text import parse_json
+from rl_core.sources.tables import FileTable, RawRow
+
+_BATCH_ROWS = 64
+
+# What pyarrow raises for values outside the range of Python's types, and for structs with two fields of the same name.
+_CONVERSION_ERRORS = (ValueError, OverflowError, LookupError, TypeError, pa.ArrowException)
+
+_PARQUET = b"PAR1"  # the beginning of a whole file, and of a damaged one
+
+_JSON_MARK = {b"sightline": b"json"}
+
+
+class Unreadable(NamedTuple):
+    """The column at fault in a row that cannot be read, and the reason."""
+
+    column: str
+    reason: str
+
+
+def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
+    """The rows of an Arrow table or batch. A row is unreadable if Python has no form for one of its values, such as a
+    text that is not UTF-8, which Parquet does not check, or a time in the year 292277026596."""
+    try:
+        rows = table.to_pylist()
+    except _CONVERSION_ERRORS:  # of one row or several
+        rows = [_arrow_row(table.slice(number, 1)) for number in range(table.num_rows)]
+    yield from rows
+
+
+def _arrow_row(table: Any) -> dict[str, Any] | Unreadable:
+    values = {}
+    for name in table.schema.names:
+        try:
+            (values[name],) = table.column(name).to_pylist()
+        except UnicodeDecodeError as error:
+            return Unreadable(name, f"a text is no UTF-8: {error}")
+        except _CONVERSION_ERRORS as error:
+            return Unreadable(name, f"a value of type {table.column(name).type} cannot be read: {error}")
+    return values
+
+
+def json_column(name: str) -> Any:
+    """A Parquet column that stores values of any kind as JSON texts; ParquetReader reads equal values back. A null text
+    means that the row lacks the column. Parquet's own types could distinguish neither a missing column from a null, nor
+    3 in one row from "3" in another."""
+    return pa.field(name, pa.string(), metadata=_JSON_MARK)
+
+
+class ParquetReader(FileTable):
+    """Reads Parquet; images may be structs of bytes and path, as `datasets` writes them."""
+
+    @cached_property
+    def _metadata(self) -> list[Any]:
+        return [_read_metadata(path) for path in self.files]
+
+    def column_names(self) -> set[str]:
+        """Names from the files' schemas. Raises ValueError where a file has two columns of the same name."""
+        schemas = [metadata.schema.to_arrow_schema().names for metadata in self._metadata]
+        for path, names in zip(self.files, schemas, strict=True):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
+        return {name for names in schemas for name in names}
+
+    def count(self) -> int:
+        """Row counts from the files' footers."""
+        return sum(metadata.num_rows for metadata in self._metadata)
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """Every row; only a few are in memory at a time."""
+        for path in self.files:
+            with pq.ParquetFile(path) as file:
+                batches = file.iter_batches(batch_size=_BATCH_ROWS)
+                number = 0
+                packed = [field.name for field in file.schema_arrow if field.metadata == _JSON_MARK]
+                while (batch := _next_batch(batches, path)) is not None:
+                    for values in arrow_rows(batch):
+                        yield _raw_row(values, packed, path.parent, origin=f"{path.name} row {number}")
+                        number += 1
+
+
+def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], folder: Path, *, origin: str) -> RawRow:
+    """A row with the texts of its JSON columns, which `packed` names, replaced by their values."""
+    if isinstance(values, Unreadable):
+        return RawRow(values.reason, folder, origin, column=values.column)
+    texts = {name: text for name in packed if (text := values.pop(name)) is not None}
+    for name, text in texts.items():
+        try:
+            values[name] = parse_json(text)
+        except ValueError as error:
+            return RawRow(f"the column's text {error}", folder, origin, column=name)
+    return RawRow(values, folder, origin)
+
+
+def _read_metadata(path: Path) -> Any:
+    try:
+        metadata = pq.read_metadata(path)
+        _ = metadata.schema.to_arrow_schema().names  # some damage shows only here
+        return metadata
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        start = read_start(path)
+        kind = None if start.startswith(_PARQUET) else foreign_kind(start)
+        why = f", but {kind}" if kind else f": {error}"
+        raise ValueError(f"data source {path}: no readable Parquet file{why}") from None
+
+
+def _next_batch(batches: Iterator[Any], path: Path) -> Any:
+    try:
+        return next(batches, None)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"data source {path}: the file is damaged: {error}") from None
