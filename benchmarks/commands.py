@@ -19,7 +19,7 @@ import sightline_startup
 
 from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
-from rl_core.planning.preflight import check_config
+from rl_core.planning.rules import check_config
 from rl_core.sources.counting import CountingSource
 from rl_core.sources.scenes import render_scenes
 

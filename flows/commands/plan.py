@@ -21,6 +21,7 @@ from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
 from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.gpu_cards import CARDS
+from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
 from rl_core.planning.model_sizes import model_sizes
@@ -33,7 +34,6 @@ from rl_core.sources.source import Glance
 from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
-from tasks.planning.hub_problems import SECONDS_OF_PLAN, ask_hub, no_waiting
 from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.algorithms.advantages import AdvantageSection
 from rl_core.algorithms.custom import CustomFunction
@@ -13,6 +14,7 @@ from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.algorithms.losses import LOSSES, PPOLoss
 from rl_core.algorithms.policy_loss import PolicyLossSection
 from rl_core.algorithms.section import AlgorithmSection
+from rl_core.problem import Problem
 from rl_core.section import Section, one_of
 
 DEFAULT_TYPES: Final = {"advantage": "grpo", "loss": "ppo", "online_filtering": "bounds"}
@@ -52,6 +54,17 @@ class KLConfig(Section):
     """Add the term to the loss; false subtracts it from the reward of each token before advantages are computed."""
     adaptive: AdaptiveKLConfig | None = None
     """Adapt the coefficient to a target; null keeps `coef` as it is."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.use_kl_loss and self.penalty == "kl":
+            yield Problem(
+                "penalty",
+                "the gradient of `kl` in the loss is zero on average, so it does not keep the policy near the "
+                "reference",
+                "set low_var_kl or mse, or algorithm.kl.use_kl_loss to false",
+                fatal=False,
+            )
 
 
 class TruncatedCorrection(Section):
@@ -110,6 +123,23 @@ class AlgorithmConfig(Section):
     correction: Correction | None = None
     """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs: recompute`.
     Null corrects nothing."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.keeps_surplus and self.old_log_probs == "recompute":
+            yield Problem(
+                "online_filtering.surplus",
+                "a group of the surplus was drawn by earlier weights, so old_log_probs recompute would compute its "
+                "log-probs with other weights, and the ratio would not show how old the group is",
+                "set it to discard, or algorithm.old_log_probs to engine",
+            )
+        if self.correction is not None and self.old_log_probs == "engine":
+            yield Problem(
+                "correction",
+                "with old_log_probs engine the ratio already starts from the generator's log-probs, and every weight "
+                "would be 1",
+                "set algorithm.old_log_probs to recompute, or algorithm.correction to null",
+            )
 
     def sections(self) -> Iterator[tuple[str, AlgorithmSection]]:
         """The sections that a `type` chooses, each with its key."""

@@ -1,10 +1,13 @@
 """The section `cluster`: the workers that train one model together, and where they run."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from rl_core.distributed.place import Layout
+from rl_core.problem import Problem
 from rl_core.section import Kwargs, Section, refuse_secrets
 
 WorkerDevice = Literal["auto", "cpu", "cuda"]
@@ -94,3 +97,89 @@ class ClusterConfig(Section):
     def is_alone(self) -> bool:
         """Whether the run has a single worker beside its process, without a cluster."""
         return self.ranks == 1 and self.address == "local" and self.device == "auto"
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        yield from self._together_problems()
+        if self.is_split:
+            yield from self._split_problems()
+        if self.min_workers is not None:
+            yield from self._fewest_problems(self.min_workers)
+        variables = self.runtime_env.get("env_vars", {})
+        if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
+            yield Problem(
+                "runtime_env",
+                "env_vars is a mapping of names to texts",
+                "put the values into quotes, as in {env_vars: {NCCL_DEBUG: 'INFO', NCCL_IB_DISABLE: '1'}}",
+            )
+
+    def _together_problems(self) -> Iterator[Problem]:
+        """Workers that cannot compute a sequence or hold a generator together."""
+        size = self.sequence_parallel_size
+        if self.trainers % size:
+            yield Problem(
+                "sequence_parallel_size",
+                f"{self.trainers} worker(s) cannot be put together in groups of {size}",
+                "choose a divisor of the number of workers that train",
+            )
+        elif self.training_devices % size:
+            yield Problem(
+                "sequence_parallel_size",
+                f"groups of {size} workers on machines of {self.training_devices} are spread over machines, and every "
+                "layer sends all of its states over the network, twice",
+                "choose a divisor of cluster.devices",
+                fatal=False,
+            )
+        if self.devices % self.tensor_parallel_size:
+            yield Problem(
+                "tensor_parallel_size",
+                f"the {self.devices} worker(s) of a machine cannot hold generators in groups of "
+                f"{self.tensor_parallel_size}",
+                "choose a divisor of cluster.devices",
+            )
+
+    def _split_problems(self) -> Iterator[Problem]:
+        """Workers that only generate or only train, where one kind is missing."""
+        if self.generating_devices >= self.devices:
+            yield Problem(
+                "generating_devices",
+                f"{self.generating_devices} of the {self.devices} worker(s) of each machine would generate, and none "
+                "would be left to train",
+                "lower it, raise cluster.devices, or set cluster.placement to colocated",
+            )
+        if self.tensor_parallel_size > 1:
+            yield Problem(
+                "tensor_parallel_size",
+                "with cluster.placement split each generating worker has a whole generator",
+                "set it to 1, or cluster.placement to colocated",
+            )
+        if self.min_workers is not None:
+            yield Problem(
+                "min_workers",
+                "with cluster.placement split every machine needs the workers that it was planned with",
+                "leave this key out, or set cluster.placement to colocated",
+            )
+
+    def _fewest_problems(self, fewest: int) -> Iterator[Problem]:
+        """A number of workers that training could never go on with."""
+        together = self.sequence_parallel_size
+        if fewest > self.ranks:
+            yield Problem(
+                "min_workers",
+                f"{fewest} workers are more than the {self.ranks} of the run",
+                f"set it to {self.ranks} or less",
+            )
+        if self.address.startswith("ray://"):
+            yield Problem(
+                "min_workers",
+                "through ray:// a run cannot see what is left on which machine",
+                "start the run on a machine of the cluster, with cluster.address auto, or leave this key out",
+            )
+        if fewest % together:
+            yield Problem(
+                "min_workers",
+                f"{fewest} worker(s) cannot be put together in groups of {together}, so training goes on with "
+                f"{fewest + together - fewest % together} at least",
+                "set it to a multiple of cluster.sequence_parallel_size",
+                fatal=False,
+            )

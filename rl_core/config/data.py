@@ -1,10 +1,12 @@
 """The section `data`: sources of rows, prompts, limits on images and videos."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, PositiveFloat
+from typing_extensions import override
 
+from rl_core.problem import Problem
 from rl_core.section import Section
 from rl_core.sources.kinds import SingleSource
 from rl_core.sources.mixture import MixtureSource
@@ -59,6 +61,23 @@ class DataConfig(Section):
     source of the training rows must be named. Null takes each row once an epoch."""
     curriculum: CurriculumConfig | None = None
     """Orders the training rows by a column; null orders them as `shuffle` says."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.min_pixels > self.max_pixels:
+            yield Problem(
+                "min_pixels",
+                f"{self.min_pixels} is above data.max_pixels {self.max_pixels}, so no image has an allowed size",
+                "lower it, or raise data.max_pixels",
+            )
+        weights, train = self.source_weights, self.train
+        # Where a column names the data sources, only the rows tell them.
+        if weights is not None and train.parts and not train.names_its_rows and set(weights) != set(train.parts):
+            yield Problem(
+                "source_weights",
+                f"it names {', '.join(weights) or 'nothing'}, and data.train has {', '.join(train.parts)}",
+                "give each source of the mixture a weight, or none of them",
+            )
 
 
 ARRANGING: Final[Mapping[str, bool | set[str]]] = {

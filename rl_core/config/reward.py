@@ -1,12 +1,38 @@
 """The section `reward`: the functions that score a response, and limits on their time and memory."""
 
-from collections.abc import Iterator
-from typing import Literal
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
+from rl_core.problem import Problem
 from rl_core.section import Kwargs, Section, refuse_secrets
 from rl_core.user_code.function import file_named, is_user_function
+from rl_core.wording import shortened
+
+OVERALL: Final = "overall"
+"""The component that is optimised."""
+
+_JUDGED: Final = (OVERALL, "accuracy", "format")
+
+COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "choice": _JUDGED,
+    "count": _JUDGED,
+    "dapo": (OVERALL, "accuracy", "accuracy_normalized", "overlong"),
+    "format": (OVERALL,),
+    "geoqa": _JUDGED,
+    "length": (OVERALL,),
+    "math": _JUDGED,
+    "overlong": (OVERALL,),
+    "r1v": _JUDGED,
+    "repetition": (OVERALL,),
+}
+"""[built-in reward] -> the components that it returns; a test compares them with what the functions do."""
+
+_GRADED: Final = ("math", "r1v")
 
 
 class RewardTerm(Section):
@@ -26,6 +52,10 @@ class RewardTerm(Section):
     what the file says."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        yield from _unknown_problems(self.function)
 
     @property
     def label(self) -> str:
@@ -50,6 +80,53 @@ class RewardChoice(Section):
     of every other one get its name as a prefix (`length/overall`)."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.function is not None:
+            yield from _unknown_problems(self.function)
+        if self.function is not None and self.mixture:
+            yield Problem(
+                "mixture",
+                "a function and a mixture are both given",
+                f"make {self.function} a part of the mixture, and function null",
+            )
+        if not self.terms and not self.may_be_empty:
+            yield Problem("function", "no function is named", "set function or mixture")
+        if self.function is None and (self.kwargs or self.reward_type):
+            yield Problem(
+                "kwargs", "there is no function for kwargs or reward_type", "give them to the parts of the mixture"
+            )
+        for name, count in Counter(term.label for term in self.mixture).items():
+            if count > 1:
+                yield Problem(
+                    "mixture",
+                    f"{count} of its functions are called {name!r}, so their components cannot be told apart",
+                    "give each a name of its own",
+                )
+        if self.mixture and all(term.weight == 0.0 for term in self.mixture):
+            yield Problem("mixture", "every weight is 0, so every reward would be 0", "give a weight to one of them")
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether rows need no function from here."""
+        return False
+
+    @property
+    def components(self) -> tuple[str, ...] | None:
+        """Every component that is returned; None where that depends on a user's function. The components of a mixture's
+        first term keep their names; those of the others, and every `overall`, get the name of their term as a
+        prefix."""
+        if any(term.function not in COMPONENTS for term in self.terms):
+            return None
+        if self.function is not None:
+            return COMPONENTS[self.function]
+        named = [
+            name if place == 0 and name != OVERALL else f"{term.label}/{name}"
+            for place, term in enumerate(self.mixture)
+            for name in COMPONENTS[term.function]
+        ]
+        return tuple(dict.fromkeys([OVERALL, *named]))
 
     @property
     def terms(self) -> tuple[RewardTerm, ...]:
@@ -86,6 +163,22 @@ class RewardConfig(RewardChoice):
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
     """The run stops when the calls for more than this share of a step's samples failed."""
 
+    @override
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        functions = {term.function for _, term in self.keyed_terms()}
+        if self.grader is not None and not functions & set(_GRADED):
+            yield Problem(
+                "grader",
+                f"no configured reward uses {self.grader}; only {' and '.join(_GRADED)} do",
+                "set it to null, or use one of these rewards",
+            )
+
+    @property
+    @override
+    def may_be_empty(self) -> bool:
+        return bool(self.by_source)
+
     def choices(self) -> Iterator[tuple[str, RewardChoice]]:
         """Every choice with its key: the choice for all rows, then the choices for single data sources."""
         yield "reward", self
@@ -118,6 +211,17 @@ class RewardConfig(RewardChoice):
         if others is None:
             return ", ".join(named)
         return ", ".join([*named, f"{others} (others)"]) if named else others
+
+
+def _unknown_problems(function: str) -> Iterator[Problem]:
+    if function not in COMPONENTS and not is_user_function(function):
+        close = difflib.get_close_matches(function, COMPONENTS, n=1, cutoff=0.5)
+        there = f"did you mean {close[0]}?" if close else f"there is {', '.join(COMPONENTS)}"
+        yield Problem(
+            "function",
+            f"{shortened(function)!r} is no built-in reward; {there}",
+            "correct the name; a function of your own is written path/to/file.py:function",
+        )
 
 
 def _words(choice: RewardChoice) -> str:

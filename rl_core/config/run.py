@@ -1,7 +1,7 @@
 """The whole configuration of a run."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -21,6 +21,7 @@ from rl_core.config.training import (
     TrainerConfig,
 )
 from rl_core.section import Section
+from rl_core.sources.source import DataSource
 
 _LONGEST_NAME = 60
 
@@ -71,6 +72,15 @@ class RunConfig(Section):
     """Lengths that `sightline plan` expects; they change nothing that the run computes."""
     published: PublishedConfig | None = None
     """The published result that this run is to reproduce; it changes nothing that the run computes."""
+
+    def sources(self) -> Iterator[tuple[str, DataSource]]:
+        """Every data source with its key; a mixture yields each of its sources."""
+        splits: dict[str, DataSource] = {"data.train": self.data.train, "data.validation": self.data.validation}
+        if self.cold_start is not None and self.cold_start.source is not None:
+            splits["cold_start.source"] = self.cold_start.source
+        for key, source in splits.items():
+            parts = {f"{key}.sources.{name}": part for name, part in source.parts.items()}
+            yield from (parts or {key: source}).items()
 
     @model_validator(mode="before")
     @classmethod

@@ -1,10 +1,13 @@
 """The sections around training: `evaluation`, `merge`, `tracking`, `storage`, `planning`."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
+from rl_core.problem import Problem
 from rl_core.redaction import redact_addresses
 from rl_core.section import Section, refused_secret
 
@@ -28,6 +31,15 @@ class EvaluationConfig(Section):
     """Columns of the held-out rows whose values split the accuracy into tables, such as `problem_type_graph` of a
     Geometry3K folder."""
 
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if not self.modes or len(set(self.modes)) < len(self.modes):
+            yield Problem(
+                "modes",
+                f"{list(self.modes)} must name at least one pass, and none twice",
+                "set [greedy], [sampled] or both",
+            )
+
     @field_validator("temperature")
     @classmethod
     def _is_sampled_at_as_it_stands(cls, temperature: float) -> float:
@@ -48,6 +60,27 @@ class MergeConfig(Section):
     have large rounding errors (0.1 is enough for tiny models)."""
     push: str | None = None
     """`owner/name` of the private repository on the hub that the model is uploaded to; null uploads nothing."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.push is not None and not _is_hub_name(self.push):
+            yield Problem(
+                "push",
+                f"{self.push!r} cannot be the name of a repository on the hub",
+                "write it as owner/name, in letters, digits, '-', '_' and '.'",
+            )
+
+
+def _is_hub_name(name: str) -> bool:
+    # Imported here: few runs upload a model, and a config is loaded by every process of a run.
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, and imported lazily
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return "/" in name
 
 
 class WandbConfig(Section):
@@ -87,6 +120,16 @@ class TrackingConfig(Section):
     gallery_items: int = Field(default=24, ge=0)
     """Number of held-out items that the report and MLflow show, each with its image and the responses of both
     models."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        uri = self.mlflow_uri
+        if uri is not None and (uri.startswith("file:") or (":" not in uri and uri != "databricks")):
+            yield Problem(
+                "mlflow_uri",
+                f"{uri!r} is a folder, and MLflow no longer keeps runs in folders",
+                "give a database (sqlite:///mlflow.db), a server (http://host:port), or null",
+            )
 
     @field_validator("mlflow_uri")
     @classmethod

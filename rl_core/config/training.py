@@ -1,11 +1,14 @@
 """The sections of training: `cold_start`, `rollout`, `actor`, `critic`, `trainer`."""
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt, Lt
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.config.data import Source
+from rl_core.problem import Problem
 from rl_core.section import Section
 
 LOWEST_TEMPERATURE: Final = 0.01
@@ -53,6 +56,18 @@ class OptimConfig(Section):
     (AMP). `adamw_bf16`: gradients and the first moment are bfloat16, which takes a quarter less memory; master weights
     stay float32."""
 
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if not all(0.0 <= beta < 1.0 for beta in self.betas):
+            yield Problem("betas", f"{list(self.betas)} are no decay rates", "set both in [0, 1)")
+        if self.lr_warmup_steps and self.lr_warmup_ratio:
+            yield Problem(
+                "lr_warmup_ratio",
+                f"{self.lr_warmup_ratio:g} of the run and lr_warmup_steps {self.lr_warmup_steps} are two lengths of "
+                "the same warm-up",
+                "set one of them to 0",
+            )
+
 
 class ColdStartConfig(Section):
     """A short supervised stage before RL that teaches the form of an answer."""
@@ -69,6 +84,16 @@ class ColdStartConfig(Section):
     """Optimizer of this stage."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.optim.lr_warmup_steps >= self.steps:
+            yield Problem(
+                "optim.lr_warmup_steps",
+                f"a warm-up of {self.optim.lr_warmup_steps} steps never ends within {self.steps} steps",
+                f"set it to {self.steps // 10} or so",
+                fatal=False,
+            )
 
 
 class RolloutConfig(Section):
@@ -208,6 +233,22 @@ class TrainerConfig(Section):
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.val_freq == 0:
+            yield Problem(
+                "val_freq",
+                "0 is neither a number of steps nor -1 (never)",
+                "set -1 to never validate, or validate every so many steps",
+            )
+        if self.save_model_only:
+            yield Problem(
+                "save_model_only",
+                "a run that is killed continues without the optimizer's moments, and so computes other numbers",
+                "set it to false unless disk is short",
+                fatal=False,
+            )
 
     @property
     def offloads(self) -> Offload:

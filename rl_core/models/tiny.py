@@ -35,7 +35,7 @@ from rl_core.models.tiny_tokenizer import (
     VISION_START_TOKEN,
     train_tokenizer,
 )
-from rl_core.planning.tiny_model import tiny_fields, tiny_size_problems, vision_patch_size
+from rl_core.planning.tiny_model import tiny_fields, vision_patch_size
 from rl_core.randomness import keyed_seed
 
 _PROCESSORS: dict[
@@ -98,7 +98,7 @@ def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfi
     Raises:
         ValueError: the number of heads does not divide the width, or the head size does not fit rotary embeddings.
     """
-    for problem in tiny_size_problems(source):
+    for problem in source.problems():
         raise ValueError(str(problem))
     vocab_size = -(-len(tokenizer) // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE
     fields = tiny_fields(source, vocab_size=vocab_size)

@@ -5,10 +5,8 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.changes import Change
-from rl_core.planning.cluster_rules import placement_problems
+from rl_core.planning.model_rules import division_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.sequence_rules import head_problems, sequence_problems
-from rl_core.planning.tensor_rules import generator_part_problems, generator_problems
 
 MOST_GPUS: Final = 64
 """Most GPUs that are proposed."""
@@ -20,13 +18,7 @@ _GPUS_A_MACHINE: Final = 8
 def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
     """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
     its layers equally."""
-    problems = [
-        *placement_problems(config),
-        *sequence_problems(config.cluster),
-        *generator_problems(config.cluster),
-        *head_problems(config.cluster, sizes),
-        *generator_part_problems(config.cluster, sizes),
-    ]
+    problems = (*config.cluster.problems(), *division_problems(config, sizes))
     return not any(problem.fatal for problem in problems)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.planning.batches import longest_sequence
 from rl_core.planning.changes import Change, with_changes
 from rl_core.planning.engine_memory import engine_part, sequence_bytes
 from rl_core.planning.fitting_changes import MemoryLimit, changes_to_more_gpus, fitting_changes
@@ -17,8 +16,7 @@ from rl_core.problem import Problem
 def memory_problems(
     config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool, host_gib: float | None = None
 ) -> list[Problem]:
-    """Everything that does not fit: the run into memory, a sequence into the KV cache, a sequence into the model's
-    positions.
+    """Everything that does not fit: the run into memory, and a sequence into the KV cache.
 
     Args:
         config: The run's config.
@@ -35,22 +33,8 @@ def memory_problems(
         _host_problem(config, sizes, forecast, limit, host_gib),
         # Where the trainer has no room, the generator has none either.
         None if too_large else _cache_problem(config, sizes, forecast, limit),
-        position_problem(config, sizes),
     )
     return [problem for problem in checks if problem is not None]
-
-
-def position_problem(config: RunConfig, sizes: ModelSizes) -> Problem | None:
-    """A prompt and response longer than the model was made for."""
-    longest = longest_sequence(config)
-    if longest <= sizes.max_positions:
-        return None
-    return Problem(
-        where="rollout.max_response_length",
-        what=f"a prompt of {config.data.max_prompt_length} and a response of {config.rollout.max_response_length} "
-        f"tokens are {longest} together, more than the model's {sizes.max_positions} positions",
-        fix=f"lower data.max_prompt_length or rollout.max_response_length by {longest - sizes.max_positions} in all",
-    )
 
 
 def _size_problem(config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, limit: MemoryLimit) -> Problem | None:

@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.algorithm_rules import algorithm_problems
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.cluster_rules import placement_problems
 from rl_core.planning.device_rates import DeviceRates
 from rl_core.planning.fitting_changes import MemoryLimit
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.sequence_rules import sequence_problems
+from rl_core.planning.rules import value_problems
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import Arrangement, StepTime, step_time
 from rl_core.planning.step_work import Lengths, StepWork
@@ -107,8 +105,10 @@ def _splits(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Ite
 
 def _is_allowed(config: RunConfig) -> bool:
     """Whether `plan` would refuse neither the placement nor the staleness."""
-    problems = [*placement_problems(config), *sequence_problems(config.cluster), *algorithm_problems(config)]
-    return not any(problem.fatal and problem.where.startswith(("cluster", "rollout.staleness")) for problem in problems)
+    return not any(
+        problem.fatal and problem.where.startswith(("cluster", "rollout.staleness"))
+        for problem in value_problems(config)
+    )
 
 
 def _fits(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> bool:

@@ -6,7 +6,6 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.environment import threads_of_a_worker, usable_cores, usable_memory
-from rl_core.planning.adapter_rules import pattern_problems
 from rl_core.planning.gpu import Gpu, find_gpu, visible_gpus
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB
@@ -48,7 +47,7 @@ def _memory_gib(config: RunConfig, gpu: Gpu | None) -> float | None:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
         return None  # the run itself says so
-    if sizes is None or (config.model.lora is not None and pattern_problems(config.model.lora, sizes)):
+    if sizes is None:
         return None
     settled = settle(config, sizes, gpu).config
     return memory_forecast(settled, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None).machine_gib

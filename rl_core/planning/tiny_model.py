@@ -1,14 +1,12 @@
-"""The config.json of a tiny random model, and the sizes that it cannot have.
+"""The config.json of a tiny random model.
 
 A plan counts its parameters from these fields before there is a tokenizer; `rl_core/models/tiny.py` adds the
 token ids and writes the file.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from rl_core.config.model import Family, TinyModel
-from rl_core.problem import Problem
 
 MAX_POSITIONS: Final = 32768
 """Longest sequence of a tiny model, in tokens."""
@@ -47,31 +45,6 @@ def tiny_fields(source: TinyModel, *, vocab_size: int) -> dict[str, Any]:
 def vision_patch_size(family: str) -> int:
     """Side of a vision patch in pixels, as in the published models."""
     return 16 if family == "qwen3_vl" else 14
-
-
-def tiny_size_problems(source: TinyModel) -> Iterator[Problem]:
-    """Every pair of sizes that do not fit together."""
-    if source.num_heads % source.num_key_value_heads:
-        yield Problem(
-            where="model.source.num_key_value_heads",
-            what=f"{source.num_heads} heads do not share {source.num_key_value_heads} key/value heads evenly",
-            fix="set it to a divisor of model.source.num_heads",
-        )
-    unit = 8 * source.num_heads
-    if source.hidden_size % unit:
-        yield Problem(
-            where="model.source.hidden_size",
-            what=f"{source.hidden_size} is no multiple of 8 x num_heads ({unit}): rotary embeddings split each head in "
-            "eighths",
-            fix=f"set it to {-(-source.hidden_size // unit) * unit}, or change model.source.num_heads",
-        )
-    unit = 4 * source.num_heads
-    if source.family.endswith("_vl") and source.vision_hidden_size % unit:
-        yield Problem(
-            where="model.source.vision_hidden_size",
-            what=f"{source.vision_hidden_size} is no multiple of 4 x num_heads ({unit})",
-            fix=f"set it to {-(-source.vision_hidden_size // unit) * unit}, or change model.source.num_heads",
-        )
 
 
 def _vision_fields(source: TinyModel) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
 from rl_core.files import committed_folder, files_below, relative_name
-from rl_core.planning.source_rules import configured_sources
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
@@ -184,7 +183,7 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
     for path in sorted(of_functions):
         place = files.function_file(path)
         yield path, place, files_of(place)
-    of_sources = {path for _, source in configured_sources(config) for path in source.code_paths()}
+    of_sources = {path for _, source in config.sources() for path in source.code_paths()}
     for path in sorted(of_sources - of_functions):
         place = files.source_code(path)
         yield path, place, files_of(place)

@@ -21,16 +21,15 @@ from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
 from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import Gpu, find_gpu
+from rl_core.planning.hub import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.preflight import check_config
-from rl_core.planning.source_rules import configured_sources
+from rl_core.planning.rules import check_config
 from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource, Glance
 from rl_core.types import Prompt, Score
-from tasks.planning.hub_problems import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
 from tasks.planning.source_glance import category_problems, glance_at, judged_name_problems, source_problems
 from tasks.planning.text_problems import text_problems
 from tasks.storage.address import VARIABLE, run_store, storage_settings
@@ -189,7 +188,7 @@ def reward_problems(config: RunConfig) -> list[Problem]:
 
 def trial_problems(config: RunConfig) -> list[Problem]:
     """Problems that the first rows of the data sources show."""
-    return [problem.below(key) for key, source in configured_sources(config) for problem in source.trial_problems()]
+    return [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:

@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.source_rules import configured_sources
 from rl_core.problem import Problem
 from rl_core.sources.mixture import joint_glance
 from rl_core.sources.source import DataSource, Glance
@@ -12,7 +11,7 @@ from rl_core.sources.source import DataSource, Glance
 
 def glance_at(config: RunConfig) -> dict[str, Glance]:
     """[key] -> glance of every source; the sources of a mixture have keys of their own."""
-    return {key: _glance(source) for key, source in configured_sources(config)}
+    return {key: _glance(source) for key, source in config.sources()}
 
 
 def split_glance(split: DataSource, key: str, glances: Mapping[str, Glance]) -> Glance:

@@ -10,9 +10,9 @@ from rl_core.evaluation.comparison import group_accuracy
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
-from rl_core.planning.batches import batch_plan, divisibility_problems, row_problems
+from rl_core.planning.batches import batch_plan, row_problems
+from rl_core.planning.machine_rules import file_problems
 from rl_core.planning.rules import value_problems
-from rl_core.planning.source_rules import file_problems, overlap_problems, weight_problems
 from rl_core.problem import Problem
 from tasks.cache.stages import settings
 from tasks.reproduction.finished_run import MeasuredRun
@@ -63,11 +63,8 @@ def dry_run_problems(config: RunConfig) -> list[Problem]:
     published = published_of(config)
     problems = [
         *value_problems(config),
-        *divisibility_problems(config),
         *row_problems(config, published.train_rows),
         *file_problems(config),
-        *overlap_problems(config),
-        *weight_problems(config),
     ]
     return problems if any(problem.fatal for problem in problems) else [*problems, *_step_problems(config, published)]
 

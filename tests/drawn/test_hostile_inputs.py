@@ -18,7 +18,6 @@ import rl_core.planning.meta_model  # noqa: F401 - with torch loaded here, no ot
 from flows.cli import app
 from flows.process.error_messages import cause_of
 from rl_core.config.yaml_text import dump_yaml
-from rl_core.planning import adapter_rules
 from tests.drawn.hostile import KEYS, PATHS, chains, fragments, overrides, templates, values, write_oddities
 
 SECONDS = 20
@@ -48,7 +47,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_oddities(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # no name is looked up
-    monkeypatch.setattr(adapter_rules, "SECONDS", 0.5)
     return tmp_path
 
 

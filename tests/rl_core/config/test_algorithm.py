@@ -27,7 +27,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_reading_a_config_loads_no_torch() -> None:
-    script = "import sys, rl_core.config.loading, rl_core.planning.preflight; print('torch' in sys.modules)"
+    script = "import sys, rl_core.config.loading, rl_core.planning.rules; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -40,3 +40,20 @@ def test_a_secret_in_the_environment_of_the_workers_is_refused() -> None:
 def test_a_generator_is_not_spread_over_devices_so_far() -> None:
     with pytest.raises(ValidationError, match="tensor_parallel_size"):
         ClusterConfig.model_validate({"tensor_parallel_size": 0})
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ({"devices": 8, "sequence_parallel_size": 2, "tensor_parallel_size": 4}, []),
+        ({"devices": 4, "nodes": 2, "sequence_parallel_size": 4}, []),
+        ({"devices": 2, "nodes": 2, "sequence_parallel_size": 4}, [("sequence_parallel_size", False)]),
+        ({"devices": 6, "sequence_parallel_size": 4}, [("sequence_parallel_size", True)]),
+        ({"sequence_parallel_size": 2}, [("sequence_parallel_size", True)]),
+        ({"devices": 2, "nodes": 2, "tensor_parallel_size": 4}, [("tensor_parallel_size", True)]),
+        ({"tensor_parallel_size": 2}, [("tensor_parallel_size", True)]),
+    ],
+)
+def test_workers_of_a_machine_are_put_together(section: dict[str, int], found: list[tuple[str, bool]]) -> None:
+    problems = ClusterConfig.model_validate(section).problems()
+    assert [(problem.where, problem.fatal) for problem in problems] == found

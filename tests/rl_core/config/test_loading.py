@@ -321,7 +321,7 @@ def test_a_digest_stays_the_same_for_ever() -> None:
     assert digest_of({"b": [1, 2.5, None], "a": "ü"}) == "91ff63a7ddb1"
 
 
-@pytest.mark.parametrize("module", ["rl_core.config.loading", "rl_core.planning.preflight"])
+@pytest.mark.parametrize("module", ["rl_core.config.loading", "rl_core.planning.rules"])
 def test_configuration_and_planning_load_no_model_library(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -471,14 +471,6 @@ def test_more_gpus_are_proposed_where_they_are_enough(configure: Configure) -> N
     assert "such GPUs" not in str(small)
 
 
-def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:
-    config = configure("data.max_prompt_length=127990", "rollout.cpu_kv_cache_gib=40")
-    problems = memory_problems(config, SEVEN_BILLION, available_gib=1e5, on_gpu=False)
-    assert [problem.fix for problem in problems] == [
-        "lower data.max_prompt_length or rollout.max_response_length by 6 in all"
-    ]
-
-
 def test_a_cpus_engine_computes_no_more_prompt_tokens_than_run_at_a_time(configure: Configure) -> None:
     token = (4 * 3584 + 3 * 18944) * 4
     few = rows_of(configure("rollout.max_num_seqs=4"))["engine forward pass"]

@@ -1,14 +1,85 @@
-"""What of the model is trained, and by which optimizer: contradictions are named."""
+"""A plan names what a model has not, cannot adapt and cannot divide."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
+from rl_core.config.model import Family, LoraConfig, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.models.lora import attach_lora
+from rl_core.models.tiny import VISION_FAMILIES, tiny_config
+from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.preflight import check_config
+from rl_core.planning.model_rules import adapter_problems, division_problems, model_problems
+from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.rules import check_config
+from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
 Configure = Callable[..., RunConfig]
+TOKENIZER = train_tokenizer(["How many? 3"] * 4, max_vocab_size=300, with_vision=True)
+
+
+def without_memory(source: TinyModel) -> PreTrainedModel:
+    factory = AutoModelForImageTextToText if source.family in VISION_FAMILIES else AutoModelForCausalLM
+    with torch.device("meta"):
+        return factory.from_config(tiny_config(source, TOKENIZER))
+
+
+def tiny(family: Family) -> tuple[TinyModel, ModelSizes]:
+    source = TinyModel(type="tiny", family=family, num_layers=2, vision_depth=3)
+    sizes = model_sizes(source)
+    assert sizes is not None
+    return source, sizes
+
+
+@pytest.mark.parametrize(
+    "lora",
+    [
+        {},
+        {"exclude_modules": None},
+        {"exclude_modules": ".*"},
+        {"target_modules": ["q_proj", "v_proj"]},
+        {"target_modules": ["qkv"], "exclude_modules": None},
+        {"target_modules": ["query"], "exclude_modules": None},
+        {"target_modules": [], "exclude_modules": None},
+        {"target_modules": ["lm_head"]},
+        {"target_modules": ["q_proj", "embed_tokens"]},
+        {"target_modules": ["norm"]},
+        {"target_modules": ["mlp"]},
+        {"target_modules": ["attn.proj"], "exclude_modules": None},
+        {"target_modules": r".*mlp\.\w+_proj", "exclude_modules": None},
+        {"target_modules": ".*", "exclude_modules": None},
+    ],
+)
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "llama"])
+def test_a_plan_refuses_what_the_worker_would(family: Family, lora: dict[str, Any]) -> None:
+    source, sizes = tiny(family)
+    config = LoraConfig(rank=1, **lora)
+    if list(adapter_problems(config, sizes)):
+        with pytest.raises(ValueError, match=r"model\.lora\.target_modules"):
+            attach_lora(without_memory(source), config, run_seed=1)
+    else:
+        attach_lora(without_memory(source), config, run_seed=1)
+
+
+@pytest.mark.parametrize(
+    ("lora", "what"),
+    [
+        ({}, None),
+        ({"rank": 320}, None),
+        ({"rank": 513}, "rank 512 at most"),
+        ({"exclude_modules": None}, "no adapters in a vision tower"),
+        ({"exclude_modules": None, "generator_weights": "merged", "rank": 513}, None),
+    ],
+)
+def test_a_plan_knows_what_vllm_has_no_adapters_for(lora: dict[str, Any], what: str | None) -> None:
+    _, sizes = tiny("qwen2_5_vl")
+    found = [*adapter_problems(LoraConfig(**{"rank": 1, "generator_weights": "separate"} | lora), sizes)]
+    assert [what in problem.what for problem in found] == ([True] if what else [])
 
 
 @pytest.mark.parametrize(
@@ -83,3 +154,41 @@ def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure: Configure) -> Non
     assert not found(separate, gpu=None)
     assert not found(separate, "model.dtype=bfloat16", gpu=card)
     assert not found("model.lora={rank: 4}", gpu=card)
+
+
+def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:
+    (problem,) = model_problems(configure("data.max_prompt_length=127990"), SEVEN_BILLION, on_gpu=True)
+    assert problem.fix == "lower data.max_prompt_length or rollout.max_response_length by 6 in all"
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "size", "what"),
+    [
+        ("sequence_parallel_size", {}, 4, None),
+        ("sequence_parallel_size", {}, 8, "28 attention heads cannot be shared equally by 8 ranks"),
+        ("sequence_parallel_size", {"vision_heads": 16, "intermediate_size": 18_945}, 7, "neither of 4 key/value"),
+        ("sequence_parallel_size", {"query_size": 4 * 128, "key_value_size": 4 * 128}, 4, None),
+        ("tensor_parallel_size", {}, 4, None),
+        ("tensor_parallel_size", {}, 8, "28 attention heads cannot be shared equally by 8 ranks"),
+        ("tensor_parallel_size", {"vision_heads": 16}, 4, None),
+        ("tensor_parallel_size", {"vision_heads": 16}, 7, "16 attention heads of the vision tower"),
+        ("tensor_parallel_size", {"intermediate_size": 18_945}, 2, "feed-forward layers of width 18945"),
+        ("tensor_parallel_size", {"key_value_size": 3 * 128}, 2, "neither of 3 key/value heads and 2 ranks"),
+    ],
+)
+def test_every_layer_is_divided(
+    configure: Configure, key: str, changes: dict[str, int], size: int, what: str | None
+) -> None:
+    config = configure(f"cluster={{devices: {size}, {key}: {size}}}")
+    found = [*division_problems(config, replace(SEVEN_BILLION, **changes))]
+    assert [problem.where for problem in found] == [f"cluster.{key}"] * (what is not None)
+    assert all(what is not None and what in problem.what for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("key", "fitting"), [("sequence_parallel_size", "1, 2, 4, 28"), ("tensor_parallel_size", "1, 2, 4")]
+)
+def test_a_fix_names_sizes_that_work(configure: Configure, key: str, fitting: str) -> None:
+    config = configure(f"cluster={{devices: 8, {key}: 8}}")
+    (problem,) = division_problems(config, replace(SEVEN_BILLION, vision_heads=16))
+    assert problem.fix == f"set it to one of {fitting}"

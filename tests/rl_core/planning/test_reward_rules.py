@@ -1,18 +1,18 @@
-"""Rules between the values of the reward's section."""
+"""What a reward returns and cannot be, before any of it is called."""
 
 from collections.abc import Callable
 
 import pytest
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.reward_rules import reward_problems
+from rl_core.planning.rules import value_problems
 
 Configure = Callable[..., RunConfig]
 
 
 def told(configure: Configure, *overrides: str, **reward) -> list[tuple[str, str, bool]]:
     changed = RunConfig.model_validate(configure(*overrides).model_dump() | {"reward": reward})
-    return [(problem.where, problem.what, problem.fatal) for problem in reward_problems(changed)]
+    return [(problem.where, problem.what, problem.fatal) for problem in value_problems(changed)]
 
 
 READS_OVERALL = "evaluation.accuracy_key=overall"

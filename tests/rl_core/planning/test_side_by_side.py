@@ -4,11 +4,9 @@ import pytest
 
 from rl_core.config.loading import apply_override, validate_config
 from rl_core.config.run import RunConfig
-from rl_core.planning import adapter_rules
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.places import Machine, Need
 from rl_core.planning.side_by_side import at_once_words, need_of, needs_of
-from tests.rl_core.planning.test_adapter_rules import ENDLESS
 from tests.rl_core.tracking.runs import a_config
 
 GPU = Gpu(memory_gib=80.0)
@@ -48,11 +46,6 @@ def test_without_a_number_of_threads_a_run_takes_what_its_workers_share(monkeypa
 @pytest.mark.parametrize("cluster", ["{address: auto}", "{address: 'ray://head:10001'}", "{nodes: 2}"])
 def test_a_run_that_joins_a_cluster_has_it_for_itself(cluster: str) -> None:
     assert need_of(config_with(f"cluster={cluster}"), None).joins_cluster
-
-
-def test_an_endless_pattern_of_adapters_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter_rules, "SECONDS", 0.5)
-    assert need_of(config_with(f'model.lora={{exclude_modules: "{ENDLESS}"}}'), None).memory_gib is None
 
 
 def test_the_memory_of_a_model_that_is_not_here_is_not_known() -> None:

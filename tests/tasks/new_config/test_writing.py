@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.loading import load_config
-from rl_core.planning.preflight import check_config
+from rl_core.planning.rules import check_config
 from tasks.new_config.writing import InitOptions, propose, write_config
 
 

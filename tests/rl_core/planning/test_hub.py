@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from tasks.planning.hub_problems import HubAnswer, ask_hub, hub_problems, no_waiting
+from rl_core.planning.hub import HubAnswer, ask_hub, hub_problems, no_waiting
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[3]

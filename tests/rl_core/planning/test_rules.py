@@ -1,6 +1,5 @@
-"""Preflight names everything that is wrong, each with the key and what to do."""
+"""A plan names everything that is wrong, each with the key and what to do."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,10 @@ from huggingface_hub import constants
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.preflight import check_config, tracker_problems
+from rl_core.planning.rules import check_config
 from rl_core.problem import PlanError, raise_if_fatal
 
 Configure = Callable[..., RunConfig]
-EVERYWHERE = ("tracking.tensorboard=true", "tracking.swanlab=true", "tracking.wandb={mode: offline}")
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 GSPO = "{type: gspo_token, clip_ratio_low: 3.0e-4, clip_ratio_high: 4.0e-4}"
 
@@ -223,7 +221,7 @@ def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure: Configure, t
     mixture = json.dumps({"type": "mixture", "sources": parts})
     held_out = json.dumps({"type": "mixture", "sources": {"same": parts["here"]}})
     found = wheres(configure(f"data.train={mixture}", f"data.validation={held_out}"))
-    assert found == ["data.train.sources.gone.path", "data.validation.sources.same"]
+    assert sorted(found) == ["data.train.sources.gone.path", "data.validation.sources.same"]
 
 
 @pytest.mark.parametrize(
@@ -273,15 +271,6 @@ class TestOffline:
         assert wheres(configure(*self.SOURCES)) == []
 
 
-def test_an_installed_deepspeed_is_named(configure: Configure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "deepspeed").mkdir()
-    (tmp_path / "deepspeed" / "__init__.py").write_text("raise AssertionError('preflight must not import it')")
-    monkeypatch.syspath_prepend(tmp_path)
-    (problem,) = check_config(configure())
-    assert "deepspeed is installed" in problem.what
-    assert problem.fix.endswith("pip uninstall deepspeed")
-
-
 def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configure) -> None:
     override = ["model.attention=flash", "rollout.max_response_length=40000"]
     problems = check_config(configure(*override), gpu=Gpu(memory_gib=None))
@@ -289,19 +278,3 @@ def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configu
     assert "there is no NVIDIA GPU" not in found["model.attention"].what
     assert "positions" in found["rollout.max_response_length"].what
     assert not found["memory of the GPU"].fatal
-
-
-def test_a_tracker_whose_library_is_missing_is_named(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find_spec(name))
-    (problem,) = check_config(configure(*EVERYWHERE))
-    assert problem.where == "tracking.wandb"
-    assert ".[trackers]" in problem.fix
-
-
-def test_trackers_that_are_not_asked_for_need_not_be_installed(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert tracker_problems(configure()) == []
-    assert len(tracker_problems(configure(*EVERYWHERE))) == 3

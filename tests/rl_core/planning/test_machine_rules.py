@@ -1,4 +1,4 @@
-"""What a config with several workers cannot have is said before any of them starts."""
+"""What several workers and the packages of a run need of this machine is said before anything starts."""
 
 import importlib.util
 from pathlib import Path
@@ -7,16 +7,19 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.environment import usable_cores
-from rl_core.planning.cluster_rules import cluster_problems
 from rl_core.planning.gpu import Gpu
+from rl_core.planning.machine_rules import machine_problems, package_problems
+from rl_core.planning.rules import value_problems
 from rl_core.problem import Problem
 
 SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
 GPU = Gpu(memory_gib=80.0)
+EVERYWHERE = ("tracking.tensorboard=true", "tracking.swanlab=true", "tracking.wandb={mode: offline}")
 
 
 def problems(*overrides: str, gpu: Gpu | None = None) -> list[Problem]:
-    return cluster_problems(load_config(SMALL, overrides), gpu)
+    config = load_config(SMALL, overrides)
+    return [*machine_problems(config, gpu), *value_problems(config)]
 
 
 def where(found: list[Problem], *, fatal: bool) -> list[str]:
@@ -81,8 +84,9 @@ def test_more_threads_than_cores_are_a_warning_where_workers_are_on_this_machine
 def test_workers_without_work_are_a_warning_for_each_batch() -> None:
     """Of a draw of group filtering, of an optimizer step of the policy, and of one of the critic."""
     batches = ("data.rollout_batch_size=4", "actor.global_batch_size=2", "critic={global_batch_size: 1}")
+    critic = "algorithm.advantage.type=gae"
     filtering = "algorithm.online_filtering={type: bounds, filter_key: accuracy, mini_rollout_batch_size: 2}"
-    found = problems("cluster.devices=3", *batches, filtering, gpu=GPU)
+    found = problems("cluster.devices=3", *batches, critic, filtering, gpu=GPU)
     assert where(found, fatal=True) == []
     assert where(found, fatal=False) == [
         "data.rollout_batch_size",
@@ -120,3 +124,26 @@ def test_workers_that_generate_beside_others_that_train_have_no_problems_one_ste
 )
 def test_workers_that_would_never_train_or_always_wait_are_named(overrides: list[str], key: str, fatal: bool) -> None:
     assert where(problems("rollout.staleness=1", *overrides), fatal=fatal) == [key]
+
+
+def test_an_installed_deepspeed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "deepspeed").mkdir()
+    (tmp_path / "deepspeed" / "__init__.py").write_text("raise AssertionError('preflight must not import it')")
+    monkeypatch.syspath_prepend(tmp_path)
+    (problem,) = problems()
+    assert "deepspeed is installed" in problem.what
+    assert problem.fix.endswith("pip uninstall deepspeed")
+
+
+def test_a_tracker_whose_library_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find_spec(name))
+    (problem,) = problems(*EVERYWHERE)
+    assert problem.where == "tracking.wandb"
+    assert ".[trackers]" in problem.fix
+
+
+def test_trackers_that_are_not_asked_for_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert package_problems(load_config(SMALL)) == []
+    assert len(package_problems(load_config(SMALL, EVERYWHERE))) == 3

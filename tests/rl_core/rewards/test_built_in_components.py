@@ -2,8 +2,7 @@
 
 import pytest
 
-from rl_core.config.reward import RewardConfig
-from rl_core.planning.reward_components import COMPONENTS, components_of
+from rl_core.config.reward import COMPONENTS, RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.registry import BUILTIN
 from tests.rl_core.rewards.samples import make_sample
@@ -36,13 +35,13 @@ def test_each_returns_the_components_that_planning_knows() -> None:
         scores = pool.score_all(samples)
     for name, score in zip(by_source, scores, strict=True):
         assert score.error is None, (name, score.error)
-        known = components_of(config.by_source[name])
+        known = config.by_source[name].components
         assert known is not None and set(known) == set(score.components), name
 
 
 def test_nothing_is_known_of_a_function_of_a_persons_own() -> None:
     config = RewardConfig.model_validate({"mixture": [term("count"), term("own.py:score")]})
-    assert components_of(config) is None
+    assert config.components is None
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

@@ -1,0 +1,138 @@
+"""Rules between a config and this machine: files, packages, kernels, GPUs and cores."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from rl_core.config.model import PretrainedModel
+from rl_core.config.run import RunConfig
+from rl_core.environment import usable_cores
+from rl_core.files import NOTHING_THERE, files_named, why_no_file
+from rl_core.planning.attention_rules import attention_problems
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.hub import is_folder, is_hub_path
+from rl_core.problem import Problem
+from rl_core.user_code.function import file_named
+from rl_core.wording import shortened
+
+
+def machine_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
+    """Problems with what is installed here, and with the cores and GPUs of this machine. Of the machines of a cluster
+    that is joined nothing is known here.
+
+    Args:
+        config: The resolved configuration.
+        gpu: The GPU of this machine; None if it has none.
+    """
+    return [
+        *attention_problems(config.model, has_gpu=gpu is not None),
+        *package_problems(config),
+        *(_worker_problems(config, gpu) if config.cluster.address == "local" else ()),
+    ]
+
+
+def package_problems(config: RunConfig) -> list[Problem]:
+    """Packages that the config needs and that are not installed, and installed ones that are known to break a run."""
+    tracking = config.tracking
+    asked = {"tensorboard": tracking.tensorboard, "wandb": tracking.wandb is not None, "swanlab": tracking.swanlab}
+    problems = [
+        Problem(
+            f"tracking.{library}",
+            f"the package {library} is not installed",
+            f".venv/bin/pip install -c constraints.txt -e '.[trackers]', or turn tracking.{library} off",
+        )
+        for library, is_asked in asked.items()
+        if is_asked and importlib.util.find_spec(library) is None
+    ]
+    if not config.cluster.is_alone and importlib.util.find_spec("ray") is None:
+        what = "workers run in a Ray cluster, and the package ray is not installed"
+        problems.append(Problem("cluster", what, ".venv/bin/pip install -c constraints.txt ray"))
+    if importlib.util.find_spec("deepspeed") is not None:
+        what = "deepspeed is installed, and transformers changes how it loads and saves checkpoints when it is"
+        problems.append(Problem("environment", what, "remove it from this environment: pip uninstall deepspeed"))
+    return problems
+
+
+def _worker_problems(config: RunConfig, gpu: Gpu | None) -> Iterator[Problem]:
+    cluster, cores = config.cluster, usable_cores()
+    if cluster.nodes > 1:
+        yield Problem(
+            "cluster.nodes",
+            f"a local cluster has one machine, not {cluster.nodes}",
+            "start a Ray cluster on the machines (docs/cluster.md), and name it in cluster.address",
+        )
+    if cluster.device == "cuda" and gpu is None:
+        yield Problem(
+            "cluster.device",
+            "cuda, but this machine has no GPU that may be used",
+            "set cluster.device to cpu, or look at nvidia-smi and CUDA_VISIBLE_DEVICES",
+        )
+    if cluster.device != "cpu" and gpu is not None:
+        return
+    if 1 < cluster.devices > cores:
+        yield Problem(
+            "cluster.devices",
+            f"{cluster.devices} workers share the {cores} core(s) that this process may use",
+            f"set it to {cores} or less, unless this is a trial",
+            fatal=False,
+        )
+    asked = (cluster.threads or 0) * cluster.devices
+    if asked > cores:
+        yield Problem(
+            "cluster.threads",
+            f"{asked} thread(s) share the {cores} core(s) that this process may use, which takes longer",
+            f"set it to {max(1, cores // cluster.devices)} or less, unless the run of a machine with more cores is to "
+            "be repeated",
+            fatal=False,
+        )
+
+
+def file_problems(config: RunConfig) -> list[Problem]:
+    """Every file and folder that the configuration names and that does not exist or is of another kind."""
+    return [problem for named in _named_paths(config) for problem in _path_problems(*named)]
+
+
+def _named_paths(config: RunConfig) -> Iterator[tuple[str, Path, str]]:
+    if config.data.prompt_template is not None:
+        yield "data.prompt_template", Path(config.data.prompt_template), "file"
+    if config.data.override_chat_template is not None:
+        yield "data.override_chat_template", Path(config.data.override_chat_template), "file"
+    for key, term in config.reward.keyed_terms():
+        file = file_named(term.function)
+        if file is not None:
+            yield key, Path(file), "file"
+    for key, source in config.sources():
+        for field, path, kind in source.paths():
+            yield f"{key}.{field}", path, kind
+
+
+def _path_problems(key: str, path: Path, kind: str) -> Iterator[Problem]:
+    is_there = is_folder(path)
+    if is_there and "folder" in kind:
+        return
+    found = [path] if is_there else files_named(path)
+    if kind != "folder" and found:
+        wrong = [(file, why) for file in found if (why := why_no_file(file)) is not None]
+        yield from (
+            Problem(key, f"{shortened(str(file))} cannot be read: {why}", "name a file on a disk")
+            for file, why in wrong
+        )
+        return
+    why = why_no_file(path) or "it is a file"
+    reason = "" if why == NOTHING_THERE else f": {why}"
+    what = f"there is no {kind} {shortened(str(path))}{reason}"
+    yield Problem(key, what, f"write {shortened(str(path.absolute()))}, or correct the path")
+
+
+def model_path_problems(config: RunConfig) -> list[Problem]:
+    """A model path that is neither a folder with a config.json nor a name on the hub."""
+    source = config.model.source
+    if not isinstance(source, PretrainedModel) or (is_hub_path(source.path) and not is_folder(source.path)):
+        return []
+    if not is_folder(source.path):
+        what = f"there is no folder {shortened(source.path)}"
+        return [Problem("model.source.path", what, "correct the path, or name a checkpoint of the hub as owner/name")]
+    if not Path(source.path, "config.json").is_file():
+        what = f"{source.path} has no config.json, so it is no checkpoint"
+        return [Problem("model.source.path", what, "name the folder that holds config.json")]
+    return []
