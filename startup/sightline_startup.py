@@ -9,11 +9,6 @@ compiled parts, so the first two are made to look absent, and the operators that
 in processes that know nothing of Sightline, such as the one in which vLLM inspects a model class. It therefore imports
 nothing that is not loaded yet, looks at a few file names and two small files, and does nothing at all where torch is a
 CUDA build, is missing, or the packages match it.
-
-Besides, `import transformers` of any model loads scikit-learn, which takes a fifth of the time of that import, for one
-function of assisted generation. It is loaded when that function is called (`defer_scikit_learn`). And no garbage is
-collected while one of the large libraries is imported (`import_without_collecting`): they make millions of objects that
-stay, and to look for garbage among them, again and again, takes a fifth of their import.
 """
 
 import os
@@ -21,7 +16,7 @@ import sys
 
 TYPE_CHECKING = False  # the typing module would cost every interpreter of the environment milliseconds
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec, SourceFileLoader
+    from importlib.machinery import ModuleSpec
 
 SITE_PACKAGES = os.path.dirname(os.path.abspath(__file__))
 
@@ -35,11 +30,6 @@ DISPENSABLE_PACKAGES = {"torchaudio": "torchaudio/lib", "torchcodec": "torchcode
 OPERATORS = ("nms", "qnms")
 OPERATOR_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
-USER_OF_SCIKIT_LEARN = "transformers.generation.candidate_generator"
-
-LARGE_LIBRARIES = {"mlflow", "prefect", "ray", "torch", "transformers", "vllm"}
-
-pausing_loaders: "list[type[SourceFileLoader]]" = []
 declared_libraries: list[object] = []  # torch forgets a library's declarations when it is collected
 
 
@@ -112,96 +102,3 @@ def declare_operators() -> None:
     for operator in OPERATORS:
         library.define(operator + OPERATOR_SCHEMA)  # type: ignore[no-untyped-call]
     declared_libraries.append(library)
-
-
-def defer_scikit_learn() -> None:
-    """Have transformers load scikit-learn when it calls it, and not when any of its models is imported."""
-    sys.meta_path.insert(0, CandidateGeneratorFinder)
-
-
-class CandidateGeneratorFinder:
-    """Finds the module of transformers that calls scikit-learn, with a loader that defers the import."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """The spec of that module; None for every other name, which leaves it to the other finders."""
-        return find_candidate_generator(path) if name == USER_OF_SCIKIT_LEARN else None
-
-
-def find_candidate_generator(path: object) -> "ModuleSpec | None":
-    """Where the module is, with a loader that lets it find no scikit-learn while it is imported, and gives it the
-    function that it would have taken from there."""
-    from importlib.machinery import PathFinder, SourceFileLoader
-
-    class DeferringLoader(SourceFileLoader):
-        def exec_module(self, module: object) -> None:
-            from transformers import utils
-
-            asked = getattr(utils, "is_sklearn_available", None)
-            if asked is None:
-                super().exec_module(module)  # type: ignore[arg-type]
-                return
-            utils.is_sklearn_available = lambda: False
-            try:
-                super().exec_module(module)  # type: ignore[arg-type]
-            finally:
-                utils.is_sklearn_available = asked
-            module.is_sklearn_available = asked  # type: ignore[attr-defined]
-            module.roc_curve = roc_curve  # type: ignore[attr-defined]
-
-    spec = PathFinder.find_spec(USER_OF_SCIKIT_LEARN, path)  # type: ignore[arg-type]
-    if spec is not None and spec.origin is not None:
-        spec.loader = DeferringLoader(USER_OF_SCIKIT_LEARN, spec.origin)
-    return spec
-
-
-def roc_curve(*arguments: object, **options: object) -> object:
-    """scikit-learn's function of this name, which is imported now."""
-    from sklearn import metrics  # type: ignore[import-untyped]
-
-    return metrics.roc_curve(*arguments, **options)
-
-
-def import_without_collecting() -> None:
-    """Have no garbage collected while a module of a large library is imported, with all that it imports."""
-    sys.meta_path.insert(0, LargeLibraryFinder)
-
-
-class LargeLibraryFinder:
-    """Finds the modules of large libraries as usual, with a loader that pauses the collection of garbage."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """The spec of a module of a large library; None for every other name, which leaves it to the other finders."""
-        is_own = name.partition(".")[0] in LARGE_LIBRARIES and name != USER_OF_SCIKIT_LEARN
-        return find_paused(name, path) if is_own else None
-
-
-def find_paused(name: str, path: object) -> "ModuleSpec | None":
-    """Where a module is, with a loader that pauses the collection of garbage if the module is Python."""
-    from importlib.machinery import PathFinder, SourceFileLoader
-
-    spec = PathFinder.find_spec(name, path)  # type: ignore[arg-type]
-    if spec is not None and spec.origin is not None and type(spec.loader) is SourceFileLoader:
-        spec.loader = pausing_loader()(name, spec.origin)
-    return spec
-
-
-def pausing_loader() -> "type[SourceFileLoader]":
-    """The loader's class, made once."""
-    if not pausing_loaders:
-        import gc
-        from importlib.machinery import SourceFileLoader
-
-        class PausingLoader(SourceFileLoader):
-            def exec_module(self, module: object) -> None:
-                collects = gc.isenabled()
-                gc.disable()
-                try:
-                    super().exec_module(module)  # type: ignore[arg-type]
-                finally:
-                    if collects:
-                        gc.enable()
-
-        pausing_loaders.append(PausingLoader)
-    return pausing_loaders[0]

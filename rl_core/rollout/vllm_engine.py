@@ -22,7 +22,7 @@ from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unname
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_cpu import with_cpu_classes
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
-from rl_core.rollout.vllm_process import contained_end, contained_start, prepare_process
+from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
 from rl_core.rollout.weight_loading import WeightLoader
@@ -192,7 +192,7 @@ class VllmEngine(RolloutEngine):
         unmapped is freed (vllm#36651).
         """
         self._policy_version = None
-        with self._owned, contained_end():
+        with self._owned:
             try:
                 self.wake()
             finally:

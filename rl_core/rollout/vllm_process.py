@@ -1,6 +1,5 @@
 """Prepares the process for vLLM, and undoes changes that vLLM makes to it."""
 
-import gc
 import logging
 import os
 import warnings
@@ -69,16 +68,3 @@ def contained_start() -> Iterator[None]:
             os.environ.pop("LD_PRELOAD", None)
         else:
             os.environ["LD_PRELOAD"] = preload
-
-
-@contextmanager
-def contained_end() -> Iterator[None]:
-    """Collect garbage once, at the end of a `with` block around the engine's end. vLLM does so twice in it, each time
-    among everything in the process, which takes half a second, and lets later collections skip nothing any more."""
-    collect = gc.collect
-    gc.collect = lambda generation=2: 0
-    try:
-        yield
-    finally:
-        gc.collect = collect
-        collect_and_skip_living()

@@ -127,8 +127,6 @@ loaded, opened = set(sys.modules), []
 import sightline_startup
 sys.addaudithook(lambda event, details: opened.append(details[0]) if event == "open" else None)
 sightline_startup.close_binary_gaps({str(tmp_path)!r})
-sightline_startup.defer_scikit_learn()
-sightline_startup.import_without_collecting()
 imported = [name for name, module in sys.modules.items() if module and name not in loaded]
 print(json.dumps([imported, opened]))
 """
@@ -136,38 +134,6 @@ print(json.dumps([imported, opened]))
         tmp_path / name for name in ("torchaudio/lib/_torchaudio.abi3.so", "torchcodec/libtorchcodec_core8.so")
     ]
     assert json.loads(run_python(code, "-S")) == [["sightline_startup"], [str(library) for library in libraries]]
-
-
-def test_transformers_loads_scikit_learn_when_it_calls_it() -> None:
-    code = f"""
-import sys
-sys.path.insert(0, {str(STARTUP)!r})
-sys.modules.pop("sightline_startup", None)
-import sightline_startup
-sightline_startup.defer_scikit_learn()
-from transformers import utils
-from transformers.generation import candidate_generator as user
-print("sklearn" in sys.modules, user.is_sklearn_available is utils.is_sklearn_available, utils.is_sklearn_available())
-print([part.tolist() for part in user.roc_curve([0, 1, 1], [0.1, 0.4, 0.8])][:2], "sklearn" in sys.modules)
-"""
-    assert run_python(code).splitlines() == ["False True True", "[[0.0, 0.0, 0.0, 1.0], [0.0, 0.5, 1.0, 1.0]] True"]
-
-
-def test_no_garbage_is_collected_while_a_large_library_is_imported(tmp_path: Path) -> None:
-    for name in ("vllm", "another"):
-        (tmp_path / f"{name}.py").write_text("import gc\ncollects = gc.isenabled()\n")
-    code = f"""
-import gc, sys
-sys.path[:0] = [{str(STARTUP)!r}, {str(tmp_path)!r}]
-import sightline_startup
-sightline_startup.import_without_collecting()
-import another, vllm
-print(vllm.collects, another.collects, gc.isenabled())
-(gc.disable(), sys.modules.pop("vllm"))
-import vllm
-print(vllm.collects, gc.isenabled())
-"""
-    assert run_python(code, "-S").splitlines() == ["False True True", "False False"]
 
 
 def test_the_installed_copy_is_the_one_in_the_sources() -> None:

@@ -6,14 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
 
-from rl_core.rollout.vllm_process import contained_end, contained_start, prepare_process
+from rl_core.rollout.vllm_process import contained_start, prepare_process
 
 LIFE = """
 import os, sys, torch
@@ -150,18 +149,3 @@ def test_process_groups_listen_where_they_are_told() -> None:
         pytest.skip("this machine has no interface but loopback")
     name, address = interfaces()[0]
     assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]
-
-
-class InACircle:
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_garbage_is_looked_for_once_and_at_the_end() -> None:
-    collect = gc.collect
-    with contained_end():
-        garbage = weakref.ref(InACircle())
-        gc.collect()
-        assert garbage() is not None
-    assert garbage() is None
-    assert gc.collect is collect
