@@ -201,10 +201,8 @@ def why_no_file(path: Path) -> str | None:
         mode = path.stat().st_mode
     except OSError as error:
         return _WHY_NOT.get(error.errno or 0) or (error.strerror or "it cannot be accessed")
-    except UnicodeEncodeError:
-        return "the name contains half a character"
     except ValueError:
-        return "the name contains a null character"
+        return "the name contains a character that a name cannot have"
     return None if stat.S_ISREG(mode) else f"it is {_kind(mode)}"
 
 

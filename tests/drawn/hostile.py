@@ -186,17 +186,9 @@ _PIECES: Final = (
     *(
         "{% import 'x' as y %}",
         "{% set a = content ~ content %}",
-        "{{ 'x' * 10 ** 9 }}",
-        "{{ 10 ** 10 ** 10 }}",
         "{{ 1 / 0 }}",
     ),
-    *(
-        "{% set n = namespace(t='ab') %}",
-        "{% set n.t = n.t ~ n.t %}",
-        "{{ n.t }}",
-        "{{ content.__class__ }}",
-        "{{ self }}",
-    ),
+    *("{{ content.__class__ }}", "{{ self }}"),
     *(
         "{{ content | upper }}",
         "{{ content | nothing }}",

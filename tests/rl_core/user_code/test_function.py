@@ -100,8 +100,7 @@ def test_what_is_not_there_is_named(name: str, words: str) -> None:
     ("name", "words"),
     [
         ("x" * 5000 + ".py", "more characters ...*there is no file.*the name is too long"),
-        ("null\0.py", "the name contains a null character"),
-        ("half\ud83d.py", "the name contains half a character"),
+        ("null\0.py", "the name contains a character that"),
         ("circle.py", "its symbolic links form a circle"),
         ("folder.py", "it is a folder"),
         ("pipe.py", "it is a named pipe"),
