@@ -3,18 +3,15 @@
 Three arrangements train the quickstart's model from the same rows and cold-started weights, with the same batch, on the
 same two processor cores: both workers generate and train in turn (`colocated`); one generates and the other trains
 (`split`), which take turns on-policy; and the same one step off-policy (`rollout.staleness: 1`), where they work at the
-same time. They run in turn, every run in a process of its own. In between each round runs the trainings from which the
-forecast of step time that `sightline plan` prints is calibrated (benchmarks.step_forecast), so that a machine which
-slows down slows all of them; then the forecast is compared with the arrangements, part by part. Writes a file with
-`--output`, and with `--picture` what each worker did when.
+same time. They run in turn, every run in a process of its own. What `sightline plan` would forecast of the split ones
+after the colocated steps of a round stands beside what was measured. Writes a file with `--output`, and with
+`--picture` what each worker did when.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
@@ -24,27 +21,24 @@ from matplotlib.patches import Rectangle
 
 from benchmarks.speed.comparison import PHASE_FIRST
 from benchmarks.speed.report import machine_facts
-from benchmarks.speed.side import SideResult
-from benchmarks.step_forecast import (
-    CALIBRATION,
-    ONE_STEP_OFF,
-    Trained,
-    calibrated,
-    forecast_table,
-    forecasts,
-    steps_of,
-)
+from benchmarks.speed.side import CONFIG, SideResult
 from benchmarks.versus_trl import pin_to_cores, prepared_work, run_module
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import A_CPU
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.step_time import StepTime
+from tasks.planning.step_times import Forecaster, mean_lengths, measured_step, median_time
 
-ARRANGEMENTS: Final[Mapping[str, Trained]] = {
-    "colocated": Trained(workers=2),
-    "split": Trained(workers=2, settings=("cluster.placement=split",)),
-    "split, one step off": Trained(workers=2, settings=ONE_STEP_OFF),
+ARRANGEMENTS: Final[Mapping[str, Sequence[str]]] = {
+    "colocated": (),
+    "split": ("cluster.placement=split",),
+    "split, one step off": ("cluster.placement=split", "rollout.staleness=1"),
 }
-"""[name] -> a training that is compared."""
+"""[name] -> settings of a training that is compared."""
 
-TRAININGS: Final = {**ARRANGEMENTS, **CALIBRATION}
-"""[name] -> each training of a round."""
+PARTS: Final = ("generate", "update", "sync", "other", "step")
+"""What is forecast of a step, in seconds."""
 
 Round = Mapping[str, SideResult]
 """[name] -> its training in a round."""
@@ -63,7 +57,7 @@ def main() -> None:
         rounds.append({name: train(work, name, seed, arguments.steps) for name in order(number)})
         speeds = [f"{name} {speed(rounds[-1][name], arguments.steps):.0f}" for name in ARRANGEMENTS]
         print(f"seed {seed}: {', '.join(speeds)} samples a second", flush=True)
-        print(forecast_table(compare(rounds[-1])["arrangements"]), flush=True)
+        print(forecasts(rounds[-1]), flush=True)
     text = json.dumps(
         facts | summary(rounds, arguments.steps) | {"step_time": forecast_summary(rounds)},
         indent=1,
@@ -86,36 +80,59 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def order(number: int) -> list[str]:
-    """The trainings of a round, an arrangement after each calibrating one; backwards in every second round."""
-    pairs = zip_longest(CALIBRATION, ARRANGEMENTS)
-    names = [name for name in chain.from_iterable(pairs) if name is not None]
-    return names[::-1] if number % 2 else names
+    """The trainings of a round; backwards in every second one."""
+    return [*ARRANGEMENTS][::-1] if number % 2 else [*ARRANGEMENTS]
 
 
 def train(work: Path, name: str, seed: int, steps: int) -> SideResult:
     """One training, in a process of its own with one thread a worker."""
-    trained, out = TRAININGS[name], work / f"placement-{[*TRAININGS].index(name)}-{seed}.json"
+    out = work / f"placement-{[*ARRANGEMENTS].index(name)}-{seed}.json"
     options = {"--work": work, "--seed": seed, "--steps": steps, "--threads": 1, "--out": out}
-    options |= {"--workers": trained.workers, "--sharding": "none"}
+    options |= {"--workers": 2, "--sharding": "none"}
     words = [str(word) for option in options.items() for word in option]
-    words += ["--set", *trained.settings]
+    words += ["--set", *ARRANGEMENTS[name]]
     run_module(sys.executable, "sightline_side", words, threads=1, log=out.with_suffix(".log"))
     return SideResult.read(out)
 
 
-def compare(one: Round) -> dict[str, Any]:
-    """The forecasts of a round beside what was measured in it, and the rates that they come from."""
-    rates = calibrated(one)
-    steps = {name: steps_of(one[name], trained.settings) for name, trained in ARRANGEMENTS.items()}
-    rounded = {name: float(f"{value:.3g}") for name, value in asdict(rates).items()}
-    return {"rates": rounded, "arrangements": forecasts(steps, rates)}
+def config_of(name: str) -> RunConfig:
+    """The config of a training."""
+    return load_config(CONFIG, ["cluster.devices=2", "cluster.sharding=none", *ARRANGEMENTS[name]])
+
+
+def measured(side: SideResult, config: RunConfig) -> StepTime:
+    """The median step from `PHASE_FIRST` on, when everything has started."""
+    steps = (measured_step(timing, config) for timing in side.timings if timing["step"] >= PHASE_FIRST)
+    return median_time([step for step in steps if step is not None])
+
+
+def forecasts(one: Round) -> dict[str, Any]:
+    """For each arrangement but the first, the forecast from the steps of the first one, the measured seconds, and the
+    ratio of the two for the whole step."""
+    first, *others = ARRANGEMENTS
+    config, lengths = config_of(first), mean_lengths(one[first].metrics)
+    sizes = model_sizes(config.model.source)
+    assert sizes is not None, "the quickstart's model can be built"
+    found = (config, measured(one[first], config))
+    forecaster = Forecaster(sizes=sizes, gpu=None, card=A_CPU, lengths=lengths, measured=found)
+    pairs = {name: (forecaster.step_time(config_of(name)), measured(one[name], config_of(name))) for name in others}
+    return {name: beside(*pair) for name, pair in pairs.items()}
+
+
+def beside(forecast: StepTime, found: StepTime) -> dict[str, Any]:
+    """Both, part by part, and the ratio of the whole."""
+    sides = {"forecast": forecast, "measured": found}
+    parts = {side: {part: round(getattr(time, part), 3) for part in PARTS} for side, time in sides.items()}
+    return parts | {"ratio": round(forecast.step / found.step, 3)}
 
 
 def forecast_summary(rounds: Sequence[Round]) -> dict[str, Any]:
     """The forecasts of each round, and the median of their ratios."""
-    found = [compare(one) for one in rounds]
-    medians = {name: round(median(one["arrangements"][name]["ratio"] for one in found), 3) for name in ARRANGEMENTS}
-    return {"forecast_over_measured": medians, "rounds": found}
+    found = [forecasts(one) for one in rounds]
+    return {
+        "forecast_over_measured": {name: round(median(one[name]["ratio"] for one in found), 3) for name in found[0]},
+        "rounds": found,
+    }
 
 
 def speed(side: SideResult, steps: int) -> float:

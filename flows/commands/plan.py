@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.step_time_table import print_step_times
+from flows.commands.step_time_table import step_time_table
 from flows.printing import say
 from flows.request import ResolvedRun
 from flows.seed_group import MOST_SEEDS
@@ -19,8 +19,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.disk import disk_forecast
-from rl_core.planning.gpu import Gpu, find_gpu
-from rl_core.planning.gpu_cards import CARDS
+from rl_core.planning.gpu import CARDS, Gpu, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
@@ -38,7 +37,7 @@ from tasks.planning.known_rows import known_rows
 from tasks.planning.problems import planned_problems
 from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
-from tasks.planning.step_times import step_times
+from tasks.planning.step_times import step_forecaster
 from tasks.results.measured_memory import measured_peaks
 
 _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
@@ -158,7 +157,11 @@ def _print_forecast(
     )
     console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
     if with_step_time:
-        print_step_times(step_times(config, sizes, run, gpu), console)
+        forecaster, words = step_forecaster(config, sizes, run, gpu)
+        if forecaster is None:
+            say(console, f"step time: {words}")
+        else:
+            console.print(step_time_table(config, forecaster, words))
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:

@@ -1,48 +1,43 @@
 """The forecast of step time, as `sightline plan` prints it."""
 
-from rich.console import Console
+from typing import Final
+
 from rich.table import Table
-from rich.text import Text
 
-from flows.printing import say
-from rl_core.planning.placement_times import PlacementTime, fastest
-from tasks.planning.step_times import SHARES, StepTimes
+from rl_core.config.run import RunConfig
+from tasks.planning.step_times import Forecaster
 
-
-def print_step_times(times: StepTimes, console: Console) -> None:
-    """Print the forecast and where its rates come from, or why there is none."""
-    if times.placements:
-        console.print(step_time_table(times))
-        say(console, _by_length(times))
-        say(console, f"the rates of the devices: {times.told}")
-    else:
-        say(console, f"step time: {times.told}")
+SHARES: Final = (0.25, 0.5, 1.0)
+"""Mean lengths of responses, as shares of the longest, for which the seconds of a step are shown too."""
 
 
-def step_time_table(times: StepTimes) -> Table:
-    """A row for each placement, with the seconds of a step and of its parts; the fastest one is marked."""
-    placements, is_alone = times.placements, len(times.placements) == 1
-    table = Table(title=f"Step time in seconds, a forecast for {times.lengths}", title_justify="left")
+def step_time_table(config: RunConfig, forecaster: Forecaster, words: str) -> Table:
+    """A row for each placement: the seconds of a step and of its parts, the fastest one marked, and those of a step
+    with responses of other lengths. The title says for what the forecast is, and what it assumes."""
+    title = f"Step time in seconds, a forecast for {words}; last, with responses of 25, 50 and 100 % of the longest"
+    table = Table(title=title, title_justify="left")
     table.add_column("placement")
-    for column in ("generate", "update", "sync", "other", "step"):
+    for column in ("generate", "update", "sync", "other", "step", *(f"{share:.0%}" for share in SHARES)):
         table.add_column(column, justify="right")
-    best = fastest(placements)
-    for placement in placements:
-        mark = Text("fastest" if placement is best else "", style="green")
-        table.add_row(*_cells(placement), *([] if is_alone else [mark]))
+    rows = [(placed, forecaster.step_time(placed)) for placed in forecaster.placements(config)]
+    fastest = min(time.step for _, time in rows)
+    for placed, time in rows:
+        others = [share * config.rollout.max_response_length for share in SHARES]
+        steps = (forecaster.step_time(placed, response=response).step for response in others)
+        seconds = (time.generate, time.update, time.sync, time.other, time.step, *steps)
+        mark = ", fastest" if time.step == fastest and len(rows) > 1 else ""
+        table.add_row(_placement_words(placed) + mark, *map(_shown, seconds))
     return table
 
 
-def _by_length(times: StepTimes) -> str:
-    """The seconds of a step for responses of other lengths."""
-    shares = " / ".join(f"{100 * share:.0f}" for share in SHARES)
-    tokens = " / ".join(f"{mean:,.0f}" for mean in times.by_length)
-    steps = " / ".join(f"{step:,.0f}" if step >= 10 else f"{step:.2f}" for step in times.by_length.values())
-    return f"with responses of {tokens} tokens ({shares} % of the longest), a step takes {steps} seconds"
+def _placement_words(config: RunConfig) -> str:
+    """`colocated`, `split, 2 of 8 generate`, or the same with `, one step off`."""
+    cluster = config.cluster
+    if not cluster.is_split:
+        return "colocated"
+    split = f"split, {cluster.generating_devices} of {cluster.devices} generate"
+    return f"{split}, one step off" if config.rollout.staleness else split
 
 
-def _cells(placement: PlacementTime) -> list[str]:
-    time = placement.time
-    at_once = " (at the same time)" if time.is_overlapped else ""
-    seconds = (time.generate, time.update, time.sync, time.compare + time.other, time.step)
-    return [f"{placement.name}{at_once}", *(f"{value:,.2f}" for value in seconds)]
+def _shown(seconds: float) -> str:
+    return f"{seconds:,.{0 if seconds >= 100 else 1 if seconds >= 10 else 2}f}"

@@ -1,169 +1,169 @@
-"""A forecast of the seconds of a training step: its work (`StepWork`) at the rates of the devices (`DeviceRates`), in
-an arrangement of workers (docs/cluster.md, "Which placement").
+"""A forecast of the seconds of a training step, from what the memory and the arithmetic of a card allow (roofline;
+Williams et al. 2009) at the efficiencies that cards have shown (docs/cluster.md, "Which placement")."""
 
-    generate = prefill_token * prompt tokens + decode_fixed * decode steps + decode_sequence * response tokens
-    update   = update_fixed * optimizer steps + update_token * tokens + forward_token * tokens without a gradient
-               + exchange * optimizer steps * 2 (k - 1) / k
-    step     = sync + generate + update + other                 in turn
-    step     = sync + compare + max(generate, update) + other   at the same time
+from dataclasses import dataclass
+from typing import Final, Self
 
-The tokens are those of the generator and of the learner with the most. The exchange is that of k replicas of the
-weights: an all-reduce in a ring, in which each sends its gradients 2 (k - 1) / k times (Patarasuk and Yuan 2009).
-Several workers that share a machine's cores with the run's process take some seconds longer for each batch and update,
-`apart_generate` and `apart_update`, whatever their size, and `beside` times as long where some generate while others
-train. The calls of the workers are part of `other`: placements differ by one or two of them, which is less than 2 % of
-a step of half a second.
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.planning.batches import optimizer_steps_a_step
+from rl_core.planning.engine_memory import engine_part, kv_bytes_per_token
+from rl_core.planning.gpu import Card
+from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.passes import PATCHES_A_TOKEN
+from rl_core.planning.shards import part_of, shards
+from rl_core.planning.training_state import BYTES, rl_training_state
 
-A sequence is in flight for as many decode steps as it has tokens, so the sum of the sequences in flight over all decode
-steps is the number of response tokens, however their number falls towards the end; and the longest response bounds the
-decode steps from below.
-"""
+ARITHMETIC: Final = 0.3
+"""Share of the arithmetic that a pass reaches, the vision tower's and what is computed again included: measured on an
+H200 with a model of 3B, 0.31 with long responses and 0.27 with short ones (benchmarks/results/device_h200.json)."""
 
-from dataclasses import dataclass, replace
+BANDWIDTH: Final = 0.7
+"""Share of the memory bandwidth that a decode step reaches. An estimate: 60 to 85 % is usual."""
 
-from rl_core.config.cluster import ClusterConfig
-from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
-from rl_core.planning.device_rates import DeviceRates
-from rl_core.planning.shards import shards
-from rl_core.planning.step_work import StepWork
-from rl_core.planning.worker_share import Share
+MOVES: Final = 13
+"""Times that an optimizer step, with the clipping of gradients, moves everything that it keeps through the memory: as
+many as give the seconds of the H200."""
+
+LINK: Final = 0.6
+"""Share of the link's rate that a collective reaches. An estimate."""
+
+DECODE_OVERHEAD: Final = 0.008
+"""Seconds of a decode step in which vLLM schedules and samples: what is left of the seconds of an H100 with 80
+sequences (benchmarks/results/device_h100.json), the preparation of their images included."""
+
+LAYER_SYNC: Final = 0.006
+"""Seconds in which the tensors of a linear layer go to the generator through vLLM's loaders. An estimate."""
+
+IMAGE_SHARE: Final = 0.75
+"""The part of a prompt's tokens that are taken to be those of images, where the model sees."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arrangement:
-    """Which workers generate, which train, and when.
+class Lengths:
+    """Tokens of prompts and responses: their means, the longest response of a step, the part of a prompt that is
+    images, and, in words, how these are known."""
 
-    Attributes:
-        generators: Generators, each of one or several workers.
-        learners: Parts that an update is dealt into.
-        learner_workers: Workers that compute a part together, each a slice of its tokens.
-        replicas: Replicas of the weights, which add up their gradients once in an optimizer step.
-        in_flight: Most sequences that a generator decodes at a time.
-        is_split: Whether those that generate do not train.
-        is_overlapped: Whether the batch of the next step is generated beside the update (one step off-policy).
-    """
-
-    generators: int
-    learners: int
-    learner_workers: int = 1
-    replicas: int = 1
-    in_flight: int
-    is_split: bool = False
-    is_overlapped: bool = False
+    prompt: float
+    response: float
+    longest: float
+    image_share: float = IMAGE_SHARE
+    source: str = ""
 
     @classmethod
-    def of(cls, cluster: ClusterConfig, *, in_flight: int, staleness: int) -> "Arrangement":
-        """The arrangement that a config asks for. On colocated workers nothing overlaps, whatever the staleness."""
-        return cls(
-            generators=cluster.generators // cluster.tensor_parallel_size,
-            learners=cluster.trainers // cluster.sequence_parallel_size,
-            learner_workers=cluster.sequence_parallel_size,
-            replicas=cluster.trainers // shards(cluster),
-            in_flight=in_flight,
-            is_split=cluster.is_split,
-            is_overlapped=cluster.is_split and staleness > 0,
-        )
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether there are several workers, each in a process of its own."""
-        return self.is_split or self.generators > 1 or self.learners * self.learner_workers > 1
+    def assumed(cls, config: RunConfig) -> Self:
+        """Lengths before any was measured: those of the section `planning`, else half of the longest, and some response
+        as long as it may be."""
+        planned, longest = config.planning, float(config.rollout.max_response_length)
+        prompt = planned.mean_prompt_length or config.data.max_prompt_length / 2
+        response = planned.mean_response_length or longest / 2
+        source = "planning" if planned.mean_response_length else "half of the longest"
+        return cls(prompt=prompt, response=response, longest=max(response, longest), source=source)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTime:
-    """The forecast of a step, in seconds.
-
-    Attributes:
-        generate: Generating the rollout batch.
-        update: All passes of the trainer, and the exchange of gradients.
-        exchange: The part of `update` in which gradients are exchanged.
-        sync: Giving the generators the weights.
-        compare: Generating and computing short responses, on which generator and trainer are compared before the
-            update; 0 unless generation overlaps with the update.
-        other: In which no device works.
-        is_overlapped: Whether `generate` and `update` are at the same time.
-    """
+    """The seconds of a step: generating the rollout batch; all passes of the trainer with its optimizer steps; giving
+    the generators the weights; and rewards, records and the loop itself, in which no device works. `is_overlapped`: the
+    next batch is generated beside the update (one step off-policy)."""
 
     generate: float
     update: float
-    exchange: float = 0.0
     sync: float
-    compare: float
-    other: float
+    other: float = 0.0
     is_overlapped: bool
 
     @property
     def step(self) -> float:
         """The whole step."""
         work = max(self.generate, self.update) if self.is_overlapped else self.generate + self.update
-        return self.sync + self.compare + work + self.other
+        return self.sync + work + self.other
 
 
-def step_time(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> StepTime:
-    """The forecast of a step's seconds."""
-    apart = (rates.apart_generate, rates.apart_update) if arrangement.is_apart else (0.0, 0.0)
-    slower = rates.beside if arrangement.is_overlapped else 1.0
-    exchange = exchange_seconds(work, rates, arrangement)
-    return StepTime(
-        generate=slower * (generate_seconds(work, rates, arrangement) + apart[0]),
-        update=slower * (pass_seconds(work, rates, arrangement) + apart[1]) + exchange,
-        exchange=exchange,
-        sync=rates.sync_between if arrangement.is_split else rates.sync_within,
-        compare=compare_seconds(work, rates, arrangement) if arrangement.is_overlapped else 0.0,
-        other=rates.other,
-        is_overlapped=arrangement.is_overlapped,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardTime:
+    """The seconds that are assumed of a kind of GPU. Not counted are attention's own arithmetic, offloading, rewards,
+    the network between machines, and what group filtering draws beyond a batch.
 
+    Attributes:
+        config: The run's config, in which every `auto` is settled.
+        sizes: Sizes of its model.
+        card: The kind of GPU of each worker.
+        lengths: Of prompts and responses.
+    """
 
-def generate_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
-    """Seconds of the generator with the most prompts. A prompt is computed once for all its responses."""
-    prompts = Share.of(work.prompts, arrangement.generators).most
-    sequences = prompts * work.n
-    return (
-        rates.prefill_token * prompts * work.lengths.prompt
-        + rates.decode_fixed * decode_steps(work, sequences, arrangement.in_flight)
-        + rates.decode_sequence * sequences * work.lengths.response
-    )
+    config: RunConfig
+    sizes: ModelSizes
+    card: Card
+    lengths: Lengths
 
+    @property
+    def n(self) -> int:
+        """Responses to each prompt, a greedy one included."""
+        return self.config.rollout.n + int(self.config.algorithm.advantage.uses_greedy)
 
-def decode_steps(work: StepWork, sequences: int, in_flight: int) -> float:
-    """Decode steps until the last of some sequences has ended: those that wait for a place begin at the rate at which
-    others end, and the one that begins last is taken to be the longest."""
-    waiting = max(0, sequences - in_flight)
-    return waiting * work.lengths.response / in_flight + work.lengths.longest
+    def step(self, in_flight: int) -> StepTime:
+        """A step whose generators decode at most so many sequences at a time."""
+        config, cluster, algorithm = self.config, self.config.cluster, self.config.algorithm
+        batch, learners = config.data.rollout_batch_size, cluster.trainers // cluster.sequence_parallel_size
+        forwards = sum((algorithm.old_log_probs == "recompute", algorithm.kl is not None, config.critic is not None))
+        update = forwards * self.passes(-(-batch // learners), has_gradient=False)
+        owners: list[ActorConfig | CriticConfig] = [config.actor, *([config.critic] if config.critic else [])]
+        for owner in owners:
+            one = self.passes(-(-owner.global_batch_size // learners)) + self.optimizer()
+            update += optimizer_steps_a_step(config, owner) * one
+        weights = self.sizes.parameters * BYTES[config.model.dtype]
+        sent = weights / (LINK * self.card.link) if cluster.is_split or shards(cluster) > 1 else 0.0
+        return StepTime(
+            generate=self.generate(-(-batch * cluster.tensor_parallel_size // cluster.generators), in_flight),
+            update=update,
+            sync=LAYER_SYNC * len(self.sizes.linear_layers) + 2 * weights / (BANDWIDTH * self.card.bandwidth) + sent,
+            is_overlapped=cluster.is_split and config.rollout.staleness > 0,
+        )
 
+    def generate(self, prompts: int, in_flight: int) -> float:
+        """A generator's responses to some prompts.
 
-def pass_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
-    """Seconds of the passes and optimizer steps of the learner with the most groups."""
-    updated, forwarded = update_tokens(work, arrangement)
-    return rates.update_fixed * work.optimizer_steps + rates.update_token * updated + rates.forward_token * forwarded
+        A sequence is in flight for as many decode steps as it has tokens. Those that wait for a place begin at the rate
+        at which others end, and the one that begins last is taken to be the longest. A decode step reads the weights
+        once for all sequences, and the keys and values of each, while it computes.
+        """
+        part, lengths = engine_part(self.config.cluster, self.sizes), self.lengths
+        language, sequences = part.parameters - part.vision_parameters, prompts * self.n
+        tokens = sequences * lengths.response
+        steps = max(0, sequences - in_flight) * lengths.response / in_flight + lengths.longest
+        context = lengths.prompt + lengths.response / 2  # half of a response is there on average
+        read = steps * language * BYTES[self.config.model.dtype]
+        read += tokens * context * kv_bytes_per_token(self.config, part)
+        prefill = prompts * (2 * language * lengths.prompt + self._tower(part))
+        flops = ARITHMETIC * self.card.flops
+        decode = max(read / (BANDWIDTH * self.card.bandwidth), 2 * language * tokens / flops)
+        return prefill / flops + decode + DECODE_OVERHEAD * steps
 
+    def passes(self, groups: float, *, has_gradient: bool = True) -> float:
+        """A learner's passes over some groups, each a tree of its prompt and n responses.
 
-def exchange_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
-    """Seconds in which replicas of the weights add up their gradients."""
-    return rates.exchange * work.optimizer_steps * sendings(arrangement.replicas)
+        For each parameter and token 2 operations forward; backward 2 for the activations, and 2 for the weights where
+        they are trained; 2 where the forward pass is repeated (Korthikanti et al. 2022).
+        """
+        model, lengths = self.config.model, self.lengths
+        language = tower = 1
+        if has_gradient:
+            language = (3 if model.lora is None else 2) + int(model.recomputes_activations)
+            tower = language if model.lora is None and not model.freeze_vision_tower else 1
+        tree = (lengths.prompt + self.n * lengths.response) / self.config.cluster.sequence_parallel_size
+        computed = language * 2 * (self.sizes.parameters - self.sizes.vision_parameters) * tree
+        return groups * (computed + tower * self._tower(self.sizes)) / (ARITHMETIC * self.card.flops)
 
+    def optimizer(self) -> float:
+        """An optimizer step beside its passes, with the sum of several trainers' gradients: float32 numbers, which a
+        ring sends twice (Patarasuk and Yuan 2009)."""
+        cluster, model, optim = self.config.cluster, self.config.model, self.config.actor.optim
+        own = rl_training_state(model, optim, part_of(self.sizes, shards(cluster)), sharded=cluster.trainers > 1)
+        whole = rl_training_state(model, optim, self.sizes, sharded=True)
+        sent = 2 * whole.gradients / (LINK * self.card.link) if cluster.trainers > 1 else 0.0
+        return MOVES * (own.weights + own.optimizer + own.gradients) / (BANDWIDTH * self.card.bandwidth) + sent
 
-def sendings(replicas: int) -> float:
-    """How often each replica sends its gradients until all of them have the sum: in a ring, a part of them at a time,
-    to add them up and then to hand out the sum."""
-    return 2 * (replicas - 1) / replicas
-
-
-def update_tokens(work: StepWork, arrangement: Arrangement) -> tuple[float, float]:
-    """Tree tokens of the worker with the most in a step: with a gradient, and without."""
-    share = work.group_tokens / arrangement.learner_workers
-    updated = sum(update.steps * Share.of(update.groups, arrangement.learners).most for update in work.updates)
-    return updated * share, work.forwards * Share.of(work.prompts, arrangement.learners).most * share
-
-
-def compare_seconds(work: StepWork, rates: DeviceRates, arrangement: Arrangement) -> float:
-    """Seconds of short responses to the first prompts, and of the trainer's pass over them. Nothing overlaps yet."""
-    short = replace(
-        work.lengths,
-        response=min(COMPARED_TOKENS, work.lengths.response),
-        longest=min(COMPARED_TOKENS, work.lengths.longest),
-    )
-    compared = replace(work, prompts=min(COMPARED_GROUPS, work.prompts), lengths=short, updates=(), forwards=1)
-    return generate_seconds(compared, rates, arrangement) + pass_seconds(compared, rates, arrangement)
+    def _tower(self, part: ModelSizes) -> float:
+        """Operations of the vision tower's forward pass over the images of a prompt."""
+        return 2 * part.vision_parameters * PATCHES_A_TOKEN * self.lengths.image_share * self.lengths.prompt

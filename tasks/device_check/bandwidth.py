@@ -13,7 +13,7 @@ from torch.multiprocessing.spawn import spawn
 from rl_core.device import computing_device, device_name, finish_kernels, take_device
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
-from rl_core.planning.gpu_cards import card_named
+from rl_core.planning.gpu import card_named
 from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding, compared
 

@@ -7,10 +7,8 @@ from typing import Final
 import numpy as np
 
 from rl_core.config.tolerances import AGREEMENT
-from rl_core.planning.assumed_rates import assumed_rates
 from rl_core.planning.engine_memory import cpu_cache_bytes, engine_part, gpu_cache_bytes, kv_bytes_per_token
-from rl_core.planning.step_time import Arrangement, generate_seconds
-from rl_core.planning.step_work import Lengths, StepWork
+from rl_core.planning.step_time import CardTime
 from rl_core.planning.training_state import BYTES
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
@@ -18,7 +16,7 @@ from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding, compared, not_checked
 from tasks.device_check.forecasts import peak_beside_forecast
-from tasks.device_check.geometry import Geometry, mean_prompt, prepare_geometry
+from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.sampling import agreement, agrees, gap_of, some_sampled
 from tasks.device_check.speed import beside_plan, speed_finding
 from tasks.device_check.texts import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
@@ -126,11 +124,11 @@ def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
     card = trial.card
     if card is None:
         return Finding(check=SPEED, verdict="measured", measured=shown, figures={"tokens_per_second": rate})
-    of = Lengths(prompt=mean_prompt(groups), response=float(np.mean(lengths)), longest=float(max(lengths)))
-    work = StepWork(prompts=len(groups), n=len(groups[0].rollouts), lengths=of, updates=(), forwards=0)
     cluster, config = trial.config.cluster, trial.config
-    arrangement = Arrangement.of(cluster, in_flight=config.rollout.max_num_seqs, staleness=0)
-    planned = generate_seconds(work, assumed_rates(config, of, sizes=trial.sizes, card=card), arrangement)
+    assumed = CardTime(config=config, sizes=trial.sizes, card=card, lengths=made_lengths(groups))
+    planned = assumed.generate(
+        len(groups) * cluster.tensor_parallel_size // cluster.generators, config.rollout.max_num_seqs
+    )
     least = max(lengths) * engine_part(cluster, trial.sizes).parameters * BYTES[config.model.dtype] / card.bandwidth
     compared_words, advice = beside_plan(seconds, planned)
     return speed_finding(

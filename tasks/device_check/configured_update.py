@@ -1,16 +1,16 @@
 """Checks of the update of the configured model, with short and with long responses: memory and speed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import torch
 
 from rl_core.config.loading import load_config
 from rl_core.environment import ALLOCATOR
-from rl_core.planning.assumed_rates import assumed_rates
-from rl_core.planning.gpu_cards import GpuCard
+from rl_core.planning.changes import changed
 from rl_core.planning.memory_rows import GIB
-from rl_core.planning.step_work import Lengths
+from rl_core.planning.step_time import ARITHMETIC, CardTime
 from rl_core.planning.worker_share import WorkerShare
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group
@@ -19,7 +19,7 @@ from rl_core.workers.protocol import awake_generator
 from tasks.device_check.check import Setting
 from tasks.device_check.finding import Finding, not_checked
 from tasks.device_check.forecasts import beside, peak_beside_forecast
-from tasks.device_check.geometry import Geometry, mean_prompt, prepare_geometry
+from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.speed import beside_plan, speed_finding
 from tasks.device_check.texts import of_update
 from tasks.device_check.updates import learn_from, made_groups
@@ -96,24 +96,18 @@ def _speed(check: str, trial: Geometry, groups: Sequence[Group], seconds: Mappin
     card = trial.card
     if card is None:
         return Finding(check=check, verdict="measured", measured=shown, figures=figures)
-    flops = (6 if trial.config.model.lora is None else 4) * trial.sizes.parameters
-    utilisation = flops * rate / (card.flops * trial.config.cluster.trainers)
+    of_learner = len(groups) / WorkerShare.of(trial.config).learners
+    planned = CardTime(config=trial.config, sizes=trial.sizes, card=card, lengths=made_lengths(groups))
+    once = replace(planned, config=changed(trial.config, "model.gradient_checkpointing", False))
+    utilisation = once.passes(of_learner) * ARITHMETIC / seconds["forward_backward"]
     taken = seconds["forward_backward"] + seconds.get("optimizer", 0.0)
-    planned = _planned(trial, card, groups, tokens / WorkerShare.of(trial.config).learners)
-    compared, advice = beside_plan(taken, planned)
+    planned_seconds = planned.passes(of_learner) + planned.optimizer()
+    compared, advice = beside_plan(taken, planned_seconds)
     return speed_finding(
         check,
         f"{shown}, MFU {utilisation:.0%}; {compared}",
         rate=utilisation,
         most=1.0,
-        figures=figures | {"mfu": utilisation, "seconds": taken, "planned_seconds": planned},
+        figures=figures | {"mfu": utilisation, "seconds": taken, "planned_seconds": planned_seconds},
         advice=advice,
     )
-
-
-def _planned(trial: Geometry, card: GpuCard, groups: Sequence[Group], tokens: float) -> float:
-    """The plan's seconds of an optimizer step with this many tokens of a learner."""
-    response = float(len(groups[0].rollouts[0].response_ids))
-    lengths = Lengths(prompt=mean_prompt(groups), response=response, longest=response)
-    rates = assumed_rates(trial.config, lengths, sizes=trial.sizes, card=card)
-    return rates.update_fixed + rates.update_token * tokens

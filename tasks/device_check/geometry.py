@@ -22,13 +22,13 @@ from rl_core.device import computing_device
 from rl_core.models.loading import banned_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
 from rl_core.planning.batches import update_token_budget
-from rl_core.planning.gpu import Gpu, find_gpu
-from rl_core.planning.gpu_cards import GpuCard, card_named
+from rl_core.planning.gpu import Card, Gpu, card_named, find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
 from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import settle
+from rl_core.planning.step_time import Lengths
 from rl_core.planning.tiny_model import vision_patch_size
 from rl_core.planning.worker_share import WorkerShare
 from rl_core.progress import SilentProgress
@@ -72,7 +72,7 @@ class Geometry(Trial):
     response: int | None
 
     @property
-    def card(self) -> GpuCard | None:
+    def card(self) -> Card | None:
         """What is published of the GPU; None on a CPU, and where nothing is."""
         return None if self.gpu is None else card_named(self.gpu.name)
 
@@ -223,6 +223,8 @@ def _prompts_of_passes(config: RunConfig, prompt: float, response: int) -> int:
     return min(_MOST_PROMPTS, of_learner * WorkerShare.of(config).learners)
 
 
-def mean_prompt(groups: Sequence[Group]) -> float:
-    """Mean number of tokens of the groups' prompts."""
-    return float(np.mean([len(group.prompt.token_ids) for group in groups]))
+def made_lengths(groups: Sequence[Group]) -> Lengths:
+    """The lengths of groups whose prompts are an image and a short question, or a question alone."""
+    responses = [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
+    prompt = float(np.mean([len(group.prompt.token_ids) for group in groups]))
+    return Lengths(prompt=prompt, response=float(np.mean(responses)), longest=float(max(responses)), image_share=1.0)

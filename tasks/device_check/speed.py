@@ -7,7 +7,7 @@ from statistics import median
 import torch
 
 from rl_core.device import computing_device, device_name, finish_kernels
-from rl_core.planning.gpu_cards import CARDS, GpuCard, card_named
+from rl_core.planning.gpu import CARDS, Card, card_named
 from tasks.device_check.check import Setting
 from tasks.device_check.finding import Figures, Finding
 
@@ -63,7 +63,7 @@ def beside_plan(seconds: float, planned: float) -> tuple[str, str]:
     return f"{seconds:.2f} s beside {planned:.2f} in the plan", advice if seconds > _SLOW * planned else ""
 
 
-def _product(size: int, dtype: torch.dtype, device: torch.device, card: GpuCard | None) -> Finding:
+def _product(size: int, dtype: torch.dtype, device: torch.device, card: Card | None) -> Finding:
     matrix = torch.full((size, size), 0.01, dtype=dtype, device=device)
     rate = 2 * size**3 / _seconds(lambda: torch.mm(matrix, matrix), device)
     share = "" if card is None else f", {rate / card.flops:.0%} of the data sheet's"

@@ -1,120 +1,150 @@
-"""The forecast of step time for a plan: from measured steps of the run, or else from what is published of its GPU."""
+"""The forecast of step time for a plan: measured steps of the run, carried over to other placements and lengths by what
+a card can do; before the first steps what is published of its GPU alone."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, median
+from typing import Any, Final
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.assumed_rates import ARITHMETIC_EFFICIENCY, MEMORY_EFFICIENCY, assumed_rates
-from rl_core.planning.gpu import Gpu
-from rl_core.planning.gpu_cards import CARDS, card_named
-from rl_core.planning.measured_rates import EQUAL_PARTS, measured_rates
+from rl_core.planning.batches import longest_sequence
+from rl_core.planning.cluster_changes import is_possible
+from rl_core.planning.fitting_changes import MemoryLimit
+from rl_core.planning.gpu import A_CPU, CARDS, Card, Gpu, card_named
+from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.placement_times import (
-    PlacementTime,
-    RatesOf,
-    fastest,
-    forecast_step,
-    in_flight,
-    placement_times,
-)
+from rl_core.planning.rules import value_problems
 from rl_core.planning.settings import settle
-from rl_core.planning.step_work import USUAL_SHARE, Lengths
+from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, CardTime, Lengths, StepTime
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tasks.results.measured_steps import measured_lengths, measured_steps
 
-SHARES: Final = (0.25, 0.5, 1.0)
-"""Mean lengths of responses, as shares of the longest, for which a plan shows the seconds of a step beside those of the
-expected length."""
+NEWEST: Final = 50
+"""Steps that are looked at: responses change their lengths in the course of a training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepTimes:
-    """The forecast of a step.
+class Forecaster:
+    """The forecast of a run's steps on its devices.
 
     Attributes:
-        placements: Each placement that the devices allow; empty where nothing is known of the devices' speed.
-        lengths: In words, the lengths of prompts and responses that it is for, and where they come from.
-        by_length: [mean length of the responses, in tokens] -> the seconds of a step in the fastest placement, for each
-            of `SHARES`.
-        told: A sentence: where the rates of the devices come from, or what is not known.
-    """
-
-    placements: Sequence[PlacementTime] = ()
-    lengths: str = ""
-    by_length: Mapping[float, float] = field(default_factory=dict)
-    told: str
-
-
-def step_times(config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, gpu: Gpu | None) -> StepTimes:
-    """The forecast for a run.
-
-    Args:
-        config: Its config.
-        sizes: Sizes of its model; None where they are not known.
-        run: Its folder, which need not exist.
+        sizes: Sizes of its model.
         gpu: The GPU of each worker; None for workers on the CPU.
+        card: What each worker can do.
+        lengths: Of prompts and responses.
+        measured: The run's config and the median of the seconds measured in its placement.
     """
-    measured = measured_lengths(run)
-    lengths = measured or Lengths.assumed(config)
-    rates_of, told = _rates(config, sizes, run, gpu, lengths)
-    if rates_of is None:
-        return StepTimes(told=told)
-    placements = placement_times(config, sizes, gpu, lengths=lengths, rates_of=rates_of)
-    best, longest = fastest(placements).config, config.rollout.max_response_length
-    others = [lengths.with_responses(share * longest) for share in SHARES]
-    return StepTimes(
-        placements=placements,
-        lengths=_length_words(config, lengths, is_measured=measured is not None),
-        by_length={
-            other.response: forecast_step(best, sizes, gpu, lengths=other, rates_of=rates_of).step for other in others
-        },
-        told=told,
-    )
+
+    sizes: ModelSizes
+    gpu: Gpu | None
+    card: Card
+    lengths: Lengths
+    measured: tuple[RunConfig, StepTime] | None = None
+
+    def step_time(self, config: RunConfig, *, response: float | None = None) -> StepTime:
+        """The seconds of a step in the placement of a config, with responses of another mean length where one is given.
+        Each part takes as many times the assumed seconds as it did where it was measured."""
+        lengths = self.lengths if response is None else replace(self.lengths, response=response)
+        time = self._assumed(config, lengths)
+        if self.measured is None:
+            return time
+        configured, found = self.measured
+        own = self._assumed(configured, self.lengths)
+        generate, update = time.generate * found.generate / own.generate, time.update * found.update / own.update
+        return replace(found, generate=generate, update=update, is_overlapped=time.is_overlapped)
+
+    def _assumed(self, config: RunConfig, lengths: Lengths) -> StepTime:
+        settled = settle(config, self.sizes, self.gpu).config
+        in_flight = settled.rollout.max_num_seqs
+        if self.gpu is not None and self.gpu.memory_gib is not None:
+            cached = memory_forecast(settled, self.sizes, gpu_gib=self.gpu.memory_gib).cached_sequences
+            usual = lengths.prompt / config.rollout.n + lengths.response  # the responses of a group share its prompt
+            in_flight = max(1, min(in_flight, int(cached * longest_sequence(config) / usual)))
+        return CardTime(config=settled, sizes=self.sizes, card=self.card, lengths=lengths).step(in_flight)
+
+    def placements(self, config: RunConfig) -> Iterator[RunConfig]:
+        """Colocated, split in turn, and split one step off, as far as config and memory allow them. A split has the
+        configured number of generating devices, or if the config is colocated the one with the shortest step."""
+        cluster = config.cluster
+        numbers = [cluster.generating_devices] if cluster.is_split else range(1, cluster.devices)
+        yield _placed(config)
+        for staleness in (0, 1):
+            splits = [_placed(config, generating=number, staleness=staleness) for number in numbers]
+            if possible := [split for split in splits if self._may_be(split)]:
+                yield min(possible, key=lambda split: self.step_time(split).step)
+
+    def _may_be(self, config: RunConfig) -> bool:
+        """Whether `plan` refuses neither the workers nor the staleness, and the memory suffices where it is known."""
+        if any(problem.fatal and problem.where == "rollout.staleness" for problem in value_problems(config)):
+            return False
+        if self.gpu is None or self.gpu.memory_gib is None:
+            return is_possible(config, self.sizes)
+        return MemoryLimit(gib=self.gpu.memory_gib, on_gpu=True).fits(config, self.sizes)
 
 
-def _rates(
-    config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, gpu: Gpu | None, lengths: Lengths
-) -> tuple[RatesOf | None, str]:
-    """The rates of the devices and where they come from; None where they are not known."""
-    card = None if gpu is None else card_named(gpu.name)
-    assumed = partial(assumed_rates, sizes=sizes, card=card) if sizes and card else None
-    settled = settle(config, sizes, gpu).config
-    if steps := measured_steps(run, settled, in_flight=in_flight(settled, sizes, gpu, lengths), gpu=gpu):
-        rates = measured_rates(steps, assumed(settled, lengths) if assumed else EQUAL_PARTS)
-        told = f"measured in {len(steps)} steps of this run{'' if assumed else _PROPORTIONAL}"
-        return lambda _config, _lengths: rates, told
-    if assumed is None or card is None:
-        return None, _unknown_words(sizes, gpu)
-    return assumed, (
-        f"assumed from the data sheet of {card.name}, at {MEMORY_EFFICIENCY:.0%} of its bandwidth and "
-        f"{ARITHMETIC_EFFICIENCY:.0%} of its arithmetic, without rewards; after the first steps the run's own seconds "
-        "are taken"
-    )
-
-
-_PROPORTIONAL = (
-    "; where all were on the same number of workers, a worker with half the work is taken to need half the time"
-)
-
-
-def _length_words(config: RunConfig, lengths: Lengths, *, is_measured: bool) -> str:
-    """How long prompts and responses are taken to be, and by whose word: `prompts of 450 and responses of 400 tokens
-    (planning)`."""
-    expected = (config.planning.mean_prompt_length, config.planning.mean_response_length)
-    of_prompts, of_responses = (
-        "the run's own steps" if is_measured else "planning" if length else f"{USUAL_SHARE:.0%} of the longest"
-        for length in expected
-    )
-    first = "" if of_prompts == of_responses else f" ({of_prompts})"
-    return f"prompts of {lengths.prompt:,.0f}{first} and responses of {lengths.response:,.0f} tokens ({of_responses})"
-
-
-def _unknown_words(sizes: ModelSizes | None, gpu: Gpu | None) -> str:
-    if gpu is None:
-        return "not known: nothing is published of this CPU's speed; plan again after some steps on as many workers"
+def step_forecaster(
+    config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, gpu: Gpu | None
+) -> tuple[Forecaster | None, str]:
+    """The forecast of a run, whose folder need not exist, and in words for which lengths it is and what it assumes.
+    Where nothing is known of the devices' speed, None and what is missing."""
+    card = A_CPU if gpu is None else card_named(gpu.name)
     if sizes is None:
-        return "not known: the model is not here yet, or its parameters could not be counted"
-    named = f"nothing is known of the speed of {gpu.name}" if gpu.name else "the kind of GPU is not known"
-    return f"not known: {named}; name one like it ({', '.join(CARDS)}) with --gpu, or plan again after some steps"
+        return None, "not known: the model is not here yet, or its parameters could not be counted"
+    if card is None:
+        kind = f"nothing is known of the speed of {gpu.name}" if gpu and gpu.name else "the kind of GPU is not known"
+        return None, f"not known: {kind}; name one like it with --gpu ({', '.join(CARDS)})"
+    steps = measured_steps(run, config, gpu)
+    metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
+    lengths = mean_lengths(metrics) if metrics else Lengths.assumed(config)
+    if gpu is None and not steps:
+        return None, "not known: nothing is published of this CPU's speed; plan again after some steps on it"
+    rates = f"{BANDWIDTH:.0%} of its bandwidth and {ARITHMETIC:.0%} of its arithmetic, without rewards"
+    assumed = f"assumed from the data sheet of {card.name}, at {rates}"
+    source = f"measured in {len(steps)} steps of this run" if steps else assumed
+    own = f"prompts of {lengths.prompt:,.0f} and responses of {lengths.response:,.0f} tokens ({lengths.source})"
+    measured = (config, median_time(steps)) if steps else None
+    return Forecaster(sizes=sizes, gpu=gpu, card=card, lengths=lengths, measured=measured), f"{own}, {source}"
+
+
+def measured_steps(run: RunDirectory, config: RunConfig, gpu: Gpu | None) -> list[StepTime]:
+    """The newest steps of a run in the placement that is planned for, on as many such devices."""
+    name = "CPU" if gpu is None else gpu.name or "a GPU of an unknown kind"
+    steps = []
+    for timing in read(run.timings)[-NEWEST:]:
+        devices = timing.get("workers", {}).get("device", [])
+        if len(devices) == config.cluster.ranks and all(device.startswith(name) for device in devices):
+            steps += [step] if (step := measured_step(timing, config)) else []
+    return steps
+
+
+def measured_step(timing: Mapping[str, Any], config: RunConfig) -> StepTime | None:
+    """A step from its line in timings.jsonl. None for one that tells nothing of the others: the first after a start,
+    one whose rollouts an interrupted attempt had recorded, and one in another placement."""
+    generate, update = timing["workers"]["generate_s"], timing["workers"]["update_s"]
+    used = sum(seconds > 0.0 for seconds in generate), sum(seconds > 0.0 for seconds in update)
+    if any(timing["workers"]["load_s"]) or used != (config.cluster.generators, config.cluster.trainers):
+        return None
+    is_overlapped = config.cluster.is_split and config.rollout.staleness > 0
+    time = StepTime(generate=max(generate), update=max(update), sync=timing["sync_s"], is_overlapped=is_overlapped)
+    return replace(time, other=max(0.0, timing["total_s"] - time.step))
+
+
+def median_time(times: Sequence[StepTime]) -> StepTime:
+    """The median of each part of some steps of one placement."""
+    parts = {part: median(getattr(time, part) for time in times) for part in ("generate", "update", "sync", "other")}
+    return replace(times[0], **parts)
+
+
+def mean_lengths(steps: Sequence[Mapping[str, Any]]) -> Lengths:
+    """The mean lengths of some lines of metrics.jsonl."""
+    names = {"prompt": "prompt_length/mean", "response": "response_length/mean", "longest": "response_length/max"}
+    means = {name: mean(step[key] for step in steps) for name, key in names.items()}
+    return Lengths(**means, source="the run's own steps")
+
+
+def _placed(config: RunConfig, *, generating: int = 0, staleness: int = 0) -> RunConfig:
+    """The config with so many generating devices on each machine; with none, all workers generate and train."""
+    changed = {"placement": "split", "generating_devices": generating} if generating else {"placement": "colocated"}
+    cluster = config.cluster.model_copy(update=changed)
+    rollout = config.rollout.model_copy(update={"staleness": staleness})
+    return config.model_copy(update={"cluster": cluster, "rollout": rollout})
